@@ -40,6 +40,19 @@ def authenticates_connection(fields: Fields) -> bool:
     return False
 
 
+# Letters and digits stand for themselves.
+_AS_VARIABLES = bytes(byte if bytes((byte,)).isalnum() else 0x2D for byte in range(256))
+
+
+def plain_name(name: bytes) -> bytes:
+    """The usual spelling of all names that a backend may take for one.
+
+    Those of the CGI family read fields as variables: some take `x_real_ip` for X-Real-IP, PHP `x.real.ip` too, and
+    lighttpd whatever stands between letters.
+    """
+    return name.translate(_AS_VARIABLES)
+
+
 class NeverIndexedField(tuple[bytes, bytes]):
     """A field of trailers that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
 

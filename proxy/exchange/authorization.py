@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.heads import Field, Fields, RequestHead
+from proxy.heads import Field, Fields, RequestHead, plain_name
 from proxy.routing import Backend, Forward, HeaderEdits, Inquiry
 
 _NO_BODY: Final[Field] = (b"content-length", b"0")
@@ -66,7 +66,7 @@ def with_consent(
         names = frozenset(name for name, _ in given)
     else:
         given = [field for field in consent if field[0] in names]
-    withheld = frozenset(name.replace(b"_", b"-") for name in names)
+    withheld = frozenset(map(plain_name, names))
     fields = without(head.fields, withheld) + given
     if edits is not None:
         fields = edits.apply(fields)
@@ -92,5 +92,4 @@ def with_cookies(decision: Forward, consent: Fields) -> Forward:
 
 def without(fields: Fields, names: frozenset[bytes]) -> Fields:
     """`fields` without those of `names`, which are spelled with dashes, however a client spells them."""
-    # Backends of the CGI family take remote_user for Remote-User.
-    return [field for field in fields if field[0].replace(b"_", b"-") not in names]
+    return [field for field in fields if plain_name(field[0]) not in names]

@@ -4,9 +4,12 @@ X-Forwarded-For, -Proto, -Host and -Port say who the client is and what it asked
 it too where the document wants them. Whom we believe decides what becomes of such fields that came with the request:
 
 1. nobody we know: all of them are dropped and written anew, and with them the other names that backends take for the
-   word of a proxy (X-Forwarded-*, Cf-*, X-Real-IP, True-Client-IP), also when they are spelled with underscores;
+   word of a proxy (X-Forwarded-*, Cf-*, X-Real-IP, True-Client-IP);
 2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept where they exist;
 3. the tunnel's edge: everything passes unchanged, the edge has appended already; what is missing is added.
+
+Other spellings that backends may take for such a field, such as x_real_ip or x.real.ip, are dropped from all three:
+nobody that we know writes them, and who does not know them passes them on from anybody.
 
 Client-Cert (RFC 9440) is believed from trusted proxies alone, whose own certificates are not those of clients. The edge
 knows nothing of the field: what has it there came from a client.
@@ -44,6 +47,8 @@ _OTHERS: Final = (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port"
 _CLIENT_CERT: Final = b"client-cert"
 _CERTIFICATES: Final = (_CLIENT_CERT, b"client-cert-chain")
 _IMPERSONAL: Final = (b"x-real-ip", b"true-client-ip")
+_PREFIXES: Final = (b"x-forwarded-", b"cf-")
+_OF_PROXIES: Final = (*_PREFIXES, *_IMPERSONAL, *_CERTIFICATES)
 _MAX_ID_BYTES: Final = 128
 _MAX_DESCRIPTIONS: Final = 8192
 _MAX_KEPT_AUTHORITY_BYTES: Final = 260
@@ -88,10 +93,12 @@ class Forwarding:
         believed = {**shared, **dict.fromkeys(_OTHERS, _GIVEN)}
         if spec.forwarded:
             believed[b"forwarded"] = _FORWARDED
-        self._untrusted = Verdicts({**ours, **shared}, (b"x-forwarded-", b"cf-"))
-        self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR})
+        self._untrusted = Verdicts({**ours, **shared}, _PREFIXES)
+        self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR}, usual_prefixes=_OF_PROXIES)
         unknown_there = dict.fromkeys(_CERTIFICATES, DROP)
-        self._edge = Verdicts({**believed, **unknown_there, _FOR: _GIVEN if spec.forwarded else KEEP})
+        self._edge = Verdicts(
+            {**believed, **unknown_there, _FOR: _GIVEN if spec.forwarded else KEEP}, usual_prefixes=_OF_PROXIES
+        )
         self._descriptions: dict[DescriptionKey, Description] = {}
 
     def request_id_of(self, head: RequestHead) -> bytes | None:

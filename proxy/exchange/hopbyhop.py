@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.h1.grammar import options_of, permitted_trailers
-from proxy.heads import Field, Fields, ResponseHead
+from proxy.heads import Field, Fields, ResponseHead, plain_name
 
 # Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
 KEEP, DROP, LOOK_CLOSER = range(3)
@@ -20,8 +20,6 @@ Special = list[tuple[int, Field]]
 
 _ALWAYS: Final[dict[bytes, int]] = {
     b"connection": CONNECTION,
-    # Of HTTP/2 clients; those of HTTP/1.1 are refused with it.
-    b"content_length": DROP,
     b"http2-settings": DROP,
     b"keep-alive": DROP,
     b"transfer-encoding": DROP,
@@ -29,6 +27,7 @@ _ALWAYS: Final[dict[bytes, int]] = {
 }
 _PROXY: Final = b"proxy-"
 """Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us."""
+_LENGTH: Final = b"content-length"
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
 _BODILESS: Final = frozenset({101, 204})
 _MAX_NAMES: Final = 2048
@@ -39,19 +38,27 @@ _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
 class Verdicts:
     """Verdicts by name in lower case. Names that are met are kept, up to a bound, since most of them repeat."""
 
-    __slots__ = ("_dropped_prefixes", "_fixed", "known")
+    __slots__ = ("_dropped_prefixes", "_fixed", "_usual_prefixes", "known")
 
-    def __init__(self, special: Mapping[bytes, int], dropped_prefixes: tuple[bytes, ...] = ()) -> None:
-        """`special` beside those of every message; names that begin with one of `dropped_prefixes` are dropped."""
+    def __init__(
+        self,
+        special: Mapping[bytes, int],
+        dropped_prefixes: tuple[bytes, ...] = (),
+        usual_prefixes: tuple[bytes, ...] = (),
+    ) -> None:
+        """`special` beside those of every message; names that begin with one of `dropped_prefixes` are dropped, and of
+        those that begin with one of `usual_prefixes` all that are not spelled as usual. So are other spellings of
+        special names.
+        """
         self._fixed = {**_ALWAYS, **special}
         self._dropped_prefixes = (_PROXY, *dropped_prefixes)
+        self._usual_prefixes = usual_prefixes
         self.known: dict[bytes, int] = dict(self._fixed)
 
     def judge(self, name: bytes) -> int:
         """The verdict on a name that is not among the known ones."""
-        # Backends of the CGI family read x_forwarded_for as X-Forwarded-For.
-        plain = name.replace(b"_", b"-")
-        is_dropped = plain.startswith(self._dropped_prefixes) or (plain is not name and plain in self._fixed)
+        plain = plain_name(name)
+        is_dropped = plain.startswith(self._dropped_prefixes) or (plain != name and self._has_usual_spelling(plain))
         verdict = DROP if is_dropped else KEEP
         if len(name) <= _MAX_NAME_BYTES:
             known = self.known
@@ -60,6 +67,9 @@ class Verdicts:
                 known.update(self._fixed)
             known[name] = verdict
         return verdict
+
+    def _has_usual_spelling(self, plain: bytes) -> bool:
+        return plain in self._fixed or plain == _LENGTH or plain.startswith(self._usual_prefixes)
 
 
 # Some servers send Host back, which frames nothing but has no meaning, and no codec sends it.
@@ -124,7 +134,7 @@ def final_fields(head: ResponseHead) -> Fields:
 
 def interim_fields(fields: Fields) -> Fields:
     """The same of a 1xx head, which has no body and says nothing of one (RFC 9110, 8.6)."""
-    return [field for field in response_fields(fields) if field[0] != b"content-length"]
+    return [field for field in response_fields(fields) if field[0] != _LENGTH]
 
 
 def trailer_fields(fields: Fields) -> Fields:

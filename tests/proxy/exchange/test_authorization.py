@@ -164,7 +164,7 @@ ABOUT_ITSELF = [
 
 
 def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: MakeWorld) -> None:
-    fields = [(b"accept", b"*/*"), (b"remote-user", b"root"), (b"remote_user", b"root")]
+    fields = [(b"accept", b"*/*"), (b"remote-user", b"root"), (b"remote_user", b"root"), (b"remote.user", b"root")]
     world, client, question = begin(make_world, fields=fields)
     consent = [
         (b"remote-user", b"ann"),
@@ -181,7 +181,7 @@ def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: M
     stream = leaving(world)
     names = [name for name, _ in stream.head.fields]
     assert names.count(b"remote-user") == 1
-    assert {b"remote_user", b"content-length", b"x-hop", *ABOUT_ITSELF}.isdisjoint(names)
+    assert {b"remote_user", b"remote.user", b"content-length", b"x-hop", *ABOUT_ITSELF}.isdisjoint(names)
     assert (stream.field(b"remote-user"), stream.field(b"remote-groups")) == (b"ann", b"dev")
     assert stream.field(b"accept") == b"*/*"
 
@@ -281,7 +281,8 @@ def test_nor_does_a_trailer_say_what_the_server_has_to_say(make_world: MakeWorld
     mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
     rule = guarded(names, requestMirrors=mirrors)
     world, client, question = begin(make_world, rule, b"POST", end_stream=False)
-    trailers = [(b"remote-user", b"root"), (b"remote_user", b"root"), (b"checksum", b"1")]
+    spellings = (b"remote-user", b"remote_user", b"remote.user")
+    trailers = [*((name, b"root") for name in spellings), (b"checksum", b"1")]
     if moment == "before":
         client.exchange.on_request_trailers(trailers)
     question.answer(200, [(b"remote-user", b"ann")], end_stream=True)

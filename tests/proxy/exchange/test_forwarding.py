@@ -62,7 +62,8 @@ def test_a_local_socket_has_no_address() -> None:
     b" http2-settings x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-user"
     b" x-forwarded-client-cert forwarded x-real-ip true-client-ip cf-connecting-ip cf-ray x-request-id"
     b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection content_length"
-    b" transfer_encoding proxy client-cert client-cert-chain client_cert".split(),
+    b" transfer_encoding proxy client-cert client-cert-chain client_cert x.forwarded.for cf.connecting.ip x+real!ip"
+    b" x.real_ip content.length client~cert x.request.id".split(),
     ids=bytes.decode,
 )
 def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
@@ -81,6 +82,7 @@ def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
         (b"tracestate", b"a=b"),
         (b"trailer", b"checksum"),
         (b"under_score", b"1"),
+        (b"dot.ted", b"1"),
         (b"x-forward", b"1"),
     ],
     ids=lambda field: field[0].decode(),
@@ -134,6 +136,18 @@ def test_te_says_the_same_on_either_side_of_the_connection_field_that_has_to_nam
     te, connection = (b"te", b"trailers"), (b"connection", b"TE")
 
     assert sent([te, connection]) == sent([connection, te]) == sent([te])
+
+
+@pytest.mark.parametrize(
+    "name",
+    b"cf_connecting_ip cf.connecting.ip x_forwarded_for x.forwarded.user x_real_ip x-real.ip true_client_ip"
+    b" client.cert x_request_id".split(),
+    ids=bytes.decode,
+)
+@pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
+def test_who_is_believed_does_not_pass_on_what_backends_take_for_its_word(arrival: Arrival, name: bytes) -> None:
+    """Proxies that do not know such a spelling pass it on from their clients."""
+    assert name not in dict(sent([(name, b"evil"), (b"cf-connecting-ip", b"192.0.2.1")], arrival))
 
 
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE])
