@@ -7,7 +7,8 @@ backend what the rule was about. The normal form of a path:
    an encoded slash stays `%2F` and never separates elements. What a path may hold in no other way gets it: `{`, and
    the bytes of what is not ASCII. A `%` without two hexadecimal digits, and `%00`, are refused.
 2. Several slashes in a row become one, unless the document says `mergeSlashes` false.
-3. `.` and `..` elements are resolved; a path that climbs above the root is refused.
+3. `.` and `..` elements are resolved; a path that climbs above the root is refused. So is `..;x`, which to servers of
+   servlets is one more such element, and to others a name.
 4. `\\` and `#`, which no path may contain and which backends read in different ways, are refused.
 
 Everything else, and all of the query, passes byte for byte.
@@ -98,6 +99,8 @@ def _resolved(path: bytes) -> bytes:
             if not kept:
                 raise UnusablePath
             kept.pop()
+        elif element.startswith((b".;", b"..;")):
+            raise UnusablePath
         elif element != b".":
             kept.append(element)
     return b"/" + b"/".join(kept)
