@@ -185,6 +185,7 @@ class Attempting(Ending, ABC):
             timers.continue_s = math.inf
             timers.set()
             if not self._is_head_sent and not self._request_bytes:
+                timers.has_continued = True
                 self._client.send_interim(_CONTINUE)
         elif now_s >= timers.retry_s and self._attempts is not None:
             timers.retry_s = math.inf

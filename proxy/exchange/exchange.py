@@ -178,8 +178,11 @@ class Exchange(Attempting):
 
     def on_response_interim(self, head: ResponseHead) -> None:
         self.active_s = self._shared.loop.now_s
-        if head.status_code == _CONTINUE_CODE and self._timers is not None:
-            self._timers.continue_s = math.inf
+        timers = self._timers
+        if head.status_code == _CONTINUE_CODE and timers is not None:
+            if timers.has_continued:
+                return
+            timers.continue_s, timers.has_continued = math.inf, True
         self._client.send_interim(ResponseHead(head.status_code, interim_fields(head.fields)))
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:

@@ -7,7 +7,7 @@ from proxy.loop import Loop
 
 
 class Timers:
-    __slots__ = ("_deadline", "attempt_s", "continue_s", "request_s", "retry_s")
+    __slots__ = ("_deadline", "attempt_s", "continue_s", "has_continued", "request_s", "retry_s")
 
     def __init__(self, loop: Loop, callback: Callable[[], None]) -> None:
         self._deadline = loop.deadline(callback)
@@ -19,6 +19,8 @@ class Timers:
         """When the next attempt begins."""
         self.continue_s = math.inf
         """When a client that waits for 100 (Continue) has waited for it long enough."""
+        self.has_continued = False
+        """It has been told. Some clients read no second 100, and never send their body."""
 
     def set(self) -> None:
         """After a change of one of the four."""

@@ -224,6 +224,21 @@ def test_a_client_that_waits_for_100_is_told_to_go_on_where_the_backend_says_not
     assert (world.pool.stream.body, len(client.interims), client.is_ended) == (b"body", 1, True)
 
 
+@pytest.mark.parametrize("is_backend_first", [True, False])
+def test_a_client_that_waits_for_100_gets_it_once(world: World, is_backend_first: bool) -> None:
+    """From a backend that says it late, or twice. Some clients take the second one for the response."""
+    client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
+    if is_backend_first:
+        world.pool.stream.interim(100)
+    else:
+        world.wait(1.1)
+
+    world.pool.stream.interim(100)
+    world.pool.stream.interim(102)
+
+    assert [100, 102] == [head.status_code for head in client.interims]
+
+
 @pytest.mark.parametrize("what", ["100", "body", "final head"])
 def test_who_does_not_wait_for_100_is_not_told_to_go_on(world: World, what: str) -> None:
     client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
