@@ -46,7 +46,7 @@ class Connection(Receiving):
     """Make one with `server` or `client`, send `data_to_send()` at once, then feed `receive`."""
 
     def __init__(self, settings: Settings, limits: Limits, caches: Caches, *, is_server: bool) -> None:
-        decoder = BlockDecoder(caches.fields, settings.max_header_list_bytes, trims_values=settings.trims_values)
+        decoder = BlockDecoder(caches.fields, settings.max_header_list_bytes)
         super().__init__(settings, limits, BlockEncoder(caches.lines), decoder, is_server=is_server)
         self._reader = FrameReader(settings.max_frame_bytes, expects_preface=is_server)
         self._unread: deque[Iterator[Frame]] = deque()

@@ -106,12 +106,10 @@ class BlockDecoder:
         "_never_indexed",
         "_plain",
         "_plain_strings",
-        "_trims",
     )
 
-    def __init__(self, cache: FieldCache, max_list_bytes: int, *, trims_values: bool = False) -> None:
+    def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
         """`max_list_bytes` is our MAX_HEADER_LIST_SIZE."""
-        self._trims = trims_values
         self._cache = cache
         self._find = cache.young.get
         self._max_list_bytes = max_list_bytes
@@ -247,12 +245,14 @@ class BlockDecoder:
             self._never_indexed.add(field[0])
         elif entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
             self._remember({raw: entry})
-        return self._trimmed(field) if entry[0] == FLAWED and self._trims else entry
+        return self._trimmed(field) if entry[0] == FLAWED else entry
 
     @staticmethod
     def _trimmed(field: Field) -> Entry:
-        """Of a field that is flawed as it is; one that frames or directs its message stays so. Not for the cache, which
-        peers share that get nothing trimmed.
+        """Of a field that is flawed as it is: without the space that its value begins or ends with.
+
+        By RFC 9113, 8.2.1 such a message is to be refused, but curl and Node send what they are given, and other
+        servers take it, as all do over HTTP/1.1. One that frames or directs its message stays flawed.
         """
         entry = classify((field[0], field[1].strip(b" \t")))
         return entry if entry[0] == ORDINARY else classify(field)
@@ -270,7 +270,7 @@ class BlockDecoder:
         for number, (place, (_, name, is_kept), raw) in enumerate(put_off):
             fields[place] = field = (name, values[number])
             if not are_sound and classify(field)[0] == FLAWED:
-                kind, fields[place] = entry = self._trimmed(field) if self._trims else classify(field)
+                kind, fields[place] = entry = self._trimmed(field)
                 if kind:
                     decoded.add(entry)
             elif is_kept:
@@ -297,7 +297,7 @@ class BlockDecoder:
         for name, value in fields:
             field = bytes(name), bytes(value)
             entry = classify(field)
-            if entry[0] == FLAWED and self._trims:
+            if entry[0] == FLAWED:
                 entry = self._trimmed(field)
             if entry[0]:
                 decoded.add(entry)

@@ -3,7 +3,8 @@
 `classify` judges one field by itself; its verdict is cached beside the decoded field, so a field that repeats costs
 nothing. `FieldBlock` is a decoded block with what matters for the head already sorted out; `request_head`,
 `response_head` and `trailers` check how the fields stand together. Stricter than the RFC where a looser proxy would let
-something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs.
+something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs. Space around a
+value is for who decodes it to take off, and for who sends one to leave out.
 """
 
 import re

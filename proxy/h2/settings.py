@@ -46,9 +46,6 @@ class Settings:
     max_header_list_bytes: int = 65_536
     # Servers only: RFC 8441, WebSockets over HTTP/2.
     is_extended_connect_enabled: bool = True
-    # Take the space off values that begin or end with it, instead of refusing the message (RFC 9113, 8.2.1): for a peer
-    # that speaks for others who are not to be refused.
-    trims_values: bool = False
     # Servers only: the field by which a request opens another protocol where the peer has no extended CONNECT for that.
     handshake: Field | None = None
 

@@ -30,8 +30,6 @@ SETTINGS: Final = h2.Settings(
     # What the provider's own connector takes; heads with Access tokens and cookies are large.
     max_header_list_bytes=1_048_896,
     is_extended_connect_enabled=False,
-    # Sloppy clients send such cookies, and the edge may pass them on as they are.
-    trims_values=True,
     handshake=WEBSOCKET,
 )
 LIMITS: Final = Limits(

@@ -141,6 +141,17 @@ def test_an_answer_that_comes_before_an_upload_has_ended_is_seen(gateway: Gatewa
 
 
 @each_protocol
+def test_the_space_around_a_value_is_taken_off(gateway: Gateway, backend: RecordingBackend, protocol: str) -> None:
+    """It is none of the value, but curl sends it."""
+    gateway.serve(route_to(backend.address))
+
+    fetch(gateway, protocol, "/", "--user-agent", "agent ", "--header", "X-Spaced: \t a\t")
+    (received,) = backend.wait_for_requests(1)
+
+    assert ("agent", "a") == (received.value("user-agent"), received.value("x-spaced"))
+
+
+@each_protocol
 def test_head_has_the_length_and_no_body(gateway: Gateway, files: Server, protocol: str) -> None:
     gateway.serve(route_to(files.address))
 
