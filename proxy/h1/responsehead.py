@@ -126,19 +126,22 @@ def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
 
 
 def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is_bodiless: bool) -> Response:
-    length_bytes = UNTIL_CLOSE
-    says_keep_alive = says_close = False
+    says_keep_alive = says_close = is_chunked = False
     timeout_s: int | None = None
     length: Field | None = None
     for kind, field in special:
-        if kind in (_LENGTH, _CHUNKED):
-            if field == length:
+        if kind == _LENGTH:
+            if length is None:
+                length = field
+            elif field == length:
                 # Some servers say what their application has said already (RFC 9110, 8.6).
                 head.fields.remove(field)
-                continue
-            if length_bytes != UNTIL_CLOSE:
-                raise RemoteProtocolError(BAD_GATEWAY, "Content-Length or Transfer-Encoding twice, or both")
-            length, length_bytes = (field, int(field[1])) if kind == _LENGTH else (None, CHUNKED)
+            else:
+                raise RemoteProtocolError(BAD_GATEWAY, "Content-Length twice, with different values")
+        elif kind == _CHUNKED:
+            if is_chunked:
+                raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding twice")
+            is_chunked = True
         elif kind == _KEEP_ALIVE:
             says_keep_alive = True
         elif kind == _CLOSE:
@@ -151,8 +154,14 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
             timeout_s = int(timeout[1])
         elif kind == _FLAWED:
             raise RemoteProtocolError(BAD_GATEWAY, f"field {field[0].decode()}, want chunked or one number")
-    if is_http_10 and length_bytes == CHUNKED:
+    if is_http_10 and is_chunked:
         raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding in an HTTP/1.0 response")
+    if is_chunked and length is not None:
+        # The chunks count, and nobody is told of the length (RFC 9112, 6.3): OpenWrt's server adds the one to an
+        # application's other. Who else might have read this differently is not to meet the next request.
+        head.fields.remove(length)
+        says_close = True
+    length_bytes = CHUNKED if is_chunked else UNTIL_CLOSE if length is None else int(length[1])
     keeps_alive = not says_close and (not is_http_10 or says_keep_alive)
     if is_bodiless:
         # A 204 that announces a body must not have one (RFC 9110, 15.3.5); if it has, it ends with the connection.

@@ -109,6 +109,8 @@ OLD_DEVICES = {
     "a router": b"HTTP/1.0 200 OK\nServer: GoAhead-Webs\r\n%b\nContent-Type: text/html\n\nhello",
     "a microcontroller": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n%b\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"5   \r\nhello\r\n0   \r\n\r\n",
+    "a router that says how long its chunks are": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n%b\r\n"
+    b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "a field on two lines": b"HTTP/1.1 200 OK\r\nContent-Type: text/html;\n  charset=utf-8\r\n%b\r\n\r\nhello",
 }
 
@@ -184,8 +186,9 @@ GARBAGE = {
     "status code of four digits": b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
     "another version": b"HTTP/3.0 200 OK\r\nContent-Length: 0\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "folded field": b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+    "two lengths and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"
+    b"Content-Length: 2\r\n\r\n0\r\n\r\n",
+    "a status line that goes on": b"HTTP/1.1 200 OK\r\n b\r\nContent-Length: 0\r\n\r\n",
     "field name with a space": b"HTTP/1.1 200 OK\r\nX Y: a\r\nContent-Length: 0\r\n\r\n",
     "NUL in a field": b"HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
     "a head without end": b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 2_000_000,

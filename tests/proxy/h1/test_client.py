@@ -152,6 +152,18 @@ OLD_DEVICES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         [response(200, CHUNKED), ("data", b"hello!"), END],
         True,
     ),
+    "a length and chunks": (
+        b"GET",
+        OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        [response(200, CHUNKED), ("data", b"hello"), END],
+        False,
+    ),
+    "chunks and a length, twice": (
+        b"GET",
+        OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        [response(200, CHUNKED), ("data", b"hello"), END],
+        False,
+    ),
     "the same length twice": (
         b"GET",
         OK + b"Content-Length: 5\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello",
@@ -184,16 +196,15 @@ GARBAGE = {
     "a NUL": OK + b"X: \0\r\n\r\n",
     "two lengths": OK + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
     "two lengths of one number": OK + b"Content-Length: 0\r\nContent-Length: 00\r\n\r\n",
-    "a length and chunks and the length": OK
-    + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    "two lengths and chunks": OK
+    + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
+    "a length that is none and chunks": OK + b"Content-Length: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a continued status line": OK + b" Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
     "a bare CR beside bare LFs": b"HTTP/1.1 200 OK\nX: a\rb\nContent-Length: 0\n\n",
     "a space before a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n 2\r\nab\r\n0\r\n\r\n",
     "a space inside a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n0 2\r\nab\r\n0\r\n\r\n",
     "too large a head with bare LFs": b"HTTP/1.1 200 OK\nX: " + b"a" * 70_000 + b"\n\n",
     "a list of lengths": OK + b"Content-Length: 0, 0\r\n\r\n",
-    "a length and chunks": OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "chunks and a length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
     "a coding beside chunked": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
     "chunks in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
     "a 100 with a body": b"HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n",
