@@ -20,14 +20,14 @@ from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
-from proxy.h1.sending import Framing, Sending
+from proxy.h1.sending import Framing, Sending, capital
 from proxy.heads import RequestHead, authenticates_connection
 
 _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))
-_AUTHORIZATION: Final = b"\r\nauthorization:"
+_AUTHORIZATION: Final = b"\r\nAuthorization:"
 _PATH: Final = re.compile(rb"/[^\x00-\x20\x7f]*|\*")
 
 
@@ -43,7 +43,7 @@ class Reading:
 
 class ClientConnection(Sending):
     def __init__(self, caches: Caches, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(caches)
+        super().__init__(caches, capital)
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_lax=True)
         self._decoder = ResponseHeadDecoder(caches, limits)
@@ -218,7 +218,7 @@ class ClientConnection(Sending):
             self._check_unusual(head, end_stream)
         if not _PATH.fullmatch(head.path):
             raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
-        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, head.path, authority)]
+        lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, head.path, authority)]
         fields = head.fields
         if head.protocol is not None:
             # Backends that know no list of options want `upgrade` alone.
@@ -228,11 +228,11 @@ class ClientConnection(Sending):
             if length_bytes:
                 raise LocalProtocolError(f"request without a body, but content-length {length_bytes}")
             if length_bytes is None and method in _WITH_LENGTH:
-                lines.append(b"content-length: 0\r\n")
+                lines.append(b"Content-Length: 0\r\n")
         elif length_bytes is None:
-            lines.append(b"transfer-encoding: chunked\r\n")
+            lines.append(b"Transfer-Encoding: chunked\r\n")
         if head.protocol is not None:
-            lines.append(b"connection: upgrade\r\nupgrade: websocket\r\n")
+            lines.append(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
         lines.append(b"\r\n")
         data = b"".join(lines)
         self._output.append(data)

@@ -6,8 +6,9 @@ no line break can get out through a name or a value.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.h1.caches import MAX_LINE_BYTES, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
@@ -15,9 +16,20 @@ from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
 from proxy.heads import CONTROLS, Fields
 
 _MAX_KEPT_NAME_BYTES: Final = 64
+_LENGTH: Final = b"content-length"
+_WORDS: Final = {word.lower(): word for word in (b"DNT", b"SOAPAction", b"WebSocket")}
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
+
+
+class Spelling(Protocol):
+    """The start of the line for a name; kept for names that come again."""
+
+    def __call__(self, name: bytes, /) -> "Start": ...
+
+    @property
+    def __wrapped__(self) -> "Callable[[bytes], Start]": ...
 
 
 class Framing:
@@ -32,7 +44,10 @@ class Framing:
 class Sending(ABC):
     """State and calls of the sending half; the roles add the heads and the receiving half."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, spell: Spelling) -> None:
+        """`spell`: how names are written, by all that share `caches`."""
+        self._spell = spell
+        self._length_start = spell(_LENGTH)[0]
         self._cache = caches.sent
         self._find = caches.sent.young.get
         self._output: list[bytes | memoryview] = []
@@ -114,7 +129,7 @@ class Sending(ABC):
     def _lines(self, lines: list[bytes], fields: Fields) -> int | None:
         """Append a line for each field; the announced body length, None when there is none."""
         length_bytes = None
-        find = self._find
+        find, spell = self._find, self._spell
         unseen: Fields = []
         values: list[bytes] = []
         for field in fields:
@@ -123,14 +138,13 @@ class Sending(ABC):
                 lines.append(line)
                 continue
             name, value = field
-            if name == b"content-length":
+            if name == _LENGTH:
                 if length_bytes is not None:
                     raise LocalProtocolError("content-length twice in a head")
                 length_bytes = _length_of(value)
-                lines.append(b"content-length: %b\r\n" % value)
+                lines.append(b"%b%b\r\n" % (self._length_start, value))
                 continue
-            start_of = _start_of if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__
-            start, is_kept = start_of(name)
+            start, is_kept = spell(name) if len(name) <= _MAX_KEPT_NAME_BYTES else spell.__wrapped__(name)
             lines.append(start)
             lines.append(value)
             lines.append(b"\r\n")
@@ -151,7 +165,7 @@ class Sending(ABC):
             name, value = field
             size_bytes = 2 * (len(name) + len(value))
             if size_bytes <= 2 * MAX_LINE_BYTES:
-                self._cache.add(field, _start_of(name)[0] + value + b"\r\n", size_bytes)
+                self._cache.add(field, self._spell(name)[0] + value + b"\r\n", size_bytes)
 
 
 def _unsendable(fields: Fields) -> LocalProtocolError:
@@ -165,12 +179,26 @@ def _length_of(value: bytes) -> int:
     return int(value)
 
 
-@lru_cache(maxsize=1024)
-def _start_of(name: bytes) -> tuple[bytes, bool]:
-    """All of a line up to its value, and whether it may be remembered."""
+Start = tuple[bytes, bool]
+"""All of a line up to its value, and whether it may be remembered."""
+
+
+def _start_of(name: bytes, spelling: bytes) -> Start:
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
     if name == b"te":
         # Who sends it says that it is for the next hop alone (RFC 9110, 10.1.4).
-        return b"connection: te\r\nte: ", True
-    return name + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+        return b"Connection: te\r\nTE: ", True
+    return spelling + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+
+
+@lru_cache(maxsize=1024)
+def small(name: bytes) -> Start:
+    """As HTTP/2 has them."""
+    return _start_of(name, name)
+
+
+@lru_cache(maxsize=1024)
+def capital(name: bytes) -> Start:
+    """As clients of HTTP/1.1 write them: servers of some devices compare them letter by letter."""
+    return _start_of(name, b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-")))

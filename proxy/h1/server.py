@@ -20,7 +20,7 @@ from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Http2Pref
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.requesthead import Request, RequestHeadDecoder
-from proxy.h1.sending import Framing, Sending
+from proxy.h1.sending import Framing, Sending, small
 from proxy.heads import BODILESS_STATUS_CODES, ResponseHead
 
 _METHOD_START: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -51,7 +51,7 @@ class ServerConnection(Sending):
     """`scheme` is what the connection's transport makes it: `b"http"` or `b"https"`."""
 
     def __init__(self, caches: Caches, scheme: bytes = b"http", limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(caches)
+        super().__init__(caches, small)
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_request_line_bytes, _METHOD_START, is_blank_line_allowed=True)
         self._decoder = RequestHeadDecoder(limits, scheme)

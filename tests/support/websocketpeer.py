@@ -46,7 +46,8 @@ class WebSocketServer:
 
     def _talk(self, connection: ServerConnection) -> None:
         assert connection.request is not None
-        self.handshakes.put((connection.request.path, dict(connection.request.headers.raw_items())))
+        fields = {name.lower(): value for name, value in connection.request.headers.raw_items()}
+        self.handshakes.put((connection.request.path, fields))
         with contextlib.suppress(ConnectionClosed):
             for message in connection:
                 self._answer(connection, message)

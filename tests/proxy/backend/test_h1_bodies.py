@@ -43,8 +43,8 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
 
     def take(conn: Conn) -> None:
         got.append(conn.read_until(b"\r\n\r\n"))
-        if not got[0].endswith(b"0\r\nx-sum: 1\r\n\r\n"):
-            got.append(conn.read_until(b"0\r\nx-sum: 1\r\n\r\n"))
+        if not got[0].endswith(b"0\r\nX-Sum: 1\r\n\r\n"):
+            got.append(conn.read_until(b"0\r\nX-Sum: 1\r\n\r\n"))
         conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-done: yes\r\n\r\n")
         conn.serve()
 
@@ -58,7 +58,7 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
         request.send_trailers([(b"x-sum", b"1")])
         w.until(lambda: answer.is_over)
 
-        assert b"transfer-encoding: chunked" in b"".join(got)
+        assert b"Transfer-Encoding: chunked" in b"".join(got)
         assert answer.trailers == [(b"x-done", b"yes")]
         assert (w.backend().in_flight, w.fetch().status_code, peer.connections) == (0, 200, 1)
 
@@ -66,7 +66,7 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
 @pytest.mark.parametrize("with_trailers", [True, False], ids=["with trailers", "without"])
 def test_the_end_of_a_body_is_sent_when_it_comes(with_trailers: bool) -> None:
     has_body = threading.Event()
-    end = b"0\r\nx-sum: 1\r\n\r\n" if with_trailers else b"0\r\n\r\n"
+    end = b"0\r\nX-Sum: 1\r\n\r\n" if with_trailers else b"0\r\n\r\n"
 
     def take(conn: Conn) -> None:
         conn.read_until(b"3\r\nabc\r\n")

@@ -50,7 +50,7 @@ def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
         w.until(lambda: w.backend().ejected == 0)
 
         assert w.fetch().status_code == 200
-        assert b"host: probe.example\r\n" in probes[0]
+        assert b"Host: probe.example\r\n" in probes[0]
         assert peer.connections == 2
         assert (w.backend().requests, w.backend().connections_opened) == (2, 1)
 

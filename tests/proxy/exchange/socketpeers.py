@@ -126,7 +126,7 @@ class H1Peer(Peer):
             path = head.split(b" ")[1]
             is_question = path.startswith(_QUESTION)
             self.asked.append(Asked(path.removeprefix(_QUESTION), 0, is_question=is_question))
-            self.asked[-1].has_ended = b"\r\ntransfer-encoding: chunked" not in head
+            self.asked[-1].has_ended = b"\r\nTransfer-Encoding: chunked" not in head
             self._answers_head = head.startswith(b"HEAD ")
             self._unread = rest
             return True

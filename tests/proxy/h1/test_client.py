@@ -469,33 +469,33 @@ def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None
 @pytest.mark.parametrize(
     ("request_head", "body", "wanted"),
     [
-        (head(), None, b"GET /p?q HTTP/1.1\r\nhost: a.example\r\n\r\n"),
-        (head(fields=[(b"x", b"y")]), None, b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nx: y\r\n\r\n"),
-        (head(b"POST"), None, b"POST /p?q HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\n\r\n"),
+        (head(), None, b"GET /p?q HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        (head(fields=[(b"x", b"y")]), None, b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nX: y\r\n\r\n"),
+        (head(b"POST"), None, b"POST /p?q HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"),
         (
             head(b"POST", [(b"content-length", b"2")]),
             b"hi",
-            b"POST /p?q HTTP/1.1\r\nhost: a.example\r\ncontent-length: 2\r\n\r\nhi",
+            b"POST /p?q HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi",
         ),
         (
             head(b"GET"),
             b"hi",
-            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
         ),
         (
             head(protocol=b"websocket"),
             None,
-            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         ),
         (
             head(fields=[(b"te", b"trailers"), (b"x", b"y")]),
             None,
-            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: te\r\nte: trailers\r\nx: y\r\n\r\n",
+            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: te\r\nTE: trailers\r\nX: y\r\n\r\n",
         ),
         (
             head(fields=[(b"te", b"trailers")], protocol=b"websocket"),
             None,
-            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         ),
     ],
 )
@@ -622,3 +622,25 @@ def test_heads_are_remembered_in_bounded_number() -> None:
         client.receive(OK + chosen + b"Content-Length: 0\r\n\r\n")
 
     assert 0 < len(caches.heads) <= MAX_HEADS
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        (b"accept", b"Accept"),
+        (b"content-type", b"Content-Type"),
+        (b"x-b3-traceid", b"X-B3-Traceid"),
+        (b"sec-websocket-key", b"Sec-WebSocket-Key"),
+        (b"soapaction", b"SOAPAction"),
+        (b"x_y.z", b"X_y.z"),
+        (b"-x--y-", b"-X--Y-"),
+        (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
+    ],
+)
+def test_names_are_written_as_clients_of_http_11_write_them(name: bytes, spelling: bytes) -> None:
+    """Servers of some devices compare them letter by letter."""
+    client = ClientConnection(Caches())
+    for _ in range(4):
+        client.send_request(head(fields=[(name, b"v")]), True)
+        assert b"\r\n" + spelling + b": v\r\n" in client.data_to_send()
+        client.receive(b"HTTP/1.1 204 x\r\n\r\n")
