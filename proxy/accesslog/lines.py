@@ -1,6 +1,7 @@
 """Records as lines, in the log format of all daemons (`daemonkit.logformat`): JSON objects, or text for people."""
 
 import logging
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -10,6 +11,8 @@ from daemonkit.logformat import FIELDS_ATTRIBUTE, TextFormatter
 from proxy.exchange.record import Record
 
 MESSAGE = "request"
+_CONTROLS = re.compile("[\x7f-\x9f]")
+"""Those that JSON leaves as they are: they drive terminals, and for journalctl a line with one is no text."""
 MAX_TEXT_BYTES = 2048
 """Of a path or another value that clients choose; what is longer is cut."""
 
@@ -102,7 +105,8 @@ def _ms(seconds: float) -> float:
 
 
 def _text(value: bytes) -> str:
-    return value[:MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
+    text = value[:MAX_TEXT_BYTES].decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else _CONTROLS.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
 
 
 _encode: Callable[[object], bytes] = msgspec.json.Encoder().encode

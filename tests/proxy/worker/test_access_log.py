@@ -93,6 +93,16 @@ def test_no_path_can_forge_a_line(path: bytes) -> None:
     assert json.loads(line(path=path))["path"].startswith("/")
 
 
+@pytest.mark.parametrize("fmt", ["json", "text"])
+def test_no_path_can_drive_a_terminal_or_hide_its_line_from_the_journal(fmt: str) -> None:
+    """Over HTTP/2 any byte can come: U+009B begins what ESC [ begins."""
+    told = line(fmt, path="/\x9b31m\x7fé".encode())
+
+    assert told.rstrip("\n").isprintable()
+    assert "x9b31m" in told
+    assert "é" in told
+
+
 def test_a_long_path_is_cut() -> None:
     assert len(line(path=b"/" + b"x" * 100_000)) < 3000
 
