@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CIPHERS: Final = "DEFAULT"
 """OpenSSL's own list, strong ones first. Python's has none with SHA-1 or without forward secrecy, which is all that old
 appliances know in TLS 1.2; browsers and other proxies reach those."""
+_CIPHERS_OF_TRUSTED: Final = f"{_CIPHERS}:@SECLEVEL=1"
+"""Also for RSA keys of 1024 bits, which old appliances have made themselves: by `ca` these are trusted one by one."""
 _MAX_SESSIONS: Final = 256
 _UNREAD_S: Final = 600.0
 """Until another session of an address is read: some Pythons lose memory by reading, see `TlsSocket.session`."""
@@ -144,7 +146,7 @@ def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     from proxy.tls import names  # noqa: F401
 
     context = contexts.make_context(ssl.PROTOCOL_TLS_CLIENT, alpn)
-    context.set_ciphers(_CIPHERS)
+    context.set_ciphers(_CIPHERS_OF_TRUSTED if tls.ca else _CIPHERS)
     # See the module's docstring; the chain is still verified.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED

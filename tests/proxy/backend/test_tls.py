@@ -12,7 +12,7 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from h2.errors import ErrorCodes
 
 from proxy import document
@@ -26,6 +26,7 @@ from tests.support.filelimits import out_of_descriptors
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
 LAST_WORDS = b"so long" * 100_000
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @pytest.fixture(scope="module")
@@ -395,6 +396,20 @@ def test_a_certificate_without_names_that_is_trusted_itself_is_one_for_its_commo
         assert f"certificate for {common_name}" in failure_of(w).detail
 
 
+def test_an_appliance_with_a_short_key_is_spoken_to_where_its_certificate_is_trusted_itself(tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    certificate = issued(key, key, x509.SubjectAlternativeName([x509.DNSName("a.example")]), "a.example", "a.example")
+    (tmp_path / "pair.pem").write_text(certificate + in_pem(key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("DEFAULT:@SECLEVEL=1")
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+        tls = document.BackendTLS(server_name="a.example", ca=certificate)
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+
+        assert 200 == w.fetch().status_code
+
+
 def test_the_common_name_is_no_name_where_its_issuer_is_trusted(tmp_path: Path) -> None:
     """It may have given the same to another."""
     authority, authority_key = self_signed(x509.BasicConstraints(ca=True, path_length=None), "authority")
@@ -417,8 +432,8 @@ def self_signed(extension: x509.ExtensionType, common_name: str = "a.example") -
 
 
 def issued(
-    key: ec.EllipticCurvePrivateKey,
-    issuer_key: ec.EllipticCurvePrivateKey,
+    key: Key,
+    issuer_key: Key,
     extension: x509.ExtensionType,
     common_name: str,
     issuer: str,
@@ -438,7 +453,7 @@ def named(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 
-def in_pem(key: ec.EllipticCurvePrivateKey) -> str:
+def in_pem(key: Key) -> str:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
