@@ -68,7 +68,7 @@ class _Controller:
         self._options = options
         self._metrics = metrics
         self._daemon = daemon
-        self._store = Store(home=options.namespace)
+        self._store = Store(home=options.namespace, secret_namespaces=options.secret_namespaces)
         listeners = Listeners(lambda kind: metrics.watch_restarts.labels(kind).inc(), self.wake)
         self._origin = origin_of(options, self._store, daemon.stop, listeners)
         self._status_queue = StatusQueue(

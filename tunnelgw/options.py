@@ -27,6 +27,7 @@ DEFAULT_NAMESPACE = "tunnelgw-system"
 _CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_LABEL_CHARACTERS = 63
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def parse_controller_name(text: str) -> str:
@@ -49,6 +50,16 @@ def parse_endpoint(text: str) -> str:
     if urlsplit(url).path or not url.isascii():
         raise ValueError(f"seen {endpoint!r}, {want}")
     return url
+
+
+def parse_namespace(text: str) -> str:
+    name = text.strip()
+    if not _NAMESPACE.fullmatch(name) or len(name) > _MAX_LABEL_CHARACTERS:
+        raise ValueError(f"seen {name!r}, want a name of a namespace")
+    return name
+
+
+parse_namespaces = comma_list(parse_namespace)
 
 
 def parse_key(text: str) -> Key:
@@ -98,6 +109,13 @@ class Options(CommonOptions):
         default=DEFAULT_NAMESPACE,
         group="source",
         help="the controller's own namespace: its auth Secret, Lease, Secrets and Services of cluster-scoped objects",
+    )
+    secret_namespaces: tuple[str, ...] = option(
+        parse=parse_namespaces,
+        default="",
+        group="source",
+        metavar="NAMESPACE",
+        help="with --source kubernetes: read Secrets in these namespaces and the controller's own; without it, in all",
     )
     leader_elect: bool = option(
         parse=parse_bool,
@@ -202,6 +220,10 @@ class Options(CommonOptions):
             raise ValueError(
                 "--leader-elect, --proxy-service and --proxy-auth-secret need an API server, so --source kubernetes; "
                 "from a directory name the proxies with --proxy-endpoints and give PROXY_AUTH_TOKEN"
+            )
+        if self.source == DIRECTORY and self.secret_namespaces:
+            raise ValueError(
+                "--secret-namespaces (TUNNELGW_SECRET_NAMESPACES) needs an API server, so --source kubernetes"
             )
         if self.proxy_auth_token is not None and not self.proxy_auth_token.fits_header():
             raise ValueError("PROXY_AUTH_TOKEN (or the file it is read from) is not one line of printable ASCII")

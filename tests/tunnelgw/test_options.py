@@ -18,6 +18,25 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
     assert token not in str(bad.value)
 
 
+def test_namespaces_whose_secrets_are_read_are_a_list_of_names() -> None:
+    _, found = parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_SECRET_NAMESPACES": "infra, shop-1"})
+    _, all_ = parse(Options, prefix=PREFIX, argv=[], environ={})
+
+    assert (found.secret_namespaces, all_.secret_namespaces) == (("infra", "shop-1"), ())
+
+
+@pytest.mark.parametrize("name", ["Infra", "a_b", "-a", "a/b", "a" * 64, "*"])
+def test_what_no_namespace_can_be_called_is_refused_as_one_whose_secrets_are_read(name: str) -> None:
+    with pytest.raises(BadOptions, match=r"--secret-namespaces .*want a name of a namespace"):
+        parse(Options, prefix=PREFIX, argv=["--secret-namespaces", f"infra,{name}"], environ={})
+
+
+def test_a_folder_has_no_namespaces_whose_secrets_are_read() -> None:
+    argv = ["--source", "directory", "--manifests", "manifests", "--secret-namespaces", "infra"]
+    with pytest.raises(BadOptions, match=r"--secret-namespaces .* --source kubernetes"):
+        parse(Options, prefix=PREFIX, argv=argv, environ={})
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tunnelgw.commands.world import NoWorld, World
 from tunnelgw.model.kinds import Kind
@@ -18,7 +18,7 @@ from tunnelgw.sources.store import Store, Unreadable
 _LISTING_S = 60.0
 
 
-def from_api_server(kubeconfig: str, namespace: str) -> World:
+def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collection[str] = ()) -> World:
     """Raises NoWorld."""
     stop = threading.Event()
     server = ApiServer(lambda: load_configuration(kubeconfig))
@@ -26,7 +26,7 @@ def from_api_server(kubeconfig: str, namespace: str) -> World:
         server.request("GET", "/version")
     except ApiServerError as error:
         raise NoWorld(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
-    store = Store(home=namespace)
+    store = Store(home=namespace, secret_namespaces=secret_namespaces)
     failures: dict[Kind, ApiServerError] = {}
     forbidden: list[Kind] = []
 

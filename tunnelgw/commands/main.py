@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
 from tunnelgw.commands.world import NoWorld, World, from_controlled, from_files
-from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options
+from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options, parse_namespaces
 
 EXIT_WELL = 0
 EXIT_NOT_WELL = 1
@@ -62,6 +62,20 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         help="how to reach the API server [KUBECONFIG; default: ~/.kube/config]",
     )
     _add_namespace(parser, environ)
+    parser.add_argument(
+        "--secret-namespaces",
+        type=_namespaces,
+        default=environ.get("TUNNELGW_SECRET_NAMESPACES", ""),
+        metavar="NAMESPACE,...",
+        help="read Secrets in these and the controller's own, as it does [TUNNELGW_SECRET_NAMESPACES; default: in all]",
+    )
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    try:
+        return parse_namespaces(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _add_namespace(parser: argparse.ArgumentParser, environ: Environ) -> None:
@@ -89,7 +103,7 @@ def _world(found: argparse.Namespace, environ: Environ) -> World:
         return from_controlled(manifests, found.status_dir)
     from tunnelgw.commands.listing import from_api_server
 
-    return from_api_server(found.kubeconfig or environ.get("KUBECONFIG", ""), found.namespace)
+    return from_api_server(found.kubeconfig or environ.get("KUBECONFIG", ""), found.namespace, found.secret_namespaces)
 
 
 def _check(arguments: Sequence[str], environ: Environ) -> bool:
@@ -171,7 +185,7 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     else:
         from tunnelgw.commands.listing import from_api_server
 
-        world = from_api_server(options.kubeconfig or "", options.namespace)
+        world = from_api_server(options.kubeconfig or "", options.namespace, options.secret_namespaces)
     try:
         return diff(world, access_of(options), as_json=as_json)
     except NotAllAsked as error:

@@ -24,7 +24,7 @@ from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigS
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.translate.gateways import SHARED
-from tunnelgw.translate.verdicts import NOT_READ
+from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
 """While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
@@ -281,6 +281,8 @@ def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -
     found = snapshot.read(Entry(Kind.SECRET, key))
     if not isinstance(found, core.Secret):
         return Credentials(None, f"secret not found: {key} (key {field})")
+    if found.is_outside:
+        return Credentials(None, f"Secret {key} key {field}: the Secret {OUTSIDE}")
     if found.data is None:
         return Credentials(None, f"Secret {key} key {field}: the Secret {NOT_READ}")
     try:

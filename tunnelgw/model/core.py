@@ -81,6 +81,8 @@ class Secret(Object, frozen=True):
 
     type: str = "Opaque"
     data: dict[str, str] | None = None
+    is_outside: bool = False
+    """In the place of one that may be there, in a namespace whose Secrets the controller does not read."""
 
     def __repr__(self) -> str:
         return f"Secret({self.key}, type={self.type!r})"

@@ -97,6 +97,11 @@ def unseen(entry: Entry) -> Object:
     return Secret(metadata) if entry.room is Kind.SECRET else ConfigMap(metadata)
 
 
+def outside(entry: Entry) -> Object:
+    """In the place of a Secret in a namespace whose Secrets are not read."""
+    return Secret(ObjectMeta(entry.key.name, entry.key.namespace), data={}, is_outside=True)
+
+
 def _of_listeners(listeners: Iterable[Listener], namespace: str) -> Iterable[Entry]:
     for listener in listeners:
         if listener.tls:

@@ -19,8 +19,9 @@ as well.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,10 +30,13 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, parameters, references, stub, unseen
+from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, outside, parameters, references, stub, unseen
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
+
+_Part: TypeAlias = tuple[Kind, str]
+"""A kind, or its objects in one namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +66,30 @@ class Change:
 
 class Store:
     def __init__(
-        self, kinds: Iterable[Kind] = Kind, home: str = "", own: Iterable[Entry] = (), patience_s: float = PATIENCE_S
+        self,
+        kinds: Iterable[Kind] = Kind,
+        home: str = "",
+        own: Iterable[Entry] = (),
+        patience_s: float = PATIENCE_S,
+        secret_namespaces: Collection[str] = (),
     ) -> None:
-        """`kinds`: those that a source lists. `home`: the controller's namespace. `own`: Secrets it needs itself."""
+        """`kinds`: those that a source lists. `home`: the controller's namespace. `own`: Secrets it needs itself.
+
+        `secret_namespaces`: where Secrets are read, beside `home`. Empty: everywhere.
+        """
         self._turn = threading.Condition()
         self._tables = Tables()
         self._home = home
-        self._unlisted = set(kinds)
+        self.secret_namespaces = frozenset((*secret_namespaces, home) if secret_namespaces else ())
+        """Of these each is listed and followed by itself. Empty: Secrets are like all other kinds."""
+        self._unlisted = {part for kind in kinds for part in self._parts(kind)}
         self._named: Counter[Entry] = Counter(own)
         """How many objects name each Secret and ConfigMap."""
         self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
+        self._outside: set[Entry] = set()
+        """Secrets that are named and not read: in their place the tables have one that says so."""
         self._unseen: set[Entry] = set()
         """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
         self._mindful: set[Entry] = set()
@@ -82,7 +98,7 @@ class Store:
         """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
         self._patient_until_s = 0.0
-        self._behind: set[Kind] = set()
+        self._behind: set[_Part] = set()
         self._behind_until_s = 0.0
         """From then on nothing waits for these: unless one more goes or comes back, they stay as they are."""
         self._dirty_since_s = 0.0
@@ -114,35 +130,49 @@ class Store:
         with self._turn:
             self._reject(kind, key, problem)
 
-    def replace(self, kind: Kind, items: Sequence[Object], rejected: Mapping[Key, Unreadable] | None = None) -> None:
-        """All objects of a kind, as a list gave them: others are gone."""
+    def replace(
+        self,
+        kind: Kind,
+        items: Sequence[Object],
+        rejected: Mapping[Key, Unreadable] | None = None,
+        namespace: str = "",
+    ) -> None:
+        """All objects of a kind, or those in one namespace, as a list gave them: others are gone."""
         rejected = rejected or {}
         with self._turn:
-            for key in self._keys(kind) - {item.key for item in items} - rejected.keys():
+            known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
+            for key in known - {item.key for item in items} - rejected.keys():
                 self._remove(kind, key)
             for item in items:
                 self._put(kind, item)
             for key, problem in rejected.items():
                 self._reject(kind, key, problem)
-            self._listed(kind, is_absent=False)
+            self._listed((kind, namespace), is_absent=False)
 
     def set_absent(self, kind: Kind) -> None:
         """The kind is not installed: it has no objects, and nothing waits for it."""
         with self._turn:
             for key in self._keys(kind):
                 self._remove(kind, key)
-            self._listed(kind, is_absent=True)
+            self._listed((kind, ""), is_absent=True)
 
-    def set_behind(self, kind: Kind, *, is_behind: bool) -> None:
+    def set_behind(self, kind: Kind, namespace: str = "", *, is_behind: bool) -> None:
         """Whether the source has lost the thread of a kind: other changes may refer to what is new there."""
         with self._turn:
-            if is_behind == (kind in self._behind):
+            part = (kind, namespace)
+            if is_behind == (part in self._behind):
                 return
             self._behind_until_s = time.monotonic() + self._patience_s
-            (self._behind.add if is_behind else self._behind.remove)(kind)
+            (self._behind.add if is_behind else self._behind.remove)(part)
             if self._mindful:  # what some of them name may be known to be missing now
                 self._mark()
             self._turn.notify_all()
+
+    def has_no_namespace(self, name: str) -> bool:
+        """True where all namespaces are known, and it is not among them."""
+        with self._turn:
+            entry = Entry(Kind.NAMESPACE, Key("", name))
+            return self._are_listed((Kind.NAMESPACE,)) and self._tables.get(entry) is None
 
     def trim(self, kind: Kind, item: Object) -> Object:
         """The object as it will be kept, so that a long list need not hold the data of all Secrets at once."""
@@ -155,13 +185,13 @@ class Store:
         """Until each of these was listed or is absent; False after `timeout_s`."""
         awaited = frozenset(kinds)
         with self._turn:
-            return self._turn.wait_for(lambda: self._unlisted.isdisjoint(awaited), timeout_s)
+            return self._turn.wait_for(lambda: self._are_listed(awaited), timeout_s)
 
     @property
     def unlisted(self) -> frozenset[Kind]:
         """Kinds that are still awaited. Empty: there is something to reconcile."""
         with self._turn:
-            return frozenset(self._unlisted)
+            return frozenset(kind for kind, _ in self._unlisted)
 
     def wait(self, deadline_s: float) -> bool:
         """Until there is something to take, somebody calls, or it is `deadline_s` (monotonic clock).
@@ -208,7 +238,7 @@ class Store:
         """Objects by kind and whether they can be read."""
         with self._turn:
             unreadable = Counter(entry.room for entry in self._unreadable)
-            stand_ins = Counter(entry.room for entry in self._unseen)
+            stand_ins = Counter(entry.room for entry in (*self._unseen, *self._outside))
             readable = {(kind, True): self._tables.count(kind) - stand_ins[kind] for kind in Kind}
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
@@ -261,10 +291,17 @@ class Store:
         """Anew: the source has come to something, or has something to do."""
         self._patient_until_s = time.monotonic() + self._patience_s
 
-    def _listed(self, kind: Kind, *, is_absent: bool) -> None:
-        if self._tables.set_absent(kind, is_absent=is_absent) or kind in self._unlisted:
-            self._unlisted.discard(kind)
+    def _listed(self, part: _Part, *, is_absent: bool) -> None:
+        if self._tables.set_absent(part[0], is_absent=is_absent) or part in self._unlisted:
+            self._unlisted.discard(part)
             self._mark()
+
+    def _are_listed(self, kinds: Iterable[Kind]) -> bool:
+        return self._unlisted.isdisjoint(part for kind in kinds for part in self._parts(kind))
+
+    def _parts(self, kind: Kind) -> list[_Part]:
+        """What is listed by itself."""
+        return [(kind, name) for name in self.secret_namespaces if kind is Kind.SECRET] or [(kind, "")]
 
     def _keys(self, kind: Kind) -> set[Key]:
         """Of all objects, also of those that are kept out."""
@@ -332,6 +369,9 @@ class Store:
             self._named[entry] += 1
             if entry in self._stubs:
                 self._await(entry)
+            elif self._is_outside(entry):
+                self._outside.add(entry)
+                self._tables.put(Kind.SECRET, outside(entry))
             elif self._may_be_there(entry):
                 self._unseen.add(entry)
                 self._tables.put(Kind(entry.room), unseen(entry))
@@ -346,16 +386,21 @@ class Store:
         del self._named[entry]
         self._unread.pop(entry, None)
         item = self._tables.get(entry)
-        if entry in self._unseen:
+        if entry in self._unseen or entry in self._outside:
             self._unseen.discard(entry)
+            self._outside.discard(entry)
             self._tables.remove(Kind(entry.room), entry.key)
         elif item is not None:
             self._stubs.add(entry)
             self._tables.put(Kind(entry.room), stub(item))
 
+    def _is_outside(self, entry: Entry) -> bool:
+        namespaces = self.secret_namespaces
+        return bool(namespaces) and entry.room is Kind.SECRET and entry.key.namespace not in namespaces
+
     def _may_be_there(self, entry: Entry) -> bool:
         """Although nothing is known of it: it may have been made since it was listed."""
-        return self._is_unknown(entry) and entry.room not in self._unlisted and can_be(entry)
+        return self._is_unknown(entry) and self._are_listed((Kind(entry.room),)) and can_be(entry)
 
     def _is_unknown(self, entry: Entry) -> bool:
         return self._tables.get(entry) is None and entry not in self._unreadable
@@ -391,7 +436,7 @@ class Store:
 
     def _has_unread_parameters(self, item: Mindful) -> bool:
         config = parameters(item)
-        return config is not None and config.room in self._behind and self._is_unknown(config)
+        return config is not None and (config.room, "") in self._behind and self._is_unknown(config)
 
     def _mark(self) -> None:
         if not self._is_dirty:

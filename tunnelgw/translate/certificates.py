@@ -27,7 +27,7 @@ from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
 from tunnelgw.openssl import certificates_in, problem_of_authorities, problem_of_pair
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.verdicts import BEFORE, NOT_READ, false
+from tunnelgw.translate.verdicts import BEFORE, NOT_READ, OUTSIDE, false
 
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
@@ -131,6 +131,8 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
     secret = view.get(Kind.SECRET, key)
     if not isinstance(secret, Secret):
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
+    if secret.is_outside:
+        return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
     data = secret.data
     if data is None:  # then its type may be unknown too
         return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
@@ -180,6 +182,8 @@ def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
     secret = view.get(Kind.SECRET, key)
     if not isinstance(secret, Secret):
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
+    if secret.is_outside:
+        return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
     if secret.data is None:
         return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
     try:

@@ -244,6 +244,16 @@ def test_each_tunnel_of_our_classes_has_its_credentials() -> None:
     assert found[TWO].token == Credentials(None, "secret not found: home/missing (key api-token)")
 
 
+def test_credentials_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_there() -> None:
+    items = [gateway_class("one", "one"), class_config("one", ONE)]
+    stand_in = make(Kind.SECRET, "provider", namespace="home", data={}, isOutside=True)
+
+    (tunnel,) = tunnels(Snapshot.of([*items, (Kind.SECRET, stand_in)]), DISCOVERY).values()
+
+    where = "is in none of the namespaces whose Secrets the controller reads (--secret-namespaces)"
+    assert tunnel.token == Credentials(None, f"Secret home/provider key api-token: the Secret {where}")
+
+
 def test_of_several_configurations_that_name_a_tunnel_the_first_with_credentials_decides() -> None:
     classes = [gateway_class(name, name) for name in ("a", "b", "c")]
     without = make(Kind.GATEWAY_CLASS_CONFIG, "a", {"tunnelID": ONE}, namespace="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -90,8 +91,8 @@ def authorities(*names: str) -> Plain:
 class World:
     """A store that goes on, with all that is derived from it. What it asks a source for is not found out by itself."""
 
-    def __init__(self, *plain: Plain) -> None:
-        self._store = Store(())
+    def __init__(self, *plain: Plain, secret_namespaces: Collection[str] = ()) -> None:
+        self._store = Store((), secret_namespaces=secret_namespaces)
         route = {
             "kind": "HTTPRoute",
             "metadata": {"name": "web"},
@@ -174,6 +175,24 @@ def _name_in(certificate: document.Certificate) -> str:
 
 
 UNREAD = "could not be read yet; until then what was named before is used"
+OUTSIDE = "is in none of the namespaces whose Secrets the controller reads (--secret-namespaces)"
+
+
+def test_a_certificate_in_a_namespace_whose_secrets_are_not_read_is_said_to_be_there() -> None:
+    world = World(gateway(https("cert")), secret_namespaces=["infra"])
+
+    assert world.certificates() == []
+    unusable, unresolved = world.listener_findings()
+    assert unusable == "Programmed False Invalid: no certificateRef leads to a usable certificate"
+    assert unresolved == (f"ResolvedRefs False InvalidCertificateRef: tls.certificateRefs: Secret apps/cert {OUTSIDE}")
+
+
+def test_authorities_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_there() -> None:
+    ref = {"group": "", "kind": "Secret", "name": "authority"}
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    world = World(gateway(listener), policy(caCertificateRefs=[ref]), secret_namespaces=["infra"])
+
+    assert world.findings(POLICY)[-1].endswith(f"Secret apps/authority {OUTSIDE}"), world.findings(POLICY)
 
 
 def test_a_listener_keeps_its_certificate_until_the_one_named_newly_is_read() -> None:

@@ -1,5 +1,7 @@
 """The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named late.
 
+Where Secrets are read in some namespaces only, each of these has a thread.
+
     source = KubernetesSource(server, store, daemon.stop)
     for name, target in source.threads(): daemon.thread(name, target)
     daemon.serve(source)
@@ -47,19 +49,22 @@ class KubernetesSource:
         self._stop = stop
         self._bell = Bell()
         self._limited = _log.every(60.0)
-        self._watches = [
-            Watch(resource, server, store, self._bell, stop, timing, on_restart, self._limited)
-            for resource in RESOURCES.values()
-        ]
+        self._watches: dict[str, Watch] = {}
+        """By the names of their threads."""
+        for kind, resource in RESOURCES.items():
+            for namespace in sorted(store.secret_namespaces) if kind is Kind.SECRET else ():
+                self._watches[f"watch-{resource.plural}-{namespace}"] = Watch(
+                    resource, server, store, self._bell, stop, timing, on_restart, self._limited, namespace
+                )
+            if kind is not Kind.SECRET or not store.secret_namespaces:
+                self._watches[f"watch-{resource.plural}"] = Watch(
+                    resource, server, store, self._bell, stop, timing, on_restart, self._limited
+                )
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
 
     def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:
         """Names and targets; each runs until `stop` is set."""
-        watches = [
-            (f"watch-{resource.plural}", watch.run)
-            for resource, watch in zip(RESOURCES.values(), self._watches, strict=True)
-        ]
-        return [*watches, ("fetch-named", self._fetch_named)]
+        return [*((name, watch.run) for name, watch in self._watches.items()), ("fetch-named", self._fetch_named)]
 
     def start(self) -> None:
         """The threads do it."""

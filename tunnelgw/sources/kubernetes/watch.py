@@ -111,9 +111,11 @@ class Watch:
         timing: Timing,
         on_restart: OnRestart,
         common: LimitedLogger,
+        namespace: str = "",
     ) -> None:
-        """`common`: of all watches, for what the server does to each of them."""
+        """`common`: of all watches, for what the server does to each of them. `namespace`: the only one to follow."""
         self._resource = resource
+        self._namespace = namespace
         self._kind = resource.kind
         self._server = server
         self._store = store
@@ -152,7 +154,7 @@ class Watch:
     def _turn(self) -> None:
         heard = self._bell.rings
         if self._path is None:
-            self._path = find(self._server, self._resource)
+            self._path = self._found()
         if self._path is None:
             self._await_kind(heard)
         elif self._version is None:
@@ -163,6 +165,12 @@ class Watch:
             self._compare(self._path, self._version)
         else:
             self._watch(self._path, self._version)
+
+    def _found(self) -> str | None:
+        path = find(self._server, self._resource)
+        if path is None or not self._namespace:
+            return path
+        return path.removesuffix(self._resource.plural) + f"namespaces/{self._namespace}/{self._resource.plural}"
 
     def _await_referring(self) -> None:
         """Which Secrets and ConfigMaps matter is known when the objects that name them are."""
@@ -213,7 +221,7 @@ class Watch:
             continue_ = page.continue_
             if not continue_:
                 break
-        self._store.replace(self._kind, items, rejected)
+        self._store.replace(self._kind, items, rejected, self._namespace)
         self._notice(items)
         if self._missed is not None:
             self._missed = None
@@ -282,7 +290,7 @@ class Watch:
 
     def _caught_up(self) -> None:
         self._is_behind = False
-        self._store.set_behind(self._kind, is_behind=False)
+        self._store.set_behind(self._kind, self._namespace, is_behind=False)
 
     def _is_outdated(self, settled_s: float = 0.0) -> bool:
         """The last list is from before the definition changed, or from less than `settled_s` after that."""
@@ -317,6 +325,8 @@ class Watch:
             case HTTPStatus.NOT_FOUND if self._resource.is_optional:
                 self._path = self._version = None
                 self._restart(Restart.REMOVED, refusal)
+            case HTTPStatus.FORBIDDEN if self._namespace and self._store.has_no_namespace(self._namespace):
+                self._await_namespace()
             case HTTPStatus.FORBIDDEN:
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:
@@ -325,6 +335,15 @@ class Watch:
                 self._version = None  # for example one newer than the server's own, after a restored backup
                 self._restart(Restart.REFUSED, refusal)
 
+    def _await_namespace(self) -> None:
+        """With the namespace its Role has gone. All that does not need it goes on, after a restart too."""
+        self._version = None
+        self._store.replace(self._kind, (), namespace=self._namespace)
+        self._caught_up()
+        message = "namespace does not exist, waiting for it and for the right to read there"
+        self._limited.warning(message, kind=str(self._kind), namespace=self._namespace)
+        self._stop.wait(backoff.full_jitter(next(self._waits)))
+
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
         """`is_general`: other kinds meet the same now."""
         returns = self._server.reach.returns
@@ -332,7 +351,7 @@ class Watch:
             return
         self._on_restart(self._kind, cause, error)
         self._is_behind = True
-        self._store.set_behind(self._kind, is_behind=True)
+        self._store.set_behind(self._kind, self._namespace, is_behind=True)
         if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
             self._waits = self._new_waits()
         self._cause = cause

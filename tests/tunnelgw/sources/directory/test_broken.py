@@ -38,7 +38,7 @@ def laughs() -> str:
         ),
         (
             route() + "  rules: [{sessionPersistence: {sessionName: sid}}]\n",
-            "web.yaml:8: spec.rules[0].sessionPersistence.sessionName is not a field that there is, did you mean cookie.name or",
+            "web.yaml:8: spec.rules[0].sessionPersistence.sessionName is not a field that there is, did you mean",
         ),
         (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
         (route().replace("  name: web", "  generateName: web"), "web.yaml:3: metadata.name is missing"),

@@ -1,0 +1,178 @@
+"""Secrets are read in named namespaces only, by an account that has no right on others, against a real API server."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kube.processes import wait_until
+from tests.tunnelgw.sources.cluster import HELM, HOME, READY_S, Cluster
+from tests.tunnelgw.sources.kubernetes.running import World, running
+from tunnelgw.model.core import Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.store import Store
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+DATA = {"tls.key": "cHJpdmF0ZQ=="}
+RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}
+
+
+class Narrow:
+    """An account with the rights of the chart's ClusterRole, but for those on Secrets."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        self.name = f"narrow-{uuid.uuid4().hex[:8]}"
+        self._subjects = [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}]
+        self.kubeconfig = folder / "kubeconfig-narrow"
+        call = cluster.admin.call
+        call("POST", f"/api/v1/namespaces/{HOME}/serviceaccounts", {"metadata": {"name": self.name}})
+        role = yaml.safe_load((HELM / "files" / "clusterrole.yaml").read_text())
+        rules = copy.deepcopy(role["rules"])
+        for rule in rules:
+            rule["resources"] = [each for each in rule["resources"] if each != "secrets"]
+        wanted = [rule for rule in rules if rule["resources"]]
+        call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": self.name}, "rules": wanted})
+        call("POST", f"{RBAC}/clusterrolebindings", self._binding("ClusterRole"))
+        cluster.write_kubeconfig(self.kubeconfig, HOME, self.name)
+
+    def let_read(self, namespace: str) -> None:
+        place = f"{RBAC}/namespaces/{namespace}"
+        self._cluster.admin.call("POST", f"{place}/roles", {"metadata": {"name": self.name}, "rules": [RULE]})
+        self._cluster.admin.call("POST", f"{place}/rolebindings", self._binding("Role"))
+
+    def _binding(self, kind: str) -> dict[str, Any]:
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self.name}
+        return {"metadata": {"name": self.name}, "roleRef": ref, "subjects": self._subjects}
+
+
+@pytest.fixture
+def narrow(cluster: Cluster, tmp_path: Path) -> Narrow:
+    account = Narrow(cluster, tmp_path)
+    account.let_read(HOME)
+    return account
+
+
+@contextmanager
+def other_namespace(cluster: Cluster) -> Iterator[str]:
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    cluster.create(Kind.NAMESPACE, name)
+    try:
+        yield name
+    finally:
+        cluster.delete(Kind.NAMESPACE, name)
+
+
+def listeners(*secrets: Key) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"l{number}",
+            "hostname": f"h{number}.example.org",
+            "port": 443,
+            "protocol": "HTTPS",
+            "tls": {"certificateRefs": [{"name": key.name, "namespace": key.namespace}]},
+        }
+        for number, key in enumerate(secrets)
+    ]
+
+
+def secret(world: World, key: Key) -> Secret | None:
+    assert world.change is not None
+    found = world.change.snapshot.read(Entry(Kind.SECRET, key))
+    assert found is None or isinstance(found, Secret)
+    return found
+
+
+def test_secrets_of_the_named_namespaces_are_followed_and_what_others_have_is_said_to_be_outside(
+    cluster: Cluster, namespace: str, narrow: Narrow
+) -> None:
+    narrow.let_read(namespace)
+    with other_namespace(cluster) as other:
+        for place in (namespace, other):
+            cluster.create(Kind.SECRET, "first", namespace=place, data=DATA)
+        named = (Key(namespace, "first"), Key(namespace, "later"), Key(other, "first"), Key(other, "none"))
+        cluster.create(Kind.GATEWAY, "gw", {"gatewayClassName": "tunnel", "listeners": listeners(*named)}, namespace)
+        with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
+            world.until_here(Kind.SECRET, Key(namespace, "first"))
+            world.until(lambda _: secret(world, Key(namespace, "later")) is None, "that what is not there is known so")
+
+            for key in (Key(other, "first"), Key(other, "none")):
+                outside = secret(world, key)
+                assert outside is not None
+                assert outside.is_outside
+            first = secret(world, Key(namespace, "first"))
+            assert first is not None
+            assert (first.data, first.is_outside) == (DATA, False)
+
+            cluster.create(Kind.SECRET, "later", namespace=namespace, data=DATA)
+            world.until_here(Kind.SECRET, Key(namespace, "later"))
+            cluster.delete(Kind.SECRET, "first", namespace)
+            world.until_gone(Kind.SECRET, Key(namespace, "first"))
+            assert secret(world, Key(other, "first")) is not None, "a list of one namespace takes nothing from others"
+
+            cluster.patch(Kind.GATEWAY, "gw", namespace, {"spec": {"listeners": listeners(Key(namespace, "later"))}})
+            world.until_gone(Kind.SECRET, Key(other, "first"))
+
+
+def test_secrets_of_the_controllers_own_namespace_are_read_too(
+    cluster: Cluster, narrow: Narrow, namespace: str
+) -> None:
+    name = f"own-{uuid.uuid4().hex[:8]}"
+    narrow.let_read(namespace)
+    cluster.create(Kind.SECRET, name, namespace=HOME, data=DATA)
+
+    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
+        world.until_here(Kind.SECRET, Key(HOME, name))
+
+
+def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_when_it_comes(
+    cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its Role went with it. A controller that starts then has to serve all others."""
+    absent = f"absent-{uuid.uuid4().hex[:8]}"
+    narrow.let_read(namespace)
+    cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
+    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, absent])) as world:
+        world.until_here(Kind.SECRET, Key(namespace, "there"))
+        assert "namespace does not exist, waiting for it and for the right to read there" in caplog.messages
+
+        cluster.create(Kind.NAMESPACE, absent)
+        narrow.let_read(absent)
+        cluster.create(Kind.SECRET, "late", namespace=absent, data=DATA)
+
+        world.until_here(Kind.SECRET, Key(absent, "late"))
+    cluster.delete(Kind.NAMESPACE, absent)
+
+
+def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
+    cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API server that has just started does not know all roles; without its Secrets listeners would shut."""
+    cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
+    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
+        told = wait_until(lambda: "watch forbidden, retrying" in caplog.messages, READY_S)
+        assert told
+        assert world.store.unlisted == {Kind.SECRET}
+
+        narrow.let_read(namespace)
+
+        world.until_here(Kind.SECRET, Key(namespace, "there"))
+
+
+def test_the_account_of_these_tests_may_not_list_all_secrets(cluster: Cluster, narrow: Narrow) -> None:
+    spec = {
+        "user": f"system:serviceaccount:{HOME}:{narrow.name}",
+        "resourceAttributes": {"verb": "list", "resource": "secrets"},
+    }
+    answer = cluster.admin.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+
+    assert answer["status"]["allowed"] is False
