@@ -1,4 +1,4 @@
-"""Settings of proxies in the parameters of a class, from the API server to what a client sees."""
+"""Settings of classes and of the controller itself, from the API server to what clients and people see."""
 
 from __future__ import annotations
 
@@ -41,3 +41,29 @@ def test_settings_of_a_class_hold_for_its_proxies_as_soon_as_they_are_written(ar
 
             arena.cluster.patch(Kind.GATEWAY_CLASS_CONFIG, gateway_class, "", {"spec": {"proxy": None}})
             eventually(lambda: answered()[0] == location, "the proxy has its own settings again", DEADLINE_S)
+
+
+def test_a_certificate_is_used_where_the_secrets_of_its_namespace_are_read_and_told_where_they_are_not(
+    arena: Arena, proxy: Proxy
+) -> None:
+    arena.certificate("cert", "a.example.org")
+    with reserved_port(ADDRESS) as port:
+        tls = {"certificateRefs": [{"name": "cert"}]}
+        spec = {
+            "gatewayClassName": arena.gateway_class(tunnel_id=None, direct=ADDRESS),
+            "listeners": [{"name": "https", "port": port, "protocol": "HTTPS", "tls": tls}],
+        }
+        arena.cluster.create(Kind.GATEWAY, "gw", spec, arena.namespace)
+
+        with arena.controller("--secret-namespaces", "kube-system", proxies=[proxy]):
+            arena.until(Kind.GATEWAY, "gw", "ResolvedRefs", "False")
+            (listener,) = arena.read(Kind.GATEWAY, "gw")["status"]["listeners"]
+            (told,) = (each["message"] for each in listener["conditions"] if each["type"] == "ResolvedRefs")
+            assert told == (
+                f"tls.certificateRefs: Secret {arena.namespace}/cert is in none of the namespaces whose Secrets the "
+                "controller reads (--secret-namespaces)"
+            )
+
+        with arena.controller("--secret-namespaces", f"kube-system,{arena.namespace}", proxies=[proxy]):
+            arena.until(Kind.GATEWAY, "gw", "ResolvedRefs", "True")
+            arena.until_programmed()
