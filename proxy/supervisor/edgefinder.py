@@ -1,10 +1,11 @@
 """Where the edge is: asked of the DNS, or named by the operator. May take long, so it has a thread of its own.
 
-Names of hosts are resolved as every program of the host resolves them.
+Names of hosts are resolved as every program of the host resolves them; those of the DNS are whole, though.
 """
 
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from daemonkit.addresses import ListenAddress
@@ -23,6 +24,7 @@ log = get_logger(__name__)
 Regions = Sequence[Sequence[EdgeAddress]]
 _STAYS: Final = "a host of the edge cannot be looked up again, its addresses stay in use"
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
+HOSTS_FILE: Final = Path("/etc/hosts")
 
 
 class EdgeFinder(Protocol):
@@ -43,10 +45,10 @@ class _Hosts:
     def __init__(self) -> None:
         self._before: dict[str, list[str]] = {}
 
-    def addresses_of(self, host: str, port: int) -> list[str]:
-        """As the resolver orders them. Raises OSError."""
+    def addresses_of(self, host: str, port: int, *, is_whole: bool = False) -> list[str]:
+        """As the resolver orders them. `is_whole`: no search domain is to be added. Raises OSError."""
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(_whole(host) if is_whole else host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
             # Not even a question: a label is empty or too long.
             raise OSError(str(error)) from error
@@ -58,6 +60,19 @@ class _Hosts:
         if error.errno in _GONE:
             self._before.pop(host, None)
         return self._before.get(host, [])
+
+
+def _whole(host: str) -> str:
+    """With a dot at its end: in a Pod search domains come first, and a wildcard in one of them has every name.
+
+    A name that the hosts file has is asked for as it stands there, or it would not be found there.
+    """
+    try:
+        lines = HOSTS_FILE.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    pinned = {name.lower() for line in lines for name in line.partition("#")[0].split()[1:]}
+    return host if host.lower() in pinned else f"{host}."
 
 
 class NamedEdge:
@@ -119,7 +134,7 @@ class DiscoveredEdge:
         failed: dict[str, OSError] = {}
         for host, port in {target.host: target.port for target in targets}.items():
             try:
-                addresses[host] = self._hosts.addresses_of(host, port)
+                addresses[host] = self._hosts.addresses_of(host, port, is_whole=True)
             except OSError as error:
                 failed[host] = error
         if addresses:

@@ -23,6 +23,7 @@ import trustme
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.logformat import line_of
+from proxy.supervisor import edgefinder
 from proxy.supervisor.edgefinder import DiscoveredEdge, NamedEdge
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls
@@ -218,9 +219,12 @@ class Names:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: dict[str, int] = {}
+        self.asked: list[str] = []
         monkeypatch.setattr(socket, "getaddrinfo", self._answer)
 
     def _answer(self, host: str, port: int, **_kind: Any) -> list[Any]:
+        self.asked.append(host)
+        host = host.rstrip(".")
         if host in self.errors:
             raise socket.gaierror(self.errors[host], "no answer")
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (f"192.0.2.{len(host)}", port))]
@@ -252,6 +256,28 @@ def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until
         names.errors = {"a": socket.EAI_AGAIN, "aa": socket.EAI_AGAIN}
         with pytest.raises(DiscoveryFailed, match="no address"):
             finder.find()
+
+
+def test_hosts_of_the_edge_are_asked_for_without_search_domains_unless_the_hosts_file_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hosts_file = tmp_path / "hosts"
+    monkeypatch.setattr(edgefinder, "HOSTS_FILE", hosts_file)
+    names = Names(monkeypatch)
+    records = ("1 1 7844 region1.example.", "2 1 7844 region2.example.")
+    with resolver(records, monkeypatch):
+        DiscoveredEdge("").find()
+        assert names.asked == ["region1.example.", "region2.example."]
+
+        hosts_file.write_text("# 192.0.2.1 region1.example\n192.0.2.2 other.example Region2.example # ours\n")
+        DiscoveredEdge("").find()
+    assert names.asked[2:] == ["region1.example.", "region2.example"]
+
+
+def test_names_of_the_operator_are_asked_for_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(monkeypatch)
+    NamedEdge([ListenAddress("edge", 7844)]).find()
+    assert names.asked == ["edge"]
 
 
 def test_no_name_that_exists_is_told_with_the_host() -> None:
