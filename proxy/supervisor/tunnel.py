@@ -350,11 +350,24 @@ class Tunnel:
         if was_moving or self._is_stopping:
             place.due_s = time.monotonic()
         else:
-            self._failed(place, report.cause, report.error, edge, report.retry_after_s)
+            was_registered = report.registered_for_s > 0
+            self._failed(place, report.cause, report.error, edge, report.retry_after_s, was_registered=was_registered)
 
-    def _failed(self, place: Place, cause: FailureCause, error: str, edge: str, retry_after_s: float = 0.0) -> None:
+    def _failed(
+        self,
+        place: Place,
+        cause: FailureCause,
+        error: str,
+        edge: str,
+        retry_after_s: float = 0.0,
+        *,
+        was_registered: bool = False,
+    ) -> None:
         now_s = time.monotonic()
         place.failures[cause] += 1
+        if self._addresses is not None and not (cause.is_of_address or cause.is_of_all or was_registered):
+            # The edge was reached, but this part of it may be ill; it is all there is while nothing has registered.
+            self._addresses.another_for(place.index, now_s, was_reached=True)
         if self._addresses is not None and cause.is_of_address:
             self._addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
             self._search_again(now_s)

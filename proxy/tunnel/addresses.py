@@ -1,9 +1,9 @@
 """Which of the edge's addresses each connection dials.
 
 The edge has regions, each with several addresses; connections are spread over both, one connection an address. A
-connection keeps its address when it reconnects, until that address itself has failed it: then it takes another one that
-is free. With `IpVersion.AUTO` a region starts with the family that the resolver named first; an IPv6 address that
-cannot be reached turns its region to IPv4 for ten minutes.
+connection keeps its address when it reconnects, until it has failed there, or cannot register there: then it takes
+another one that is free. With `IpVersion.AUTO` a region starts with the family that the resolver named first; an IPv6
+address that cannot be reached turns its region to IPv4 for ten minutes.
 
 An `EdgeAddresses` belongs to whoever gives addresses to all connections of the proxy. Pure: clock and chance are given.
 """

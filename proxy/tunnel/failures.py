@@ -26,8 +26,13 @@ class FailureCause(StrEnum):
 
     @property
     def is_of_address(self) -> bool:
-        """Another address may do better; for the others this one is as good as any."""
+        """The address has failed the connection, whatever became of it there before."""
         return self in _OF_ADDRESS
+
+    @property
+    def is_of_all(self) -> bool:
+        """No address will do better; for the others one may, where nothing could be registered."""
+        return self is FailureCause.UNAUTHORIZED
 
 
 _OF_ADDRESS: Final = frozenset((FailureCause.DIAL, FailureCause.TLS, FailureCause.SILENT, FailureCause.DUPLICATE))

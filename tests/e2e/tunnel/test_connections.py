@@ -13,7 +13,7 @@ import pytest
 
 from proxy.tunnel.failures import FailureCause
 from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, Connector
-from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang
+from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
 from tests.support.edge.tunnels import new_tunnel
@@ -145,6 +145,25 @@ def test_a_duplicate_takes_another_address(edge: Edge) -> None:
         edge.behave()
         edge.wait_for_registered(1, HEAL_S)
         assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.DUPLICATE) >= 2
+
+
+@pytest.mark.parametrize(
+    "ill",
+    [Behaviour(drops_at_register=True), Behaviour(exception="a bug of the edge"), Behaviour(refusal=busy(0.1))],
+    ids=["dropped", "exception", "refused"],
+)
+def test_an_address_where_nothing_can_be_registered_is_left_for_another(ill: Behaviour, edge: Edge) -> None:
+    edge.behave(ill)
+    with Connector(edge, arguments=["--register-without-config"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=1)
+        assert proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=2)["edge"] != line["edge"]
+
+
+def test_a_token_that_is_refused_costs_no_address(edge: Edge) -> None:
+    edge.behave(Behaviour(refusal=unauthorized()))
+    with Connector(edge, arguments=["--register-without-config"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=1)
+        assert proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=2)["edge"] == line["edge"]
 
 
 def test_a_pushed_configurations_version_holds_for_all_connections_and_is_shown(edge: Edge) -> None:
