@@ -1,10 +1,12 @@
 """The shape of the provider's answers, and which error each answer is.
 
 Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway before the API may answer in HTML
-or with nothing at all. Error code 10000 stands for a wrong token and for a missing permission alike, so the
-message names both; `messages` also carries code 10000 when all is well, so only `errors` is looked at.
+or with nothing at all, and its 401, 403 or 404 says nothing of token or tunnel then. Error code 10000 stands for a
+wrong token and for a missing permission alike, so the message names both; `messages` also carries code 10000 when all
+is well, so only `errors` is looked at.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -26,6 +28,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for an answer that is none; the last for one that is nested too deeply."""
 _MAX_TEXT = 256
 _MAX_RAY = 64
+_TITLE = re.compile(rb"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _SCOPE = "the token needs the account permission Cloudflare Tunnel: Edit for this tunnel's account"
 
 
@@ -85,6 +88,11 @@ def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
     said = envelope.error_text if envelope else _text(answer.body)
     seen = f"{answer.call}: the provider answered {answer.status_code}" + (f" ({said})" if said else "")
     match answer.status_code:
+        case 401 | 403 | 404 if envelope is None:
+            return ProviderUnreachable(
+                f"{seen}: that is no answer of the API, but of a proxy or firewall before it: check the way there, and "
+                "the provider's API URL"
+            )
         case 401 | 403:
             return AuthenticationFailed(f"authentication failed: {seen}: the token is wrong or expired, or {_SCOPE}")
         case 404:
@@ -109,7 +117,10 @@ def _has_code(envelope: Envelope, code: int) -> bool:
 
 
 def _text(body: bytes) -> str:
-    return " ".join(body[: 4 * _MAX_TEXT].decode("utf-8", "replace").split())[:_MAX_TEXT]
+    """Of a page its title: what comes before it says nothing."""
+    head = body[: 4 * _MAX_TEXT]
+    title = _TITLE.search(head)
+    return " ".join((title[1] if title else head).decode("utf-8", "replace").split())[:_MAX_TEXT]
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:

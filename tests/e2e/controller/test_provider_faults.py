@@ -62,6 +62,18 @@ def test_a_provider_that_limits_us_is_left_alone_and_proxies_go_on(
         assert sum(provider.calls.values()) == calls
 
 
+def test_a_firewall_before_the_provider_does_not_end_the_controller_at_its_start(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    provider.fault(faults.Reply(status=403, body="<html><title>Attention Required!</title>"))
+    with arena.controller(proxies=[proxy]) as controller:
+        line = controller.expect("delivery failed, retrying")
+        assert "403 (Attention Required!): that is no answer of the API" in line["error"]
+        provider.heal()
+        settled(arena)
+
+
 def test_a_write_that_failed_is_written_again(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     prepare(arena)
     provider.fault(faults.Reply(status=500, body="{}"), "write", 1)

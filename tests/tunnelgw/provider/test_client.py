@@ -98,6 +98,21 @@ def test_a_refusal_by_a_gateway_before_the_api_is_one_too(provider: Provider, cl
         client.configuration(ACCOUNT_ID, TUNNEL_ID)
 
 
+@pytest.mark.parametrize("status_code", [401, 403, 404])
+def test_a_page_of_whoever_stands_before_the_api_says_nothing_of_token_or_tunnel(
+    provider: Provider, client: ProviderClient, status_code: int
+) -> None:
+    page = (
+        f"<!DOCTYPE html>\n<!--[if lt IE 7]> {'x' * 300} <![endif]-->\n<title>Attention\n Required!</title><p>Blocked"
+    )
+    provider.fault(Reply(status=status_code, body=page))
+
+    with pytest.raises(
+        ProviderUnreachable, match=rf"{status_code} \(Attention Required!\): that is no answer of the API"
+    ):
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+
 @pytest.mark.parametrize(
     ("status_code", "body", "text"),
     [
