@@ -54,8 +54,10 @@ from proxy.tunnel.token import TunnelToken
 from proxy.tunnel.wirebytes import WireBytes
 
 log = get_logger(__name__)
+quiet_log = log.every(60.0)
 
 RPC_TIMEOUT_S: Final = 5.0
+_MAX_SHOWN: Final = 256
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
 
@@ -201,6 +203,9 @@ class Link:
             if end_stream:
                 push.take()
             return push
+        quiet_log.warning(
+            "stream of a private network refused", destination=head.authority.decode("latin-1")[:_MAX_SHOWN]
+        )
         stream.send_headers(failure_head(), True)
         return REFUSED
 

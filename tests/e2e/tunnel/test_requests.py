@@ -98,6 +98,7 @@ def test_streams_of_private_networks_are_refused(proxy: Connector, backend: Reco
     call = proxy.edge.call(fields=[(b"cf-cloudflared-proxy-src", b"192.0.2.7")], host="127.0.0.1:22", end_stream=False)
     assert (call.response().status_code, call.response().source) == (502, "cloudflared")
     assert not backend.received
+    assert proxy.wait_for_message("stream of a private network refused")["destination"] == "127.0.0.1:22"
 
 
 def test_a_malformed_push_is_a_failure_of_the_connector(proxy: Connector, backend: RecordingBackend) -> None:
