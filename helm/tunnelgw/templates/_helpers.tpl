@@ -230,6 +230,15 @@ would keep each node that has such a Pod. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.controller.enabled .Values.controller.rbac.create -}}
+{{- range .Values.controller.secretNamespaces -}}
+{{- /* Without this an upgrade stops half way, with a controller that may read no Secrets. No cluster is asked for a mere
+rendering, nor before the release's own namespace is there. */ -}}
+{{- if and (lookup "v1" "Namespace" "" $.Release.Namespace) (not (lookup "v1" "Namespace" "" .)) -}}
+{{- fail (printf "controller.secretNamespaces: there is no namespace %s for the Role: make it first, or leave it out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $name := include "tunnelgw.fullname" . -}}
 {{- if and .Values.proxy.enabled (regexMatch "^[0-9]" $name) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "%s: names of Services begin with a letter before Kubernetes 1.36: give the release another name, or set fullnameOverride" $name) -}}
