@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Refused, Values, one
-from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, changed, program
+from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, changed, controller_options, program
 from tests.kube.kubeenv import Environment
 from tests.kube.processes import wait_until
 from tests.support.dns_endpoints import KubeApi
@@ -33,10 +33,6 @@ def of_secrets(objects: list[Object], kind: str) -> list[Object]:
 def verbs(role: Object) -> set[str]:
     """On Secrets."""
     return {verb for rule in role["rules"] if "secrets" in rule["resources"] for verb in rule["verbs"]}
-
-
-def variables(objects: list[Object]) -> dict[str, str]:
-    return {each["name"]: each.get("value", "") for each in program(objects, "controller")["env"]}
 
 
 # -- what is rendered -------------------------------------------------------------------------------------------------
@@ -92,15 +88,15 @@ def test_without_named_namespaces_nothing_is_there_that_was_not(helm: Helm, give
 
     assert len(texts) == 1
     assert of_secrets(objects, "Role") == of_secrets(objects, "RoleBinding") == []
-    assert VARIABLE not in variables(objects)
+    assert VARIABLE not in {each["name"] for each in program(objects, "controller")["env"]}
 
 
 def test_the_controller_is_told_the_namespaces(helm: Helm) -> None:
-    assert variables(helm.render(NAMED))[VARIABLE] == "shop,payments"
+    assert controller_options(helm.render(NAMED)).secret_namespaces == ("shop", "payments")
 
 
-def test_the_release_s_namespace_alone_is_not_taken_for_all(helm: Helm) -> None:
-    assert variables(helm.render(changed(DIRECT, NAMES, [NAMESPACE])))[VARIABLE] == NAMESPACE
+def test_the_namespace_of_the_release_alone_is_not_taken_for_all(helm: Helm) -> None:
+    assert controller_options(helm.render(changed(DIRECT, NAMES, [NAMESPACE]))).secret_namespaces == (NAMESPACE,)
 
 
 def test_a_variable_that_says_other_namespaces_than_the_roles_is_refused(helm: Helm) -> None:
@@ -114,7 +110,7 @@ def test_namespaces_that_are_numbers_stay_words(helm: Helm) -> None:
     objects = helm.render(changed(DIRECT, NAMES, ["42"]), namespace="7")
 
     assert sorted(each["metadata"]["namespace"] for each in of_secrets(objects, "Role")) == ["42", "7"]
-    assert variables(objects)[VARIABLE] == "42"
+    assert controller_options(objects).secret_namespaces == ("42",)
 
 
 def test_roles_and_bindings_have_the_labels_of_every_object(helm: Helm) -> None:
@@ -131,7 +127,7 @@ def test_roles_can_be_somebody_elses_while_the_controller_is_told(helm: Helm) ->
     objects = helm.render(changed(NAMED, "controller.rbac.create", False))
 
     assert {each["kind"] for each in objects} & {"ClusterRole", "Role", "RoleBinding"} == set()
-    assert variables(objects)[VARIABLE] == "shop,payments"
+    assert controller_options(objects).secret_namespaces == ("shop", "payments")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ OWN_HOST = "own.example.com"
 SERVER_NAME = f"proxy.{NAMESPACE}.svc"
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
+SHOP = "shop"
+"""Another, with a certificate."""
 
 
 def own_address(**ports: int) -> list[Object]:
@@ -167,8 +169,11 @@ class Stage:
         places = [f"{IN_NAMESPACE}/{plural}" for plural in ("services", "serviceaccounts", "secrets", "configmaps")] + [
             f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
             f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
-            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
-            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+            *(
+                f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{plural}"
+                for namespace in (NAMESPACE, SHOP)
+                for plural in ("roles", "rolebindings")
+            ),
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
             f"{GATEWAY_API}/gatewayclasses",
@@ -311,6 +316,44 @@ def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
 
     stage.until(lambda: stage.are_ready("controller", 1), "one controller is ready")
     stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
+    assert stage.asked() == (200, 200)
+
+
+def test_a_controller_that_may_read_secrets_of_named_namespaces_alone_has_their_certificates_and_serves(
+    stage: Stage,
+) -> None:
+    with closing(Authority()) as authority:
+        issued = authority.issue("shop.example.com")
+    certificate = {"tls.crt": issued.chain_pem, "tls.key": issued.key_pem}
+    for namespace in (SHOP, "elsewhere"):
+        stage.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "stringData": certificate}
+        stage.api.call("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
+        (gateway,) = yaml.safe_load_all("""
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: secured}
+spec:
+  gatewayClassName: tunnelgw
+  listeners: [{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]
+""")
+        stage.api.call("POST", f"{GATEWAY_API}/namespaces/{namespace}/gateways", gateway)
+
+    def resolves(namespace: str) -> str:
+        gateway = stage.api.call("GET", f"{GATEWAY_API}/namespaces/{namespace}/gateways/secured")
+        conditions = [each for listener in gateway["status"].get("listeners", ()) for each in listener["conditions"]]
+        return "".join(each["status"] for each in conditions if each["type"] == "ResolvedRefs")
+
+    stage.until(lambda: (resolves(SHOP), resolves("elsewhere")) == ("True", "True"), "both certificates are read")
+    before = {pod["metadata"]["name"] for pod in stage.pods("controller")}
+
+    stage.helm.upgrade(stage.values(controller={"secretNamespaces": [SHOP]}), RELEASE)
+
+    stage.until(lambda: before <= stage.containers.ended, "the old controller has gone")
+    stage.until(lambda: stage.are_ready("controller", 1), "the controller is ready")
+    stage.until(lambda: (resolves(SHOP), resolves("elsewhere")) == ("True", "False"), "one certificate is read")
+    done = stage.containers.run(stage.pods("controller")[0], "tunnelgw", "status")
+    assert "Secret elsewhere/cert is in none of the namespaces whose Secrets" in done.stdout + done.stderr
     assert stage.asked() == (200, 200)
 
 

@@ -23,11 +23,11 @@ from tunnelgw.sources.store import Store
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DATA = {"tls.key": "cHJpdmF0ZQ=="}
-RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}
+RULES = yaml.safe_load((HELM / "files" / "secretsrole.yaml").read_text())["rules"]
 
 
 class Narrow:
-    """An account with the rights of the chart's ClusterRole, but for those on Secrets."""
+    """An account with the rights of the chart's ClusterRole, but for those on Secrets, and with its Role for these."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class Narrow:
 
     def let_read(self, namespace: str) -> None:
         place = f"{RBAC}/namespaces/{namespace}"
-        self._cluster.admin.call("POST", f"{place}/roles", {"metadata": {"name": self.name}, "rules": [RULE]})
+        self._cluster.admin.call("POST", f"{place}/roles", {"metadata": {"name": self.name}, "rules": RULES})
         self._cluster.admin.call("POST", f"{place}/rolebindings", self._binding("Role"))
 
     def _binding(self, kind: str) -> dict[str, Any]:
