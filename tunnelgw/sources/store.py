@@ -90,6 +90,8 @@ class Store:
         """True while the source has not tried yet."""
         self._outside: set[Entry] = set()
         """Secrets that are named and not read: in their place the tables have one that says so."""
+        self._closed: set[str] = set()
+        """Of the namespaces of Secrets, those where they may not be read."""
         self._unseen: set[Entry] = set()
         """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
         self._mindful: set[Entry] = set()
@@ -140,6 +142,7 @@ class Store:
         """All objects of a kind, or those in one namespace, as a list gave them: others are gone."""
         rejected = rejected or {}
         with self._turn:
+            self._closed.discard(namespace)
             known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
             for key in known - {item.key for item in items} - rejected.keys():
                 self._remove(kind, key)
@@ -167,6 +170,18 @@ class Store:
             if self._mindful:  # what some of them name may be known to be missing now
                 self._mark()
             self._turn.notify_all()
+
+    def close(self, namespace: str) -> None:
+        """The Secrets there may not be read, and were not so far: until they are listed, nothing waits for them."""
+        with self._turn:
+            part = (Kind.SECRET, namespace)
+            if part not in self._unlisted:
+                return
+            self._closed.add(namespace)
+            for entry in [*self._named]:
+                if self._is_outside(entry) and self._is_unknown(entry):
+                    self._keep_out(entry)
+            self._listed(part, is_absent=False)
 
     def has_no_namespace(self, name: str) -> bool:
         """True where all namespaces are known, and it is not among them."""
@@ -329,6 +344,7 @@ class Store:
         self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
         self._stubs.discard(entry)
         self._unseen.discard(entry)
+        self._outside.discard(entry)
         self._mindful.discard(entry)
         old = self._tables.get(entry)
         if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
@@ -348,6 +364,7 @@ class Store:
         One that is kept has `data` None only while it is unread, and none in it where there really is none.
         """
         self._unseen.discard(entry)
+        self._outside.discard(entry)
         if not self._named[entry]:
             self._stubs.add(entry)
             return stub(item)
@@ -370,8 +387,7 @@ class Store:
             if entry in self._stubs:
                 self._await(entry)
             elif self._is_outside(entry):
-                self._outside.add(entry)
-                self._tables.put(Kind.SECRET, outside(entry))
+                self._keep_out(entry)
             elif self._may_be_there(entry):
                 self._unseen.add(entry)
                 self._tables.put(Kind(entry.room), unseen(entry))
@@ -396,7 +412,11 @@ class Store:
 
     def _is_outside(self, entry: Entry) -> bool:
         namespaces = self.secret_namespaces
-        return bool(namespaces) and entry.room is Kind.SECRET and entry.key.namespace not in namespaces
+        return bool(namespaces) and entry.room is Kind.SECRET and entry.key.namespace not in namespaces - self._closed
+
+    def _keep_out(self, entry: Entry) -> None:
+        self._outside.add(entry)
+        self._tables.put(Kind.SECRET, outside(entry))
 
     def _may_be_there(self, entry: Entry) -> bool:
         """Although nothing is known of it: it may have been made since it was listed."""

@@ -60,8 +60,8 @@ def test_a_certificate_is_used_where_the_secrets_of_its_namespace_are_read_and_t
             (listener,) = arena.read(Kind.GATEWAY, "gw")["status"]["listeners"]
             (told,) = (each["message"] for each in listener["conditions"] if each["type"] == "ResolvedRefs")
             assert told == (
-                f"tls.certificateRefs: Secret {arena.namespace}/cert is in none of the namespaces whose Secrets the "
-                "controller reads (--secret-namespaces)"
+                f"tls.certificateRefs: Secret {arena.namespace}/cert is in a namespace whose Secrets the controller "
+                "does not read (see --secret-namespaces)"
             )
 
         with arena.controller("--secret-namespaces", f"kube-system,{arena.namespace}", proxies=[proxy]):

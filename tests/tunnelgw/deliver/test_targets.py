@@ -250,7 +250,7 @@ def test_credentials_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_th
 
     (tunnel,) = tunnels(Snapshot.of([*items, (Kind.SECRET, stand_in)]), DISCOVERY).values()
 
-    where = "is in none of the namespaces whose Secrets the controller reads (--secret-namespaces)"
+    where = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
     assert tunnel.token == Credentials(None, f"Secret home/provider key api-token: the Secret {where}")
 
 

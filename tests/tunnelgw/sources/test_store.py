@@ -592,6 +592,38 @@ def test_secrets_of_each_named_namespace_and_the_own_one_are_awaited_by_themselv
     assert set(store.take().snapshot.all(Kind.SECRET)) == {CERT.key}
 
 
+def test_a_closed_namespace_is_waited_for_no_more_and_its_secrets_are_outside_until_it_is_listed() -> None:
+    store = Store([Kind.GATEWAY, Kind.SECRET], home="home", secret_namespaces=["default"])
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
+    store.replace(Kind.SECRET, (), namespace="home")
+
+    store.close("default")
+
+    found = store.take().snapshot.read(CERT)
+    assert isinstance(found, Secret)
+    assert found.is_outside
+    store.replace(Kind.GATEWAY, [gateway("gw", "later")])
+    later = store.take().snapshot.read(Entry(Kind.SECRET, Key("default", "later")))
+    assert isinstance(later, Secret)
+    assert later.is_outside
+
+    store.replace(Kind.SECRET, [secret("other")], namespace="default")
+    assert set(store.take().snapshot.all(Kind.SECRET)) == {Key("default", "other")}
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
+    assert store.wait_unread(0.0) == (CERT,)
+
+
+def test_a_namespace_that_was_listed_stays_as_it_was_when_it_is_closed() -> None:
+    store = Store([Kind.GATEWAY, Kind.SECRET], home="home", secret_namespaces=["default"])
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
+    store.replace(Kind.SECRET, (), namespace="home")
+    store.replace(Kind.SECRET, [secret("cert", token="dA==")], namespace="default")
+
+    store.close("default")
+
+    assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
+
+
 def test_a_list_of_one_namespace_takes_nothing_from_another() -> None:
     store = Store([Kind.SECRET], home="home", secret_namespaces=["default"])
     store.replace(Kind.SECRET, [secret("cert")], {Key("default", "odd"): Unreadable("odd")}, namespace="default")

@@ -175,7 +175,7 @@ def _name_in(certificate: document.Certificate) -> str:
 
 
 UNREAD = "could not be read yet; until then what was named before is used"
-OUTSIDE = "is in none of the namespaces whose Secrets the controller reads (--secret-namespaces)"
+OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 
 
 def test_a_certificate_in_a_namespace_whose_secrets_are_not_read_is_said_to_be_there() -> None:

@@ -73,6 +73,8 @@ class Timing(msgspec.Struct, frozen=True):
     longest_wait_s: float = 15.0
     forbidden_s: float = 5.0
     """A right that is missing for so long is told of: a server that has just started does not know all roles."""
+    closed_s: float = 60.0
+    """A namespace whose Secrets may not be listed for so long keeps a controller that starts waiting no more."""
     poll_s: float = 30.0
     """How often to look for a kind that is not installed."""
     page_size: int = 500
@@ -328,6 +330,8 @@ class Watch:
             case HTTPStatus.FORBIDDEN if self._namespace and self._store.has_no_namespace(self._namespace):
                 self._await_namespace()
             case HTTPStatus.FORBIDDEN:
+                if self._namespace and time.monotonic() - self._forbidden_since_s >= self._timing.closed_s:
+                    self._store.close(self._namespace)  # whose administrators may hold up nobody else
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:
                 self._restart(Restart.REFUSED, refusal, is_general=True)

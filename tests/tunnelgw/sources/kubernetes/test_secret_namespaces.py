@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from tests.kube.processes import wait_until
 from tests.tunnelgw.sources.cluster import HELM, HOME, READY_S, Cluster
-from tests.tunnelgw.sources.kubernetes.running import World, running
+from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -166,6 +167,32 @@ def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
         narrow.let_read(namespace)
 
         world.until_here(Kind.SECRET, Key(namespace, "there"))
+
+
+def test_whoever_takes_the_right_on_one_namespace_away_holds_up_nothing_but_that(
+    cluster: Cluster, narrow: Narrow, namespace: str
+) -> None:
+    """Its administrators can, and a controller that starts has to serve all others."""
+    with other_namespace(cluster) as open_:
+        narrow.let_read(open_)
+        for place in (namespace, open_):
+            cluster.create(Kind.SECRET, "there", namespace=place, data=DATA)
+        spec = {"gatewayClassName": "tunnel", "listeners": listeners(Key(namespace, "there"), Key(open_, "there"))}
+        cluster.create(Kind.GATEWAY, "gw", spec, namespace)
+        store = Store(home=HOME, secret_namespaces=[namespace, open_])
+        with running(narrow.kubeconfig, msgspec.structs.replace(QUICK, closed_s=0.5), store) as world:
+            world.until_here(Kind.SECRET, Key(open_, "there"))
+            closed = secret(world, Key(namespace, "there"))
+            assert closed is not None
+            assert closed.is_outside
+
+            narrow.let_read(namespace)
+
+            def is_read() -> bool:
+                found = secret(world, Key(namespace, "there"))
+                return found is not None and found.data == DATA and not found.is_outside
+
+            world.until(lambda _: is_read(), "the Secret whose namespace may be read again")
 
 
 def test_the_account_of_these_tests_may_not_list_all_secrets(cluster: Cluster, narrow: Narrow) -> None:
