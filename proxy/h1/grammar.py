@@ -11,7 +11,8 @@ from proxy.heads import Field, Fields
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.
 VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
-FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+# No byte may be of two parts: a long value that ends with a control character would be tried in each way to divide it.
+FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 # 18 digits: no length above 10^18 is honest, and any number of bytes below fits every integer on the way.
 LENGTH = re.compile(rb"[0-9]{1,18}")
 # Letters, digits, and of the rest only what names in use hold; RFC 3986 would let `,` and `;` through to backends.
@@ -41,7 +42,7 @@ def decode_field_line(line: bytes, status_code: int) -> Field:
     match = FIELD_LINE.fullmatch(line)
     if match is None:
         raise RemoteProtocolError(status_code, _flaw_of(line))
-    return match[1].lower(), match[2].rstrip(b" \t")
+    return match[1].lower(), match[2].strip(b" \t")
 
 
 def _flaw_of(line: bytes) -> str:

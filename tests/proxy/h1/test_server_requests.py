@@ -273,6 +273,15 @@ def test_a_limit_passed_is_answered_with_its_own_status_code(limits: Limits, raw
         assert ("terminated", status_code) == seen[-1]
 
 
+def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:
+    """One that takes the square of it does not come to its end here, and keeps all other connections waiting."""
+    server = ServerConnection(Caches(), limits=Limits(max_trailer_bytes=1 << 20))
+
+    seen = transcript(server.receive(CHUNKED + b"0\r\nX:" + b" " * 1_000_000 + b"\0\r\n\r\n"))
+
+    assert [CHUNKED_HEAD, ("terminated", 400)] == seen
+
+
 def test_limits_are_met_exactly_without_being_passed() -> None:
     raw = b"GET /" + b"a" * 10 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     line = raw.index(b"\r\n")
