@@ -340,6 +340,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (path_of("Exact", "/a/../b"), PATH, "no path has"),
     (path_of("Exact", "/a/%2e%2E/b"), PATH, "no path has"),
     (path_of("PathPrefix", "/.%2e"), PATH, "no path has"),
+    (path_of("PathPrefix", "/a/.%2e;b"), PATH, "no path has"),
     (path_of("PathPrefix", "/a%00"), PATH, "no path has"),
     (path_of("Exact", "/a%2fb"), PATH, "want a RegularExpression"),
     (path_of("RegularExpression", "/a(?=b)"), PATH, "look-ahead"),

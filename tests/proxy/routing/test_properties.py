@@ -279,3 +279,18 @@ def test_the_table_takes_every_path_that_a_document_may_have(type_: str, path: s
         return
 
     routing.compile_table(made)
+
+
+@given(
+    st.sampled_from(["Exact", "PathPrefix"]),
+    st.lists(st.sampled_from(["/", ".", "..", "%2e", ";", "a", "ä", "%"]), max_size=4),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_path_that_is_taken_into_a_document_can_be_served(kind: str, parts: list[str]) -> None:
+    match = {"path": {"type": kind, "value": "/" + "".join(parts)}}
+    try:
+        read = document.decode(json.dumps({"routes": [{"rules": [{"matches": [match]}]}]}).encode())
+    except document.DocumentError:
+        return
+
+    routing.compile_table(read)
