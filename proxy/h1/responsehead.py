@@ -1,8 +1,8 @@
 """Read the head of a backend's response with cached lines; twice as fast as a parser that is fed byte ranges.
 
-As strict as for requests about everything that frames (RFC 9112, 6.3): a response whose end two readers could see at
-different places would poison the connection for the next client. All flaws are 502, since a backend made them;
-too many fields are told apart, for they may be HTTP.
+Strict about everything that frames (RFC 9112, 6.3): a response whose end two readers could see at different places
+would poison the connection for the next client. The same length twice is one; one beside chunks does not count, and is
+the connection's end. All flaws are 502, since a backend made them; too many fields are told apart: they may be HTTP.
 """
 
 import re
