@@ -137,9 +137,11 @@ class _Request:
             yield from ((hostname, match) for match in (*calls, *others))
 
     def nearest_misses(self, listener: Listener | None, others: list[Listener]) -> list[Miss]:
-        """Those that failed last of all criteria; a match of another listener counts when all else fits."""
+        """Those that failed last of all criteria; a match that only other listeners have counts when all else fits."""
         found: list[tuple[int, Miss]] = []
+        here: set[int] = set()
         for hostname, match in listener.routes if listener is not None else ():
+            here.add(id(match))
             obstacle = self._obstacle(match) if _covers(hostname, self.host) else (0, "hostname", hostname, self.host)
             if obstacle is not None:
                 depth, criterion, wanted, seen = obstacle
@@ -147,7 +149,7 @@ class _Request:
                 found.append((depth, Miss(_place(hostname, match), criterion, wanted, shown)))
         for other in others:
             for hostname, match in other.routes:
-                if _covers(hostname, self.host) and self._obstacle(match) is None:
+                if id(match) not in here and _covers(hostname, self.host) and self._obstacle(match) is None:
                     chosen = listener.name if listener is not None else "no listener"
                     found.append((9, Miss(_place(hostname, match), "listener", other.name, chosen)))
         # Sorting is stable, so misses of equal depth stay in the order of the table.

@@ -242,6 +242,13 @@ def test_a_match_of_another_listener_is_the_nearest_miss() -> None:
     ]
 
 
+def test_a_match_that_the_listener_has_too_is_no_miss_of_another_one() -> None:
+    told = explained(request("a.example/"), route("everywhere", listeners=["web", "rest"]), route("everywhere-too"))
+
+    assert told.winner is not None
+    assert ("everywhere", ()) == (told.winner.route, told.misses)
+
+
 def test_without_a_listener_the_others_are_named() -> None:
     listeners = [{"name": "web", "port": 8080, "hostname": "a.example"}]
 
