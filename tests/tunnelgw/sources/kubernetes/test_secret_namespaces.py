@@ -162,7 +162,7 @@ def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
         told = wait_until(lambda: "watch forbidden, retrying" in caplog.messages, READY_S)
         assert told
-        assert world.store.unlisted == {Kind.SECRET}
+        assert wait_until(lambda: world.store.unlisted == {Kind.SECRET}, READY_S)
 
         narrow.let_read(namespace)
 
