@@ -28,6 +28,8 @@ class ObjectMeta(Part, frozen=True):
     resource_version: str = ""
     creation_timestamp: str = ""
     """RFC 3339 in UTC to the second, as text: it sorts by time."""
+    deletion_timestamp: str = ""
+    """Empty unless somebody has deleted it, and it is still there."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 

@@ -183,11 +183,12 @@ class Store:
                     self._keep_out(entry)
             self._listed(part, is_absent=False)
 
-    def has_no_namespace(self, name: str) -> bool:
-        """True where all namespaces are known, and it is not among them."""
+    def can_have_roles(self, namespace: str) -> bool:
+        """False where all namespaces are known, and it is not among them, or ends: then nothing can be made in it."""
         with self._turn:
-            entry = Entry(Kind.NAMESPACE, Key("", name))
-            return self._are_listed((Kind.NAMESPACE,)) and self._tables.get(entry) is None
+            found = self._tables.get(Entry(Kind.NAMESPACE, Key("", namespace)))
+            is_there = found is not None and not found.metadata.deletion_timestamp
+            return is_there or not self._are_listed((Kind.NAMESPACE,))
 
     def trim(self, kind: Kind, item: Object) -> Object:
         """The object as it will be kept, so that a long list need not hold the data of all Secrets at once."""

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tunnelgw.sources.objects import gateway, make, route, secret
-from tunnelgw.model.core import Secret
+from tunnelgw.model.core import Namespace, Secret
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.meta import Key, Object, ObjectMeta
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.sources import store as store_module
 from tunnelgw.sources.store import PATIENCE_S, Store, Unreadable
@@ -672,16 +672,24 @@ def test_one_namespace_that_is_behind_is_waited_for_until_it_has_caught_up_itsel
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "is_missing"), [(None, False), ([], True), (["other"], True), (["other", "shop"], False)]
+    ("namespaces", "can_have"), [(None, True), ([], False), (["other"], False), (["other", "shop"], True)]
 )
-def test_a_namespace_is_known_to_be_missing_when_all_are_known_without_it(
-    namespaces: list[str] | None, is_missing: bool
+def test_a_namespace_can_have_roles_until_all_are_known_without_it(
+    namespaces: list[str] | None, can_have: bool
 ) -> None:
     store = Store([Kind.NAMESPACE])
     if namespaces is not None:
         store.replace(Kind.NAMESPACE, [make(Kind.NAMESPACE, name, namespace="") for name in namespaces])
 
-    assert store.has_no_namespace("shop") is is_missing
+    assert store.can_have_roles("shop") is can_have
+
+
+def test_a_namespace_that_is_being_deleted_can_have_no_more_roles() -> None:
+    store = Store([Kind.NAMESPACE])
+
+    store.replace(Kind.NAMESPACE, [Namespace(ObjectMeta("shop", deletion_timestamp="2026-01-01T00:00:00Z"))])
+
+    assert not store.can_have_roles("shop")
 
 
 def test_a_class_s_secret_without_a_namespace_is_one_of_the_controllers_own() -> None:

@@ -175,9 +175,12 @@ class Watch:
         return path.removesuffix(self._resource.plural) + f"namespaces/{self._namespace}/{self._resource.plural}"
 
     def _await_referring(self) -> None:
-        """Which Secrets and ConfigMaps matter is known when the objects that name them are."""
+        """Which Secrets and ConfigMaps matter is known when the objects that name them are. What a missing right in a
+        namespace means is known when all namespaces are.
+        """
+        awaited = REFERRING | ({Kind.NAMESPACE} if self._namespace else set())
         while self._kind in WITH_DATA and not self._stop.is_set():
-            if self._store.wait_listed(REFERRING, 1.0):
+            if self._store.wait_listed(awaited, 1.0):
                 return
 
     def _await_kind(self, heard: int) -> None:
@@ -327,7 +330,7 @@ class Watch:
             case HTTPStatus.NOT_FOUND if self._resource.is_optional:
                 self._path = self._version = None
                 self._restart(Restart.REMOVED, refusal)
-            case HTTPStatus.FORBIDDEN if self._namespace and self._store.has_no_namespace(self._namespace):
+            case HTTPStatus.FORBIDDEN if self._namespace and not self._store.can_have_roles(self._namespace):
                 self._await_namespace()
             case HTTPStatus.FORBIDDEN:
                 if self._namespace and time.monotonic() - self._forbidden_since_s >= self._timing.closed_s:
@@ -340,11 +343,11 @@ class Watch:
                 self._restart(Restart.REFUSED, refusal)
 
     def _await_namespace(self) -> None:
-        """With the namespace its Role has gone. All that does not need it goes on, after a restart too."""
+        """Its Role has gone with it, or before it. All that does not need it goes on, after a restart too."""
         self._version = None
         self._store.replace(self._kind, (), namespace=self._namespace)
         self._caught_up()
-        message = "namespace does not exist, waiting for it and for the right to read there"
+        message = "namespace does not exist, or is being deleted, waiting for it and for the right to read there"
         self._limited.warning(message, kind=str(self._kind), namespace=self._namespace)
         self._stop.wait(backoff.full_jitter(next(self._waits)))
 

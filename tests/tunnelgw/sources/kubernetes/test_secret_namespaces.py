@@ -20,11 +20,13 @@ from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.references import REFERRING
 from tunnelgw.sources.store import Store
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DATA = {"tls.key": "cHJpdmF0ZQ=="}
 RULES = yaml.safe_load((HELM / "files" / "secretsrole.yaml").read_text())["rules"]
+AWAITED = "namespace does not exist, or is being deleted, waiting for it and for the right to read there"
 
 
 class Narrow:
@@ -144,7 +146,7 @@ def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_w
     cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, absent])) as world:
         world.until_here(Kind.SECRET, Key(namespace, "there"))
-        assert "namespace does not exist, waiting for it and for the right to read there" in caplog.messages
+        assert AWAITED in caplog.messages
 
         cluster.create(Kind.NAMESPACE, absent)
         narrow.let_read(absent)
@@ -152,6 +154,38 @@ def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_w
 
         world.until_here(Kind.SECRET, Key(absent, "late"))
     cluster.delete(Kind.NAMESPACE, absent)
+
+
+def test_a_namespace_whose_end_never_comes_keeps_nothing_waiting(
+    cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Finalizers can hold it for months, after its Role has gone; and nobody can make another one in it."""
+    narrow.let_read(namespace)
+    cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
+    with other_namespace(cluster) as ending:
+        pass  # of all that a cluster has, only the API server is here: the rest would have to end it
+    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, ending])) as world:
+        world.until_here(Kind.SECRET, Key(namespace, "there"))
+        assert AWAITED in caplog.messages
+
+
+def test_namespaces_are_known_before_it_is_told_that_a_right_is_missing_in_one(
+    cluster: Cluster, narrow: Narrow, namespace: str
+) -> None:
+    """Else `tunnelgw status` ends with that, where the list of all namespaces takes longer than the refusal."""
+    narrow.let_read(namespace)
+
+    class Slow(Store):
+        def replace(self, kind: Kind, *rest: Any, **named: Any) -> None:
+            if kind is Kind.NAMESPACE:
+                self.wait_listed(REFERRING, READY_S)
+                wait_until(lambda: bool(world.restarts), 0.5)
+            super().replace(kind, *rest, **named)
+
+    store = Slow(home=HOME, secret_namespaces=[namespace, "absent"])
+    with running(narrow.kubeconfig, store=store) as world:
+        world.until(lambda _: True, "that all is listed")
+        assert world.restarts == []
 
 
 def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
