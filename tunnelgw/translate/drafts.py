@@ -49,6 +49,8 @@ class Draft(Part, frozen=True):
     sockets: tuple[Socket, ...] = ()
     is_on_tunnel: bool = False
     obstacles: tuple[Obstacle, ...] = ()
+    is_walled: bool = False
+    """Refused, and no other listener gets its hosts instead: no route leads there."""
 
     @property
     def is_served(self) -> bool:
@@ -117,7 +119,8 @@ def _draft(view: View, key: Key, gateway: GatewaySpec, slot: Slot, gateway_doors
         message = "; ".join(obstacle.message for obstacle in ways.obstacles)
         refusal = false(ConditionType.ACCEPTED, first.reason, message)
     accepted = refusal or true(ConditionType.ACCEPTED, Reason.ACCEPTED)
-    if refusal or tls.blocked or slot.conflict:
+    is_walled = bool(listener.filters.requests) and listener.protocol in PROTOCOLS
+    if slot.conflict or ((refusal or tls.blocked) and not is_walled):
         return Draft(name, slot, accepted, resolved, kinds, tls.blocked)
     return Draft(
         name,
@@ -125,11 +128,13 @@ def _draft(view: View, key: Key, gateway: GatewaySpec, slot: Slot, gateway_doors
         accepted,
         resolved,
         kinds,
+        tls.blocked,
         tls=_document_tls(tls) if ways.sockets else None,
         certificate_names=tuple(name for pair in tls.pairs for name in pair.names),
         sockets=ways.sockets,
         is_on_tunnel=ways.is_on_tunnel,
         obstacles=ways.obstacles,
+        is_walled=is_walled,
     )
 
 

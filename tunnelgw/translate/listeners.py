@@ -1,6 +1,6 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -91,10 +91,24 @@ def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
 
 def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
     """A query about a Gateway that is ours: its part of the document's listeners."""
-    served = tuple(part for report in view.ask(reports, key) for part in report.documents)
+    served = tuple(_certified([part for report in view.ask(reports, key) for part in report.documents]))
     if not any(part.tunnel for part in served):
         return served
     return (*served, *(_wall(key, port) for port in sorted(walled_ports(view.ask(drafts, key)))))
+
+
+def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener]:
+    """A listener that is walled may lack a certificate. It has that of who would get its hosts on the same socket, and
+    where there is nobody, it need not be there.
+    """
+    lent = {(part.address, part.port): part.tls for part in parts if part.tls}
+    for part in parts:
+        if part.protocol != "HTTPS" or part.tls or not part.port:
+            yield part
+        elif tls := lent.get((part.address, part.port)):
+            yield msgspec.structs.replace(part, tls=tls)
+        elif part.tunnel:
+            yield msgspec.structs.replace(part, address="", port=document.UNSET)
 
 
 def _wall(key: Key, port: int) -> document.Listener:
@@ -128,7 +142,7 @@ def why_sets_are_shut(view: View, key: Key) -> str:
 
 def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tuple[Finding, ...], shut: str) -> Report:
     accepted = draft.accepted
-    if loss.is_fatal(draft):
+    if loss.is_fatal(draft) and not draft.is_walled:
         accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, _message(loss.obstacles))
     deprived = loss.obstacles + draft.obstacles if loss.is_in_vain(draft) else ()
     findings = [*_main_findings(draft, accepted, shut, deprived)]
@@ -233,7 +247,7 @@ def _documents(
 
 def _entrance(draft: Draft, report: Report) -> Entrance:
     listener = draft.slot.listener
-    names = tuple(part.name for part in report.documents)
+    names = () if draft.is_walled else tuple(part.name for part in report.documents)
     allowed = route_namespaces(listener)
     return Entrance(
         listener.name, listener.port, listener.hostname, draft.kinds, allowed, draft.name, names, draft.is_on_tunnel
