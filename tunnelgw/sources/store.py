@@ -21,7 +21,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 
@@ -31,12 +30,10 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, outside, parameters, references, stub, unseen
+from tunnelgw.sources.scope import Part, SecretScope
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
-
-_Part: TypeAlias = tuple[Kind, str]
-"""A kind, or its objects in one namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +77,8 @@ class Store:
         self._turn = threading.Condition()
         self._tables = Tables()
         self._home = home
-        self.secret_namespaces = frozenset((*secret_namespaces, home) if secret_namespaces else ())
-        """Of these each is listed and followed by itself. Empty: Secrets are like all other kinds."""
-        self._unlisted = {part for kind in kinds for part in self._parts(kind)}
+        self._scope = SecretScope(secret_namespaces, home)
+        self._unlisted = {part for kind in kinds for part in self._scope.parts(kind)}
         self._named: Counter[Entry] = Counter(own)
         """How many objects name each Secret and ConfigMap."""
         self._stubs: set[Entry] = set()
@@ -90,8 +86,6 @@ class Store:
         """True while the source has not tried yet."""
         self._outside: set[Entry] = set()
         """Secrets that are named and not read: in their place the tables have one that says so."""
-        self._closed: set[str] = set()
-        """Of the namespaces of Secrets, those where they may not be read."""
         self._unseen: set[Entry] = set()
         """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
         self._mindful: set[Entry] = set()
@@ -100,7 +94,7 @@ class Store:
         """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
         self._patient_until_s = 0.0
-        self._behind: set[_Part] = set()
+        self._behind: set[Part] = set()
         self._behind_until_s = 0.0
         """From then on nothing waits for these: unless one more goes or comes back, they stay as they are."""
         self._dirty_since_s = 0.0
@@ -111,6 +105,11 @@ class Store:
         self._are_all_named = True
         self._is_dirty = False
         self._is_called = False
+
+    @property
+    def secret_namespaces(self) -> frozenset[str]:
+        """Of these each is listed and followed by itself. Empty: Secrets are like all other kinds."""
+        return self._scope.namespaces
 
     def tell_nameless(self, *, are_all_named: bool) -> None:
         """Whether the source can tell the names of all that it cannot read."""
@@ -142,7 +141,7 @@ class Store:
         """All objects of a kind, or those in one namespace, as a list gave them: others are gone."""
         rejected = rejected or {}
         with self._turn:
-            self._closed.discard(namespace)
+            self._scope.open(namespace)
             known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
             for key in known - {item.key for item in items} - rejected.keys():
                 self._remove(kind, key)
@@ -177,9 +176,9 @@ class Store:
             part = (Kind.SECRET, namespace)
             if part not in self._unlisted:
                 return
-            self._closed.add(namespace)
+            self._scope.close(namespace)
             for entry in [*self._named]:
-                if self._is_outside(entry) and self._is_unknown(entry):
+                if self._scope.is_outside(entry) and self._is_unknown(entry):
                     self._keep_out(entry)
             self._listed(part, is_absent=False)
 
@@ -307,17 +306,13 @@ class Store:
         """Anew: the source has come to something, or has something to do."""
         self._patient_until_s = time.monotonic() + self._patience_s
 
-    def _listed(self, part: _Part, *, is_absent: bool) -> None:
+    def _listed(self, part: Part, *, is_absent: bool) -> None:
         if self._tables.set_absent(part[0], is_absent=is_absent) or part in self._unlisted:
             self._unlisted.discard(part)
             self._mark()
 
     def _are_listed(self, kinds: Iterable[Kind]) -> bool:
-        return self._unlisted.isdisjoint(part for kind in kinds for part in self._parts(kind))
-
-    def _parts(self, kind: Kind) -> list[_Part]:
-        """What is listed by itself."""
-        return [(kind, name) for name in self.secret_namespaces if kind is Kind.SECRET] or [(kind, "")]
+        return self._unlisted.isdisjoint(part for kind in kinds for part in self._scope.parts(kind))
 
     def _keys(self, kind: Kind) -> set[Key]:
         """Of all objects, also of those that are kept out."""
@@ -387,7 +382,7 @@ class Store:
             self._named[entry] += 1
             if entry in self._stubs:
                 self._await(entry)
-            elif self._is_outside(entry):
+            elif self._scope.is_outside(entry):
                 self._keep_out(entry)
             elif self._may_be_there(entry):
                 self._unseen.add(entry)
@@ -410,10 +405,6 @@ class Store:
         elif item is not None:
             self._stubs.add(entry)
             self._tables.put(Kind(entry.room), stub(item))
-
-    def _is_outside(self, entry: Entry) -> bool:
-        namespaces = self.secret_namespaces
-        return bool(namespaces) and entry.room is Kind.SECRET and entry.key.namespace not in namespaces - self._closed
 
     def _keep_out(self, entry: Entry) -> None:
         self._outside.add(entry)

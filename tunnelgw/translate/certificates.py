@@ -126,16 +126,24 @@ def _client_certificate_ref(spec: GatewaySpec) -> ObjectRef | None:
     return spec.tls.backend.client_certificate_ref if spec.tls and spec.tls.backend else None
 
 
-def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
-    """A query, so that a Secret is parsed once for all who refer to it."""
+def _read(view: View, key: Key) -> Secret | BadReference:
+    """A Secret that is there with its data."""
     secret = view.get(Kind.SECRET, key)
     if not isinstance(secret, Secret):
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
     if secret.is_outside:
         return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
-    data = secret.data
-    if data is None:  # then its type may be unknown too
+    if secret.data is None:  # then its type may be unknown too
         return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
+    return secret
+
+
+def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
+    """A query, so that a Secret is parsed once for all who refer to it."""
+    secret = _read(view, key)
+    if isinstance(secret, BadReference):
+        return secret
+    data = secret.data or {}
     if secret.type != TLS_SECRET:
         return _unusable(key, f"is of type {secret.type}, want {TLS_SECRET}")
     try:
@@ -179,15 +187,11 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
 
 def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
     """A query: the same of a Secret of any type. cert-manager's have the authority beside the pair."""
-    secret = view.get(Kind.SECRET, key)
-    if not isinstance(secret, Secret):
-        return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
-    if secret.is_outside:
-        return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
-    if secret.data is None:
-        return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
+    secret = _read(view, key)
+    if isinstance(secret, BadReference):
+        return secret
     try:
-        pem = authorities(_decode(secret.data.get(CA_KEY, "")).decode())
+        pem = authorities(_decode((secret.data or {}).get(CA_KEY, "")).decode())
     except ValueError:  # neither base64 nor text
         pem = None
     return _unusable(key, f"has no certificates in PEM under {CA_KEY}") if pem is None else CaBundle(pem)

@@ -1,0 +1,35 @@
+"""Where Secrets are read: everywhere, or in some namespaces only, each of which is listed and followed by itself."""
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.snapshot import Entry
+
+Part: TypeAlias = tuple[Kind, str]
+"""What is listed by itself: all objects of a kind, or those in one namespace."""
+
+
+class SecretScope:
+    """Belongs to one thread at a time."""
+
+    def __init__(self, namespaces: Collection[str], home: str) -> None:
+        """`namespaces`: beside `home`, the controller's own. Empty: everywhere."""
+        self.namespaces = frozenset((*namespaces, home) if namespaces else ())
+        """Empty: everywhere."""
+        self._closed: set[str] = set()
+
+    def parts(self, kind: Kind) -> list[Part]:
+        return [(kind, name) for name in self.namespaces if kind is Kind.SECRET] or [(kind, "")]
+
+    def close(self, namespace: str) -> None:
+        """The Secrets there may not be read now."""
+        self._closed.add(namespace)
+
+    def open(self, namespace: str) -> None:
+        self._closed.discard(namespace)
+
+    def is_outside(self, entry: Entry) -> bool:
+        """Whether it is a Secret that is not read."""
+        is_limited = bool(self.namespaces) and entry.room is Kind.SECRET
+        return is_limited and entry.key.namespace not in self.namespaces - self._closed
