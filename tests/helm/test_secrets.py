@@ -270,6 +270,20 @@ def test_a_namespace_that_is_not_there_is_refused_before_anything_is_changed(ins
     assert verbs(role) == {*READ}
 
 
+def test_a_namespace_that_is_being_deleted_is_refused_before_anything_is_changed(installed: Installed) -> None:
+    """No Role can be made in it, so an upgrade would stop half way."""
+    ending = installed.api.create_namespace("ending")
+    installed.do("install", [])
+    installed.until("list", "")
+    installed.api.call("DELETE", f"/api/v1/namespaces/{ending}")
+
+    with pytest.raises(Refused, match=rf"namespace {ending} is being deleted, so there can be no Role"):
+        installed.do("upgrade", [ending])
+
+    role = installed.api.call("GET", f"{RBAC}/clusterroles/{installed.namespace}:web-tunnelgw-controller")
+    assert verbs(role) == {*READ}
+
+
 def test_who_may_read_secrets_of_the_named_namespaces_alone_may_install(installed: Installed) -> None:
     """With an account that gets no right that its installer does not have: the API server lets nobody give one."""
     shop, user = installed.api.create_namespace("shop"), f"installer-of-{installed.namespace}"

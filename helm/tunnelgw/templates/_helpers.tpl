@@ -234,8 +234,13 @@ would keep each node that has such a Pod. */}}
 {{- range .Values.controller.secretNamespaces -}}
 {{- /* Without this an upgrade stops half way, with a controller that may read no Secrets. No cluster is asked for a mere
 rendering, nor before the release's own namespace is there. */ -}}
-{{- if and (lookup "v1" "Namespace" "" $.Release.Namespace) (not (lookup "v1" "Namespace" "" .)) -}}
+{{- if lookup "v1" "Namespace" "" $.Release.Namespace -}}
+{{- $there := lookup "v1" "Namespace" "" . -}}
+{{- if not $there -}}
 {{- fail (printf "controller.secretNamespaces: there is no namespace %s for the Role: make it first, or leave it out" .) -}}
+{{- else if dig "metadata" "deletionTimestamp" "" $there -}}
+{{- fail (printf "controller.secretNamespaces: namespace %s is being deleted, so there can be no Role: leave it out" .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
