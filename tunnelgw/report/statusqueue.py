@@ -209,8 +209,10 @@ class StatusQueue:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             status, left_out = compose(wish, self._author, now)
-        except Outdated:
-            return Outcome.CONFLICT  # the object's newer version is on its way to us
+        except Outdated as error:
+            # Gateway API has us wait for the object to catch up: one whose status came from a backup may never do.
+            self._limited.warning("status left as it is", error=error, kind=str(id_.kind), name=str(id_.key))
+            return Outcome.CONFLICT
         self._on_left_out(id_, wish.item, left_out)
         if status is None:
             self._forget_failures(id_)

@@ -162,8 +162,8 @@ class Arena:
     def until_accepted(self, route: str) -> None:
         self.until(Kind.HTTP_ROUTE, route, "Accepted", "True")
 
-    def put_status(self, kind: Kind, name: str, status: Object) -> None:
-        """As somebody else would."""
+    def put_status(self, kind: Kind, name: str, status: Object | None) -> None:
+        """As somebody else would; None takes it away."""
         path = f"{self.cluster.path(kind, self.namespace)}/{name}/status"
         self.cluster.admin.call("PATCH", path, {"status": status}, "application/merge-patch+json")
 

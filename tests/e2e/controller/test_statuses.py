@@ -225,6 +225,26 @@ def test_a_status_that_a_policy_of_the_cluster_refuses_is_written_when_the_polic
         arena.until_accepted("web")
 
 
+def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_written_anew_once_removed(
+    arena: Arena, proxy: Proxy
+) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    restored = {
+        "parentRef": {"name": "gw"},
+        "controllerName": arena.controller_name,
+        "conditions": [{**condition("Accepted", "False"), "observedGeneration": 1000}],
+    }
+    arena.put_status(Kind.HTTP_ROUTE, "web", {"parents": [restored]})
+    with arena.controller(proxies=[proxy]) as controller:
+        line = controller.expect("status left as it is", name=f"{arena.namespace}/web")
+        assert "about generation 1000, the object at hand is generation 1" in str(line["error"])
+
+        arena.put_status(Kind.HTTP_ROUTE, "web", None)
+
+        arena.until_accepted("web")
+
+
 def test_nothing_waits_for_a_right_to_write_the_status_of_a_route_that_has_gone(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:

@@ -25,9 +25,10 @@ WAIT_S = 30.0
 WEB = ObjectId(Kind.HTTP_ROUTE, Key("default", "web"))
 
 
-def wish(message: str, *, version: str = "1", name: str = "web") -> dict[ObjectId, Wish]:
+def wish(message: str, *, version: str = "1", name: str = "web", stored: object = None) -> dict[ObjectId, Wish]:
+    """`stored`: the status that the object has."""
     finding = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED, message)
-    item = route(name, metadata={"resourceVersion": version, "generation": 1})
+    item = route(name, metadata={"resourceVersion": version, "generation": 1}, status=stored or {"parents": []})
     verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (finding,)),))
     return {ObjectId(Kind.HTTP_ROUTE, Key("default", name)): Wish(item, verdict)}
 
@@ -373,6 +374,25 @@ def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
         office.wait_for("invalid", "invalid", "written")
         assert office.queue.depth == 0
     assert caplog.messages == ["status refused, retrying"]
+
+
+def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_stays(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    condition = {"type": "Accepted", "status": "False", "reason": "Said", "message": "", "observedGeneration": 7}
+    ours = {
+        "parentRef": {"name": "gw"},
+        "controllerName": "tests.example/controller",
+        "conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    }
+    with working(server) as office:
+        office.queue.want(wish("one", stored={"parents": [ours]}))
+        office.wait_for("conflict")
+        assert office.queue.depth == 0
+    assert server.written == []
+    [line] = caplog.records
+    assert line.getMessage() == "status left as it is"
+    _, fields, _ = getattr(line, FIELDS_ATTRIBUTE)
+    assert fields == {"kind": "HTTPRoute", "name": "default/web"}
 
 
 @pytest.mark.parametrize(
