@@ -5,11 +5,11 @@ Names of hosts are resolved as every program of the host resolves them; those of
 
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
+from daemonkit.wholenames import whole_name
 from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region, static_regions
 from proxy.tunnel.discovery import (
     DiscoveryFailed,
@@ -24,7 +24,6 @@ log = get_logger(__name__)
 Regions = Sequence[Sequence[EdgeAddress]]
 _STAYS: Final = "a host of the edge cannot be looked up again, its addresses stay in use"
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
-HOSTS_FILE: Final = Path("/etc/hosts")
 
 
 class EdgeFinder(Protocol):
@@ -48,7 +47,7 @@ class _Hosts:
     def addresses_of(self, host: str, port: int, *, is_whole: bool = False) -> list[str]:
         """As the resolver orders them. `is_whole`: no search domain is to be added. Raises OSError."""
         try:
-            found = socket.getaddrinfo(_whole(host) if is_whole else host, port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(whole_name(host) if is_whole else host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
             # Not even a question: a label is empty or too long.
             raise OSError(str(error)) from error
@@ -60,19 +59,6 @@ class _Hosts:
         if error.errno in _GONE:
             self._before.pop(host, None)
         return self._before.get(host, [])
-
-
-def _whole(host: str) -> str:
-    """With a dot at its end: in a Pod search domains come first, and a wildcard in one of them has every name.
-
-    A name that the hosts file has is asked for as it stands there, or it would not be found there.
-    """
-    try:
-        lines = HOSTS_FILE.read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    pinned = {name.lower() for line in lines for name in line.partition("#")[0].split()[1:]}
-    return host if host.lower() in pinned else f"{host}."
 
 
 class NamedEdge:

@@ -25,12 +25,14 @@ from daemonkit.causes import causes_of
 from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
+from daemonkit.wholenames import whole_name
 from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
 from tunnelgw.provider.errors import NameUnknown, NotThere, ProviderError, ProviderUnreachable, RateLimited
 from tunnelgw.provider.ingress import Config
 from tunnelgw.provider.pacing import Pace
 
 DEFAULT_URL = "https://api.cloudflare.com/client/v4"
+_DEFAULT_HOST = urlsplit(DEFAULT_URL).hostname
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _ACCOUNTS_PER_PAGE = 50
@@ -124,6 +126,9 @@ def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
+            if self.host == _DEFAULT_HOST:
+                # urllib3 keeps the dot for the resolver alone.
+                self.host = whole_name(self.host)
             self.ssl_context = without_formalities(self.ssl_context or create_urllib3_context())
 
     class PlainPool(HTTPConnectionPool):

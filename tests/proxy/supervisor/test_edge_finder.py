@@ -21,9 +21,9 @@ import dns.rrset
 import pytest
 import trustme
 
+from daemonkit import wholenames
 from daemonkit.addresses import ListenAddress
 from daemonkit.logformat import line_of
-from proxy.supervisor import edgefinder
 from proxy.supervisor.edgefinder import DiscoveredEdge, NamedEdge
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls
@@ -262,7 +262,7 @@ def test_hosts_of_the_edge_are_asked_for_without_search_domains_unless_the_hosts
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hosts_file = tmp_path / "hosts"
-    monkeypatch.setattr(edgefinder, "HOSTS_FILE", hosts_file)
+    monkeypatch.setattr(wholenames, "HOSTS_FILE", hosts_file)
     names = Names(monkeypatch)
     records = ("1 1 7844 region1.example.", "2 1 7844 region2.example.")
     with resolver(records, monkeypatch):

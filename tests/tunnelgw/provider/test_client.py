@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from contextlib import closing, suppress
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from urllib3.util.ssl_ import create_urllib3_context
 
+from daemonkit import wholenames
 from daemonkit.secret import Secret
 from tests.support.certificates import Authority, bare_authority
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
@@ -283,6 +285,37 @@ def test_the_authority_of_a_proxy_that_opens_tls_is_believed_with_every_python(m
         with pytest.raises(ProviderUnreachable, match="certificate verify failed"):
             client.accounts()
         client.close()
+
+
+def test_the_provider_s_name_is_looked_up_without_search_domains_and_otherwise_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(wholenames, "HOSTS_FILE", tmp_path / "none")
+    asked: list[str] = []
+    look_up = socket.getaddrinfo
+
+    def loopback(host: str, *rest: Any, **named: Any) -> Any:
+        asked.append(host)
+        return look_up("127.0.0.1", *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", loopback)
+    requests: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        requests.append(dialogue.read_request())
+        dialogue.send(b'HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n{"success":true,"result":[]}')
+
+    with closing(Authority()) as authority:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
+        for name, looked_up in (("api.cloudflare.com", "api.cloudflare.com."), ("api.example", "api.example")):
+            asked.clear()
+            with SocketBackend(answer, authority.server_context(authority.issue(name))) as backend:
+                port = backend.address.rpartition(":")[2]
+                client = ProviderClient(Secret(TOKEN), f"https://{name}:{port}/client/v4")
+                assert client.accounts() == []
+                client.close()
+            assert asked == [looked_up]
+            assert f"\r\nhost: {name}:{port}\r\n".encode() in requests.pop().lower()
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:

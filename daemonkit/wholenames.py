@@ -1,0 +1,19 @@
+"""Names of hosts for which the resolver is to add no search domain."""
+
+from pathlib import Path
+from typing import Final
+
+HOSTS_FILE: Final = Path("/etc/hosts")
+
+
+def whole_name(host: str) -> str:
+    """With a dot at its end: in a Pod search domains come first, and a wildcard in one of them has every name.
+
+    A name that the hosts file has is asked for as it stands there, or it would not be found there.
+    """
+    try:
+        lines = HOSTS_FILE.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    pinned = {name.lower() for line in lines for name in line.partition("#")[0].split()[1:]}
+    return host if host.lower() in pinned else f"{host}."
