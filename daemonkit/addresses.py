@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")  # its final dot: no search domains
 _MAX_UNIX_PATH_OCTETS = 107  # sun_path of unix(7), less its final NUL
 
 
