@@ -406,21 +406,29 @@ def test_a_proxy_of_a_gateways_own_serves_nothing_of_it_while_its_class_is_not_a
         eventually(lambda: "listeners" in proxy.get().json(), "not served again")
 
 
-def test_a_gateway_whose_class_goes_is_nobodys_for_who_has_served_it_and_is_left_alone_by_who_has_not() -> None:
+@pytest.mark.parametrize("classes", [("class",), ()], ids=["while it runs", "before it starts"])
+def test_a_gateway_whose_class_goes_is_nobodys_for_who_has_served_it_and_is_left_alone_by_who_has_not(
+    classes: Sequence[str],
+) -> None:
     """Another controller may have heard of a new class earlier; each would write against the other."""
     theirs = ObjectId(Kind.GATEWAY, Key("shop", "theirs"))
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.until(lambda: _says_programmed(ours, GATEWAY))
-        said = msgspec.Raw(ours.statuses[GATEWAY])
-        gateway = make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop")
-        ours.store.upsert(Kind.GATEWAY, msgspec.structs.replace(gateway, status=said))
-        unheard = make(Kind.GATEWAY, "theirs", {**WITH_LISTENER, "gatewayClassName": "unheard"}, namespace="shop")
-        ours.store.upsert(Kind.GATEWAY, msgspec.structs.replace(unheard, status=said))
+        said = ours.statuses[GATEWAY]
+    of_another = said.replace(f"{OURS}: ".encode(), b"example.net/tunnels: ")
+    assert of_another != said
+    gateway = make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop")
+    unheard = make(Kind.GATEWAY, "theirs", {**WITH_LISTENER, "gatewayClassName": "unheard"}, namespace="shop")
+    objects: list[tuple[Kind, Object]] = [
+        (Kind.GATEWAY, msgspec.structs.replace(gateway, status=msgspec.Raw(said))),
+        (Kind.GATEWAY, msgspec.structs.replace(unheard, status=msgspec.Raw(of_another))),
+    ]
+    with controller([*map(gateway_class, classes), *objects]) as ours:
+        ours.lead()
         ours.until_done()
-
         ours.store.delete(Kind.GATEWAY_CLASS, Key("", "class"))
 
-        ours.until(lambda: b'"Programmed","status":"Unknown"' in ours.statuses[GATEWAY])
+        ours.until(lambda: b'"Programmed","status":"Unknown"' in ours.statuses.get(GATEWAY, b""))
         assert theirs not in ours.written
 
 

@@ -93,8 +93,6 @@ class Reporter:
         self._contested: dict[ObjectId, str] = {}
         """Routes with hostnames that somebody else has at the provider, and what to say of it."""
         self._receipts: dict[str, Receipt] = {}
-        self._served: set[ObjectId] = set()
-        """Gateways of which we have told that they are ours."""
 
     def owe(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str]) -> None:
         """These need another status, or may. `planes`: those whose documents `turn` changed."""
@@ -111,7 +109,6 @@ class Reporter:
     def forget(self) -> None:
         """Nothing is owed any more: another controller leads, whose numbers tell now what holds."""
         self._owed = HoldBack()
-        self._served = set()
         self._status_queue.forget()
         self._metrics.pending_statuses.set(0)
         for target in self._receipts:
@@ -241,13 +238,10 @@ class Reporter:
         """None: there is no such object any more."""
         item = situation.snapshot.read(Entry(id_.kind, id_.key))
         if not isinstance(item, Object):
-            self._served.discard(id_)
             return None
         verdict = situation.translation.verdict(id_)
         if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unreadable:
             return Wish(item, None, left_alone=_left_alone(situation, item))
-        if isinstance(verdict, OrphanVerdict) and id_.kind is Kind.GATEWAY and id_ not in self._served:
-            return Wish(item, None)  # another controller may know its class, and would write against us
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
             verdict = with_conflicts(verdict, self._conflicts)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
@@ -255,8 +249,6 @@ class Reporter:
         delivery = self._deliveries.get(way := _way(verdict), Delivery(False))
         if not delivery.is_held:
             self._unheld.add(way)
-        if id_.kind is Kind.GATEWAY:
-            self._served.add(id_)
         return Wish(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
 
 

@@ -71,14 +71,14 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
         case GatewayClass(), ClassVerdict():
             return class_status(item.status, verdict, author.features, generation, now), ()
         case Gateway(), GatewayVerdict():
-            return gateway_status(item.status, verdict, wish.delivery, generation, now), ()
+            return gateway_status(item.status, verdict, wish.delivery, name, generation, now), ()
         case Gateway(), OrphanVerdict():
-            return classless_status(item.status, verdict, generation, now), ()
+            return classless_status(item.status, verdict, name, generation, now), ()
         case ListenerSet(), ListenerSetVerdict():
             return listener_set_status(item.status, verdict, wish.delivery, name, generation, now), ()
         case ListenerSet(), OrphanVerdict():
             return orphan_status(item.status, verdict, name, generation, now), ()
-        case ListenerSet(), None if not wish.left_alone:
+        case ((Gateway() | ListenerSet()), None) if not wish.left_alone:
             return left_status(item.status, name), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
             return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now), wish.left_alone)

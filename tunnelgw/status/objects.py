@@ -4,8 +4,9 @@ Each field replaces the stored one, so lists are whole, with everything in them 
 beside our fields is not in the patch and thus stays.
 
 `Programmed` needs the word of a proxy. It turns true when one holds the document of this generation, and stays true for
-that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them. Where that is not
-beside it, the word is of the controller that had the class before us, and counts for nothing.
+that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them, and whose words
+they are: these statuses have no field for that. Where it is not beside `Programmed`, or names another, the word is of
+the controller that had the class before us, and counts for nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -77,6 +78,10 @@ class _Gateway(Part, frozen=True):
     attached_listener_sets: int = 0
 
 
+class _Left(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
 class _ListenerSet(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
     listeners: tuple[_Listener, ...] = ()
@@ -93,6 +98,7 @@ class _Policy(Part, frozen=True):
 # Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
 _decode_class = msgspec.json.Decoder(_Class).decode
 _decode_gateway = msgspec.json.Decoder(_Gateway).decode
+_decode_left = msgspec.json.Decoder(_Left).decode
 _decode_listener_set = msgspec.json.Decoder(_ListenerSet).decode
 _decode_route = msgspec.json.Decoder(_Route).decode
 _decode_policy = msgspec.json.Decoder(_Policy).decode
@@ -117,16 +123,21 @@ def class_status(
 
 
 def gateway_status(
-    stored: msgspec.Raw, verdict: GatewayVerdict, delivery: Delivery, generation: int, now: str
+    stored: msgspec.Raw,
+    verdict: GatewayVerdict,
+    delivery: Delivery,
+    controller_name: str,
+    generation: int,
+    now: str,
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_gateway(stored)
-    is_ours = any(_is_delivered(condition, generation) for condition in current.conditions)
+    is_ours = _are_ours(current.conditions, controller_name, generation)
     findings = [
         *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
     ]
     if delivery.finding is not None:
-        findings.append(delivery.finding)
+        findings.append(_signed(delivery.finding, controller_name))
     new = _Gateway(
         verdict.addresses,
         merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, generation, now),
@@ -143,10 +154,14 @@ def gateway_status(
     }
 
 
-def classless_status(stored: msgspec.Raw, verdict: OrphanVerdict, generation: int, now: str) -> Patch | None:
-    """Of a Gateway whose class has gone. None also where we have told nothing of it. Raises Outdated."""
+def classless_status(
+    stored: msgspec.Raw, verdict: OrphanVerdict, controller_name: str, generation: int, now: str
+) -> Patch | None:
+    """Of a Gateway whose class has gone. None also where this controller has told nothing of it: another one may have,
+    which has heard of a class before us. Raises Outdated.
+    """
     current = _decode_gateway(stored)
-    if all(condition.type != ConditionType.DELIVERED for condition in current.conditions):
+    if not any(_is_signed(condition, controller_name) for condition in current.conditions):
         return None
     conditions = merge_conditions(current.conditions, verdict.findings, GATEWAY_CONDITIONS, generation, now)
     return {"addresses": [], "conditions": conditions_json(conditions), "listeners": [], "attachedListenerSets": 0}
@@ -162,10 +177,7 @@ def listener_set_status(
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_listener_set(stored)
-    is_ours = any(
-        _is_delivered(condition, generation) and _is_signed(condition, controller_name)
-        for condition in current.conditions
-    )
+    is_ours = _are_ours(current.conditions, controller_name, generation)
     findings = [
         *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
     ]
@@ -197,22 +209,21 @@ def orphan_status(
 
 
 def left_status(stored: msgspec.Raw, controller_name: str) -> Patch | None:
-    """Of a ListenerSet whose Gateway is another controller's, or has become so: that we deliver it is so no more, and
-    who has told the rest, nobody can say.
+    """Of a Gateway whose class is another controller's, or has become so, or of a ListenerSet of such a Gateway: that
+    we deliver it is so no more, and who has told the rest, nobody can say.
     """
-    current = _decode_listener_set(stored)
+    current = _decode_left(stored)
     kept = tuple(condition for condition in current.conditions if not _is_signed(condition, controller_name))
     return None if kept == current.conditions else {"conditions": conditions_json(kept)}
 
 
 def _signed(finding: Finding, controller_name: str) -> Finding:
-    """The status of a ListenerSet has no field for whose it is."""
     return msgspec.structs.replace(finding, message=f"{controller_name}: {finding.message}")
 
 
-def _is_delivered(condition: Condition, generation: int) -> bool:
-    """We never speak of a Gateway, or of a ListenerSet, without it."""
-    return condition.type == ConditionType.DELIVERED and condition.observed_generation == generation
+def _are_ours(conditions: Sequence[Condition], controller_name: str, generation: int) -> bool:
+    """We never speak of a Gateway, or of a ListenerSet, without our name."""
+    return any(_is_signed(each, controller_name) and each.observed_generation == generation for each in conditions)
 
 
 def _is_signed(condition: Condition, controller_name: str) -> bool:

@@ -179,7 +179,7 @@ def test_of_classes_with_different_tunnels_and_the_same_proxies_each_tunnel_gets
     with arena.controller(proxies=[proxy]) as controller:
         provider.wait_for_hostnames({"a.example.org"})
         for gateway, tunnel_id in (("gw", TUNNEL_ID), ("other", other_id)):
-            told = f"held by 1 proxy and tunnel {tunnel_id}"
+            told = f"{arena.controller_name}: held by 1 proxy and tunnel {tunnel_id}"
             arena.until(Kind.GATEWAY, gateway, DELIVERED, "True", lambda found, told=told: found["message"] == told)  # type: ignore[misc]
         line = controller.expect("several tunnels lead to the shared proxies, each needs one that opens it")
 

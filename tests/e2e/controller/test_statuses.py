@@ -144,6 +144,38 @@ def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_r
         arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "True")
 
 
+def test_gateways_and_routes_are_told_when_the_class_goes_or_changes_hands_while_no_controller_runs(
+    arena: Arena, proxy: Proxy
+) -> None:
+    for name in ("gone", "handed-over"):
+        arena.gateway(arena.gateway_class(name), name)
+        arena.route(name, f"{name}.example.org", name)
+    with arena.controller(proxies=[proxy]):
+        for name in ("gone", "handed-over"):
+            arena.until_programmed(name)
+            arena.until(Kind.GATEWAY, name, "tunnelgw.dev/Delivered", "True")
+            arena.until_accepted(name)
+    cluster = arena.cluster
+    parameters = cluster.admin.call("GET", f"{cluster.path(Kind.GATEWAY_CLASS)}/{arena.namespace}handed-over")["spec"]
+    for name in ("gone", "handed-over"):
+        cluster.delete(Kind.GATEWAY_CLASS, f"{arena.namespace}{name}")
+    theirs = {**parameters, "controllerName": "other.example/controller"}
+    cluster.create(Kind.GATEWAY_CLASS, f"{arena.namespace}handed-over", theirs)
+
+    with arena.controller(proxies=[proxy]):
+        for name in ("gone", "handed-over"):
+            arena.until(Kind.HTTP_ROUTE, name, "Accepted", None)
+            arena.until(Kind.GATEWAY, name, "tunnelgw.dev/Delivered", None)
+        told = arena.conditions(Kind.GATEWAY, "gone")
+        assert {each: told[each]["status"] for each in told} == {"Accepted": "Unknown", "Programmed": "Unknown"}
+        assert arena.read(Kind.GATEWAY, "gone")["status"].get("addresses", []) == []
+        assert arena.conditions(Kind.GATEWAY, "handed-over")["Programmed"]["status"] == "True", "whose word is that?"
+
+        arena.put_status(Kind.GATEWAY, "handed-over", None)  # as the manual says
+        arena.until(Kind.GATEWAY, "handed-over", "Programmed", "Unknown")
+        assert arena.read(Kind.GATEWAY, "handed-over")["status"].get("addresses", []) == []
+
+
 def test_a_controller_that_has_not_heard_of_a_gateway_leaves_the_listener_sets_that_another_has_judged(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:

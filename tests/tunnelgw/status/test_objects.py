@@ -57,7 +57,7 @@ def conditions(part: Any) -> dict[str, tuple[str, str]]:
 
 
 def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
 
     assert patch is not None
     assert conditions(patch) == {
@@ -75,15 +75,15 @@ def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None
 
 
 def test_nothing_is_written_again() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
 
-    assert gateway_status(first, GATEWAY, HELD, 3, LATER) is None
+    assert gateway_status(first, GATEWAY, HELD, AUTHOR, 3, LATER) is None
 
 
 def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
 
-    patch = gateway_status(first, GATEWAY, NOT_HELD, 3, LATER)
+    patch = gateway_status(first, GATEWAY, NOT_HELD, AUTHOR, 3, LATER)
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("True", "Programmed")
@@ -91,14 +91,18 @@ def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
 
 
 def test_that_another_controller_had_programmed_a_gateway_before_its_class_became_ours_counts_for_nothing() -> None:
-    theirs = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+    theirs = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
     assert theirs is not None
     theirs["conditions"] = [each for each in theirs["conditions"] if each["type"] != ConditionType.DELIVERED]
+    of_a_tunnelgw_too = gateway_status(NO_STATUS, GATEWAY, HELD, "example.net/tunnels", 3, NOW)
 
-    patch = gateway_status(stored(theirs), GATEWAY, NOT_HELD, 3, LATER)
+    for before in (theirs, of_a_tunnelgw_too):
+        patch = gateway_status(stored(before), GATEWAY, NOT_HELD, AUTHOR, 3, LATER)
 
-    assert patch is not None
-    assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
+        assert patch is not None
+        assert (
+            conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
+        )
 
 
 def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothing_though_it_is_a_tunnelgw_too() -> None:
@@ -112,9 +116,9 @@ def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothin
 
 
 def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
 
-    patch = gateway_status(first, GATEWAY, NOT_HELD, 4, LATER)
+    patch = gateway_status(first, GATEWAY, NOT_HELD, AUTHOR, 4, LATER)
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == ("False", "Pending")
@@ -124,14 +128,14 @@ def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
 def test_what_prevents_a_gateway_from_being_programmed_is_told_whatever_proxies_say() -> None:
     verdict = msgspec.structs.replace(GATEWAY, findings=(ACCEPTED, INVALID))
 
-    patch = gateway_status(NO_STATUS, verdict, HELD, 3, NOW)
+    patch = gateway_status(NO_STATUS, verdict, HELD, AUTHOR, 3, NOW)
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == ("False", "Invalid")
 
 
 def test_failed_deliveries_are_a_condition_of_their_own() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, FAILED), 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, FAILED), AUTHOR, 3, NOW)
 
     assert patch is not None
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
@@ -139,7 +143,7 @@ def test_failed_deliveries_are_a_condition_of_their_own() -> None:
 
 
 def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, unbound={"web": "address in use"}), 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, unbound={"web": "address in use"}), AUTHOR, 3, NOW)
 
     assert patch is not None
     assert conditions(patch["listeners"][0])["Programmed"] == ("False", "PortUnavailable")
@@ -147,7 +151,7 @@ def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
 
 
 def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() -> None:
-    first = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+    first = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
     assert first is not None
     foreign = {
         "type": "example.net/Scanned",
@@ -161,7 +165,7 @@ def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() ->
     first["listeners"].append({**first["listeners"][0], "name": "gone"})
     first["conditions"].insert(0, foreign)
 
-    patch = gateway_status(stored(first), GATEWAY, HELD, 3, LATER)
+    patch = gateway_status(stored(first), GATEWAY, HELD, AUTHOR, 3, LATER)
 
     assert patch is not None
     assert [listener["name"] for listener in patch["listeners"]] == ["web"]
@@ -170,10 +174,10 @@ def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() ->
 
 
 def test_a_gateway_without_listeners_or_addresses_clears_what_was_there() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
     empty = GatewayVerdict((ACCEPTED,), "shared")
 
-    patch = gateway_status(first, empty, HELD, 4, LATER)
+    patch = gateway_status(first, empty, HELD, AUTHOR, 4, LATER)
 
     assert patch is not None
     assert (patch["addresses"], patch["listeners"], patch["attachedListenerSets"]) == ([], [], 0)
@@ -193,7 +197,7 @@ def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
         ]
     }
 
-    patch = gateway_status(stored(begun), GATEWAY, HELD, 1, NOW)
+    patch = gateway_status(stored(begun), GATEWAY, HELD, AUTHOR, 1, NOW)
 
     assert patch is not None
     assert [each["type"] for each in patch["conditions"]] == [
