@@ -13,11 +13,14 @@ from typing import Final
 
 from proxy.document import Certificate
 
-_FIT: Final = "the key is not that of the first certificate: want the leaf first, then its intermediates"
+_ORDER: Final = "want the leaf first, then its intermediates"
 _SIZE: Final = "too short to be safe; want ECDSA, or RSA with at least 2048 bits"
 _REMEDIES: Final = {
-    "KEY_VALUES_MISMATCH": _FIT,
-    "NO_CERTIFICATE_ASSIGNED": _FIT,
+    "KEY_VALUES_MISMATCH": f"the key is not that of the first certificate: {_ORDER}",
+    "NO_CERTIFICATE_ASSIGNED": (
+        f"the key is not of the kind of the first certificate's: {_ORDER}, and the key as it was made, since one of "
+        "RSASSA-PSS and one of RSA cannot stand for each other"
+    ),
     "EE_KEY_TOO_SMALL": f"a key {_SIZE}",
     "CA_KEY_TOO_SMALL": f"the key of an authority {_SIZE}",
 }

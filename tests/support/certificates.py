@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.support.programs import program, run
+
 
 @dataclass(frozen=True)
 class Issued:
@@ -50,6 +52,17 @@ def bare_authority() -> Authority:
     pem, no_encryption = serialization.Encoding.PEM, serialization.NoEncryption()
     key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_encryption)
     return Authority(trustme.CA.from_pem(certificate.public_bytes(pem), key_pem))
+
+
+def rsassa_pss(name: str) -> dict[str, str]:
+    """Self-signed with an RSASSA-PSS key, as documents have it; `cryptography` makes no such keys."""
+    with tempfile.TemporaryDirectory(prefix="tunnelgw-pss-") as folder:
+        key, certificate = Path(folder, "key.pem"), Path(folder, "certificate.pem")
+        wanted = ["-newkey", "rsa-pss", "-pkeyopt", "rsa_keygen_bits:2048", "-nodes", "-days", "1", "-subj", "/CN=pss"]
+        files = ["-keyout", str(key), "-out", str(certificate)]
+        done = run([program("openssl"), "req", "-x509", *wanted, "-addext", f"subjectAltName=DNS:{name}", *files])
+        assert done.returncode == 0, done.stderr
+        return {"certificate": certificate.read_text(), "privateKey": key.read_text()}
 
 
 class Authority:

@@ -8,13 +8,15 @@ hold what a Secret holds.
 
 import base64
 import binascii
+import re
 from enum import Enum, auto
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes, PrivateKeyTypes
+from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from proxy.document import Certificate
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
@@ -36,6 +38,8 @@ _MAX_HOSTNAME = 253
 """Longer, it is the name of no host."""
 _WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
 _PEM = serialization.Encoding.PEM
+_NO_PASSWORD = serialization.NoEncryption()
+_PKCS8 = re.compile(rb"-----BEGIN PRIVATE KEY-----[^-]*-----END PRIVATE KEY-----")
 _UNREADABLE = (
     ValueError,
     TypeError,
@@ -152,7 +156,8 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
     except _UNREADABLE:
         return _unusable(key, "has no certificate in PEM under tls.crt")
     try:
-        private_key = serialization.load_pem_private_key(_decode(data.get("tls.key", "")), password=None)
+        key_text = _decode(data.get("tls.key", ""))
+        private_key = serialization.load_pem_private_key(key_text, password=None)
     except _UNREADABLE:
         return _unusable(key, "has no private key in PEM without password under tls.key")
     try:
@@ -161,9 +166,7 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
         if weakness := next(filter(None, map(_weakness, chain)), ""):
             return _unusable(key, f"has {weakness} under tls.crt")
         text = "".join(certificate.public_bytes(_PEM).decode() for certificate in chain)
-        secret_text = private_key.private_bytes(
-            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ).decode()
+        secret_text = _key_anew(private_key, key_text, chain[0])
     except _UNREADABLE:
         return _unusable(key, "has a kind of key that TLS cannot use")
     pair = Certificate(text, secret_text)
@@ -219,6 +222,13 @@ def _decode(data: str) -> bytes:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise ValueError("not base64") from error
+
+
+def _key_anew(key: PrivateKeyTypes, text: bytes, leaf: x509.Certificate) -> str:
+    """An RSASSA-PSS key stays as it is: for `cryptography` it is one of RSA, which does not fit the leaf any more."""
+    found = _PKCS8.search(text) if leaf.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS else None
+    plain = found[0] if found else key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, _NO_PASSWORD)
+    return plain.decode().strip() + "\n"
 
 
 def _dns_names(leaf: x509.Certificate) -> tuple[str, ...]:

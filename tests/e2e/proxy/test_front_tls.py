@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.asking import ask, connect
-from tests.support.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued, rsassa_pss
 from tests.support.gateway import Gateway, route_to
 from tests.support.h2peer import H2Client
 from tests.support.ports import LOOPBACK
@@ -86,6 +86,19 @@ def test_the_two_versions_in_use_are_spoken(
 
     assert 200 == spoken.status_code
     assert f"New, {version}" in spoken.text
+
+
+@pytest.mark.parametrize("option", ["-tls1_2", "-tls1_3"])
+def test_a_certificate_with_an_rsassa_pss_key_is_served(
+    gateway: Gateway, backend: RecordingBackend, option: str
+) -> None:
+    pss = listener(gateway, "pss", [], tls={"certificates": [rsassa_pss("a.example")]})
+    gateway.serve(route_to(backend.address), listeners=[pss])
+
+    spoken = s_client(gateway, option)
+
+    assert 200 == spoken.status_code
+    assert "Peer signature type: RSA-PSS" in spoken.text
 
 
 @pytest.mark.parametrize("option", ["-tls1", "-tls1_1"])

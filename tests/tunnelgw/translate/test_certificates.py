@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from proxy.document import ListenerTLS
 from proxy.doors.tls import check
+from tests.support.certificates import rsassa_pss
 from tests.tunnelgw.translate.pki import authority_pem, in_base64, secret_data
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.kinds import Kind
@@ -108,6 +109,34 @@ def test_what_is_accepted_can_be_served(data: Any) -> None:
 
     assert isinstance(found, KeyPair)
     check(ListenerTLS((found.certificate,)))
+
+
+def test_an_rsassa_pss_key_stays_one_and_can_be_served() -> None:
+    """Written anew as one of RSA, it would not fit its certificate any more."""
+    pss = rsassa_pss("a.example")
+    text = f"subject=/CN=leaf\n{pss['privateKey']}\nnot a key\n"
+
+    found = pair_in(secret_of(pss["certificate"], text))
+
+    assert isinstance(found, KeyPair)
+    assert found.names == ("a.example",)
+    assert found.certificate.private_key == pss["privateKey"]
+    check(ListenerTLS((found.certificate,)))
+
+
+def test_of_a_key_that_was_made_one_of_rsa_for_a_certificate_of_rsassa_pss_is_said_what_is_wanted() -> None:
+    pss = rsassa_pss("a.example")
+    key = serialization.load_pem_private_key(pss["privateKey"].encode(), None)
+    plain = key.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, PLAIN)
+
+    problem = problem_in(secret_of(pss["certificate"], plain.decode()))
+
+    assert "the key is not of the kind of the first certificate's" in problem
+    assert "the key as it was made, since one of RSASSA-PSS and one of RSA cannot stand for each other" in problem
+
+
+def secret_of(certificate: str, key: str) -> dict[str, str]:
+    return {"tls.crt": in_base64(certificate.encode()), "tls.key": in_base64(key.encode())}
 
 
 def test_text_around_the_certificates_is_left_behind() -> None:
