@@ -1,5 +1,6 @@
 """Everything that `tunnelgw-proxy run` can be told, declared once: flags, variables, defaults, help, reference page."""
 
+import ipaddress
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,20 @@ def parse_edge(text: str) -> ListenAddress:
     if not address.host or not address.port:
         raise ValueError(wanted)
     return address
+
+
+def parse_source(text: str) -> str:
+    """An IP address of this host, in its usual spelling."""
+    text = text.strip()
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ValueError(f"seen {text!r}, want an IP address of this host") from error
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_unspecified or address.is_multicast:
+        raise ValueError(f"seen {text!r}, which is the address of no host, want one of this host")
+    return str(address)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +122,13 @@ class Options(CommonOptions):
         group="tunnel",
         help="which addresses of the edge to dial; auto: what the resolver names first, and the others when that fails",
     )
+    edge_bind_address: str | None = option(
+        parse=parse_source,
+        group="tunnel",
+        metavar="IP",
+        help="address of this host that connections to the edge come from; those of the edge that are dialled are of "
+        "its IP version then",
+    )
     ha_connections: int = option(
         parse=integer(1, 64),
         default="4",
@@ -163,6 +185,18 @@ class Options(CommonOptions):
             raise ValueError(
                 "--config-tls-cert (PROXY_CONFIG_TLS_CERT) and --config-tls-key (PROXY_CONFIG_TLS_KEY) go together"
             )
+        if self.edge_bind_address and self.edge_ip_version not in (IpVersion.AUTO, self.edge_version):
+            raise ValueError(
+                f"--edge-bind-address (PROXY_EDGE_BIND_ADDRESS) is {self.edge_bind_address}, and --edge-ip-version "
+                f"(PROXY_EDGE_IP_VERSION) asks for IPv{self.edge_ip_version}, which it cannot reach: leave that one out"
+            )
+
+    @property
+    def edge_version(self) -> IpVersion:
+        """Which addresses of the edge are dialled."""
+        if not self.edge_bind_address:
+            return IpVersion(self.edge_ip_version)
+        return IpVersion.IPV6 if ":" in self.edge_bind_address else IpVersion.IPV4
 
     @property
     def worker_count(self) -> int:

@@ -22,7 +22,8 @@ from proxy.options import PREFIX, PROG, Options
 from proxy.stats import Stats
 from proxy.supervisor.edgefinder import edge_finder
 from proxy.supervisor.edgetrust import TrustUnavailable, edge_trust
-from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
+from proxy.tunnel.addresses import EdgeAddress, Region
+from proxy.tunnel.dialling import problem_of_source
 from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
@@ -90,7 +91,12 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         yield False, "token", str(error)
         return
     yield True, "token", f"tunnel {token.tunnel_id}, account {token.account_tag}, region {token.endpoint or 'global'}"
-    version = IpVersion(options.edge_ip_version)
+    version, source = options.edge_version, options.edge_bind_address or ""
+    if source:
+        problem = problem_of_source(source)
+        yield not problem, "source", problem or source
+        if problem:
+            return
     finder = edge_finder(options.edge, version, token.endpoint)
     try:
         regions = finder.find()
@@ -99,7 +105,7 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         yield False, "addresses", f"{error}; look at the DNS of this host{questions}"
         return
     try:
-        check_version(regions, version)
+        check_version(regions, version, source)
     except DiscoveryFailed as error:
         yield False, "addresses", str(error)
         return
@@ -111,7 +117,7 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         yield False, "roots", str(error)
         return
     yield True, "roots", options.edge_ca_file or "the two published ones"
-    means = DialMeans(options.tunnel_token.reveal(), uuid.uuid4().bytes, roots)
+    means = DialMeans(options.tunnel_token.reveal(), uuid.uuid4().bytes, roots, source)
     reached = []
     for address in addresses:
         step = _dial(address, means, registers=False)

@@ -26,7 +26,6 @@ from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import StateFile
 from proxy.supervisor.workerprocess import WorkerProcess
-from proxy.tunnel.addresses import IpVersion
 from proxy.tunnel.token import TunnelToken
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 
     token = TunnelToken.decode(options.tunnel_token.reveal())
-    version = IpVersion(options.edge_ip_version)
+    version, source = options.edge_version, options.edge_bind_address or ""
     finder = edge_finder(options.edge, version, token.endpoint)
     trust = edge_trust(options.edge_ca_file, options.state_path)
     if options.edge_ca_file:
@@ -98,7 +97,7 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
             trust.roots()
         except TrustUnavailable as error:
             raise UnusableFile(str(error)) from error
-    settings = TunnelSettings(options.ha_connections, version, options.register_without_config)
+    settings = TunnelSettings(options.ha_connections, version, options.register_without_config, source)
     tunnel = Tunnel(settings, options.tunnel_token, fleet.slots, finder, trust, daemon.stop)
     if options.tunnel_token.path:
         from proxy.supervisor.tokenfile import TokenFile

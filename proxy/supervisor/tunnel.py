@@ -60,6 +60,8 @@ class TunnelSettings(msgspec.Struct, frozen=True):
     ha_connections: int
     ip_version: IpVersion
     registers_without_configuration: bool
+    source: str = ""
+    """The address of this host that connections come from; empty: as the routes say."""
 
 
 class Tunnel:
@@ -186,7 +188,7 @@ class Tunnel:
         token = self._token.reveal()
         place.is_small = self._packet_size.is_small
         order = Dial(number, place.index, address, place.waits.attempts, registers, place.is_small)
-        means = DialMeans(token, self._client_id.bytes, self._roots)
+        means = DialMeans(token, self._client_id.bytes, self._roots, self._settings.source)
         try:
             pid = slot.order(order, msgspec.msgpack.encode(means))
         except OSError as error:
@@ -238,7 +240,7 @@ class Tunnel:
     def _search_in_thread(self, finder: EdgeFinder) -> None:
         try:
             found = finder.find()
-            check_version(found, self._settings.ip_version)
+            check_version(found, self._settings.ip_version, self._settings.source)
             roots = self._trust.roots()
         except (DiscoveryFailed, TrustUnavailable) as error:
             self._events.put(partial(self._take_failed_search, finder.name, str(error)))

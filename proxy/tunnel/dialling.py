@@ -41,6 +41,16 @@ def make_context(trusted_roots: str) -> ssl.SSLContext:
     return context
 
 
+def problem_of_source(source: str) -> str:
+    """Why no connection can come from this address; empty: one can."""
+    try:
+        with socket.socket(_family(source), socket.SOCK_STREAM) as sock:
+            _bind(sock, source)
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
 class Dialling:
     """Calls exactly one of `on_connected(sock)` and `on_failed(cause, error)`, later than `start`, unless cancelled."""
 
@@ -52,9 +62,12 @@ class Dialling:
         on_connected: Callable[[ssl.SSLSocket], None],
         on_failed: OnFailed,
         *,
+        source: str = "",
         is_small: bool = False,
     ) -> None:
-        """`is_small`: neither side sends packets of full size."""
+        """`source`: the address of this host that it comes from; empty: as the routes say. `is_small`: neither side
+        sends packets of full size.
+        """
         self._loop = loop
         self._address = address
         self._context = context
@@ -63,20 +76,22 @@ class Dialling:
         self._sock: socket.socket | None = None
         self._handshake: Handshake[ssl.SSLSocket] | None = None
         self._deadline = loop.deadline(self._on_deadline)
+        self._source = source
         self._is_small = is_small
         self._is_over = False
         self.is_stuck = False
         """It failed with first words that may have been too large for the way (`WireBytes`)."""
 
     def start(self) -> None:
-        family = socket.AF_INET6 if self._address.is_ipv6 else socket.AF_INET
         try:
-            self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
+            self._sock = sock = socket.socket(_family(self._address.ip), socket.SOCK_STREAM)
             sock.setblocking(False)
             for option in _SOCKET_OPTIONS:
                 sock.setsockopt(*option)
             if self._is_small:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SMALL_SEGMENT_BYTES)
+            if self._source:
+                _bind(sock, self._source)
             code = sock.connect_ex((self._address.ip, self._address.port))
         except OSError as error:
             reason = str(error.strerror or error)
@@ -148,6 +163,19 @@ class Dialling:
             return
         self.cancel()
         self._on_failed(cause, error)
+
+
+def _family(ip: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in ip else socket.AF_INET
+
+
+def _bind(sock: socket.socket, source: str) -> None:
+    """Raises OSError, whose text names the option."""
+    try:
+        sock.bind((source, 0))
+    except OSError as error:
+        reason = f"--edge-bind-address {source}: {error.strerror}, want an address that this host has"
+        raise OSError(error.errno, reason) from error
 
 
 def _explained(sock: ssl.SSLSocket, error: OSError, wire: WireBytes) -> str:

@@ -68,10 +68,9 @@ def resolved_regions(
     return regions
 
 
-def check_version(regions: Sequence[Sequence[EdgeAddress]], version: IpVersion) -> None:
-    """Raises DiscoveryFailed when none of the addresses is to be dialled."""
+def check_version(regions: Sequence[Sequence[EdgeAddress]], version: IpVersion, source: str = "") -> None:
+    """Raises DiscoveryFailed when none of the addresses is to be dialled. `source`: from where, if that is fixed."""
     if not any(Region(addresses, version).active for addresses in regions):
         found = ", ".join(str(address) for addresses in regions for address in addresses)
-        raise DiscoveryFailed(
-            f"no IPv{version} address among the edge's {found[:_MAX_SHOWN]}, which --edge-ip-version {version} asks for"
-        )
+        asking = f"--edge-bind-address {source}" if source else f"--edge-ip-version {version}"
+        raise DiscoveryFailed(f"no IPv{version} address among the edge's {found[:_MAX_SHOWN]}, which {asking} asks for")

@@ -93,6 +93,7 @@ class Link:
         token: TunnelToken,
         client: ClientInfo,
         context: ssl.SSLContext,
+        source: str,
         terms: Callable[[], Terms],
         home: Home,
         stats: EdgeStats,
@@ -106,7 +107,7 @@ class Link:
         self._stats = stats
         self._phase = Phase.DIALLING
         self._dialling: Dialling | None = Dialling(
-            loop, order.address, context, self._on_connected, self._on_failed, is_small=order.is_small
+            loop, order.address, context, self._on_connected, self._on_failed, source=source, is_small=order.is_small
         )
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)

@@ -89,7 +89,7 @@ class Links:
         client = client_info(uuid.UUID(bytes=means.client_id), CONNECTOR_VERSION, platform.system(), platform.machine())
         token = TunnelToken.decode(means.token)
         stats = self._stats.edge(order.conn_index)
-        link = Link(self._loop, order, token, client, context, self._terms, self, stats)
+        link = Link(self._loop, order, token, client, context, means.source, self._terms, self, stats)
         self._links[order.number] = link
         link.start()
 

@@ -51,6 +51,8 @@ class DialMeans(msgspec.Struct, frozen=True):
     client_id: bytes
     trusted_roots: str
     """PEM; no other authority is trusted."""
+    source: str = ""
+    """The address of this host that connections come from; empty: as the routes say."""
 
     def __repr__(self) -> str:
         return "<DialMeans>"

@@ -152,6 +152,40 @@ def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wante
             proxy.wait_for_message("fewer edge addresses than connections wanted", addresses=2)
 
 
+@pytest.mark.parametrize(("source", "wanted"), [("127.0.0.2", "127.0.0.1"), ("::1", "[::1]")])
+def test_connections_come_from_the_address_that_is_asked_for_and_go_to_its_family(source: str, wanted: str) -> None:
+    if not has_ipv6():
+        not_possible_here("this machine has no IPv6 on loopback")
+    listen = ("[::1]:0", "[::1]:0", "127.0.0.1:0", "127.0.0.1:0")
+    with Edge(listen) as edge:
+        arguments = [*EAGER, "--edge-bind-address", source]
+        with Connector(edge, connections=2, arguments=arguments) as proxy:
+            records = edge.wait_for_registered(2, PATIENCE_S)
+            assert {record.address.rpartition(":")[0] for record in records} == {wanted}
+            assert {record.source for record in records} == {source}
+            serves(proxy)
+
+
+def test_an_address_that_this_host_does_not_have_is_a_failed_attempt_like_any_other() -> None:
+    """It may come later, as with a line that is dialled in after the proxy has started."""
+    with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-bind-address", "192.0.2.1"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
+        assert line["error"] == (
+            "--edge-bind-address 192.0.2.1: Cannot assign requested address, want an address that this host has"
+        )
+        assert line["edge"] in edge.addresses
+        proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=2)
+        assert not edge.ledger.records
+
+
+def test_an_edge_without_addresses_of_the_family_of_ours_is_a_failed_attempt() -> None:
+    with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-bind-address", "::1"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
+        assert line["error"] == (
+            f"no IPv6 address among the edge's {', '.join(edge.addresses)}, which --edge-bind-address ::1 asks for"
+        )
+
+
 def test_an_edge_without_addresses_of_the_family_that_is_asked_for_is_a_failed_attempt() -> None:
     with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-ip-version", "6"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)

@@ -85,6 +85,18 @@ def test_addresses_that_are_none_of_the_version_are_told_with_what_asks_for_it()
         assert lines[1].endswith(f"{edge.addresses[1]}, which --edge-ip-version 6 asks for")
 
 
+def test_the_address_that_connections_come_from_is_a_step_of_its_own_and_is_used() -> None:
+    with Edge() as edge:
+        code, lines = told(edge, "--edge-bind-address", "127.0.0.2")
+        assert (code, len(lines)) == (0, 6)
+        assert lines[1].split() == ["ok", "source", "127.0.0.2"]
+        assert {record.source for record in edge.ledger.records} == {"127.0.0.2"}
+        code, lines = told(edge, "--edge-bind-address", "192.0.2.1")
+        assert (code, len(lines)) == (1, 2)
+        assert lines[1].startswith("FAIL  source")
+        assert lines[1].endswith("192.0.2.1: Cannot assign requested address, want an address that this host has")
+
+
 def test_an_address_that_does_not_exist_is_told_without_a_word_of_srv() -> None:
     with Edge() as edge:
         code, lines = told(edge, addresses=["nowhere.invalid:7844"])

@@ -58,6 +58,19 @@ def test_a_token_file_that_is_empty_is_fatal_too(tmp_path: Path) -> None:
         ([], {"PROXY_AUTH_TOKEN": "a", "PROXY_AUTH_TOKEN_FILE": "/dev/null"}, ["both set"]),
         (["--auth-token", "secret"], {}, ["--auth-token-file", "PROXY_AUTH_TOKEN"]),
         (["--access-log", "some"], {}, ["off", "errors", "all"]),
+        (
+            ["--edge-bind-address", "eth1"],
+            {},
+            ["--edge-bind-address", "PROXY_EDGE_BIND_ADDRESS", "'eth1'", "IP address"],
+        ),
+        (["--edge-bind-address", "192.0.2.1:0"], {}, ["'192.0.2.1:0'", "IP address"]),
+        (["--edge-bind-address", "0.0.0.0"], {}, ["'0.0.0.0'", "one of this host"]),
+        (["--edge-bind-address", "ff02::1"], {}, ["'ff02::1'", "one of this host"]),
+        (
+            ["--edge-bind-address", "192.0.2.1"],
+            {"PROXY_EDGE_IP_VERSION": "6"},
+            ["192.0.2.1", "--edge-ip-version", "PROXY_EDGE_IP_VERSION", "IPv6"],
+        ),
         (["--access-log-sample", "2"], {}, ["--access-log-sample"]),
     ],
 )
@@ -79,6 +92,22 @@ def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1:8082", "[::1]:8082", "localhost:8082", "unix:/run/proxy.sock"])
 def test_everybody_may_be_let_in_only_where_the_host_itself_is_the_limit(address: str) -> None:
     assert options("--allow-unauthenticated-config", "--config-addr", address).allow_unauthenticated_config
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "version"),
+    [
+        (["192.0.2.1"], "192.0.2.1", "4"),
+        (["2001:DB8::0:1"], "2001:db8::1", "6"),
+        (["::ffff:192.0.2.1", "--edge-ip-version", "4"], "192.0.2.1", "4"),
+    ],
+)
+def test_the_address_that_connections_come_from_decides_which_of_the_edges_are_dialled(
+    given: list[str], used: str, version: str
+) -> None:
+    found = options("--edge-bind-address", *given)
+
+    assert (found.edge_bind_address, found.edge_version) == (used, version)
 
 
 def test_the_defaults_are_those_of_the_manual() -> None:

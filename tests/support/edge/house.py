@@ -92,8 +92,8 @@ class House:
 
     # -- connectors --------------------------------------------------------------------------------------------------
 
-    def on_accepted(self, sock: socket.socket, address: str) -> None:
-        record = Record(len(self.ledger.records) + 1, address, self.loop.now_s)
+    def on_accepted(self, sock: socket.socket, address: str, source: str) -> None:
+        record = Record(len(self.ledger.records) + 1, address, self.loop.now_s, source)
         with self.ledger.writing():
             self.ledger.records.append(record)
         visit = self._visits[record.number] = _Visit(self, sock, record, self._treatment.next())
@@ -181,8 +181,8 @@ class _Entrance:
         self._house = house
         self._address = address
 
-    def on_accepted(self, sock: socket.socket, _: Any) -> None:
-        self._house.on_accepted(sock, self._address)
+    def on_accepted(self, sock: socket.socket, peer: Any) -> None:
+        self._house.on_accepted(sock, self._address, peer[0])
 
     def on_starved(self) -> None:
         """No descriptor left: the connector was turned away."""

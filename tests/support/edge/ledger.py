@@ -37,6 +37,8 @@ class Record:
     address: str
     """Of ours that it came to."""
     accepted_at_s: float
+    source: str
+    """The IP address that it came from."""
     server_name: str | None = None
     tls_version: str | None = None
     registrations: list[Registration] = field(default_factory=list)
