@@ -77,5 +77,6 @@ def one(objects: list[Object], kind: str, ending: str = "") -> Object:
 
 
 def container(deployment: Object) -> Object:
-    (only,) = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(only)
+    """The chart's own."""
+    first, *_ = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(first)

@@ -44,6 +44,7 @@ EVERYTHING: Values = {
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         "extraVolumes": [{"name": "authorities", "configMap": {"name": "authorities"}}],
         "extraVolumeMounts": [{"name": "authorities", "mountPath": "/etc/authorities", "readOnly": True}],
+        "extraContainers": [{"name": "logs", "image": "registry.example.com/logs:1"}],
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": ["192.0.2.53"]},
         "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["api.example.com"]}],

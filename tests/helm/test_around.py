@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 
 import daemonkit
-from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Values, one
+from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Refused, Values, one
 from tests.helm.releases import (
     DEDICATED,
     DIRECT,
@@ -20,6 +21,7 @@ from tests.helm.releases import (
     controller_options,
     program,
 )
+from tests.support import programs
 from tunnelgw.sources.directory.reading import read_all
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -345,6 +347,65 @@ def test_alerts_are_those_of_the_files(helm: Helm) -> None:
         assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts" / f"{component}.yaml").read_text())
     assert one(objects, "PrometheusRule", "-controller")["metadata"]["labels"]["a"] == "b"
     assert "PrometheusRule" not in {each["kind"] for each in helm.render(DIRECT)}
+
+
+def proxy_alerts(helm: Helm, alerts: Values) -> list[Object]:
+    """The groups of the rule."""
+    objects = helm.render(changed(EVERYTHING, "proxy.prometheusRule.alerts", alerts))
+    groups: list[Object] = one(objects, "PrometheusRule", "-proxy")["spec"]["groups"]
+    return groups
+
+
+def test_single_alerts_are_changed_and_left_out_as_the_values_say(helm: Helm, tmp_path: Path) -> None:
+    changes = {
+        "TunnelgwProxyErrors": {"threshold": 0.1, "for": "30m", "labels": {"severity": "critical", "team": "web"}},
+        "TunnelgwProxyWorkersRestart": {"threshold": 10, "annotations": {"runbook_url": "https://example.com/"}},
+        "TunnelgwTunnelConnectionsMissing": {"enabled": False},
+        "TunnelgwTunnelDown": {"enabled": True},
+    }
+    (kept,), (found,) = (proxy_alerts(helm, alerts) for alerts in ({}, changes))
+
+    before, after = ({rule["alert"]: rule for rule in group["rules"]} for group in (kept, found))
+    assert [*after] == [name for name in before if name != "TunnelgwTunnelConnectionsMissing"]
+    errors, restarts = (after.pop(name) for name in ("TunnelgwProxyErrors", "TunnelgwProxyWorkersRestart"))
+    assert errors == {
+        **before["TunnelgwProxyErrors"],
+        "expr": before["TunnelgwProxyErrors"]["expr"].replace("> 0.05", "> 0.1"),
+        "for": "30m",
+        "labels": {"severity": "critical", "team": "web"},
+    }
+    assert errors["expr"].endswith("> 0.1\n")
+    assert restarts["expr"] == "increase(tunnelgw_proxy_worker_restarts_total[15m]) > 10"
+    assert restarts["annotations"] == {
+        **before["TunnelgwProxyWorkersRestart"]["annotations"],
+        "runbook_url": "https://example.com/",
+    }
+    assert after == {name: before[name] for name in after}
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [found]}))
+    promtool = programs.program("promtool", "prometheus")
+    assert programs.run([promtool, "check", "rules", str(file)]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("alerts", "complaint"),
+    [
+        (
+            {"TunnelgwProxyError": {"for": "1m"}},
+            r"proxy\.prometheusRule\.alerts: there is no alert TunnelgwProxyError, there are .*TunnelgwProxyErrors",
+        ),
+        (
+            {"TunnelgwTunnelDown": {"threshold": 1}},
+            r"alerts\.TunnelgwTunnelDown\.threshold: its condition compares with no number: 'tunnelgw_proxy_tunnel",
+        ),
+        ({"TunnelgwTunnelDown": {"severity": "info"}}, "severity"),
+        ({"TunnelgwTunnelDown": {"for": "soon"}}, "for"),
+        ({"TunnelgwProxyErrors": {"threshold": "5%"}}, "threshold"),
+    ],
+)
+def test_a_change_of_an_alert_that_cannot_be_made_is_refused(helm: Helm, alerts: Values, complaint: str) -> None:
+    with pytest.raises(Refused, match=complaint):
+        proxy_alerts(helm, alerts)
 
 
 def test_dashboards_are_those_of_the_files_where_the_sidecar_of_grafana_finds_them(helm: Helm) -> None:

@@ -26,8 +26,8 @@ def helm(tmp_path: Path) -> Helm:
     return Helm(built_program("helm"), tmp_path)
 
 
-def test_there_are_values_for_each_way_to_install_and_for_authorities() -> None:
-    assert len(VALUES) == 5
+def test_there_are_values_for_each_way_to_install_for_authorities_and_for_alerts() -> None:
+    assert len(VALUES) == 6
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import daemonkit
-from tests.helm.chart import CHART, NAMESPACE, Helm, Values, one
+from tests.helm.chart import CHART, NAMESPACE, Helm, Refused, Values, one
 from tests.helm.releases import (
     DIRECT,
     EVERYTHING,
@@ -179,6 +179,19 @@ def test_more_volumes_are_mounted_beside_those_of_the_chart(helm: Helm, componen
 
     assert volumes[1] == volumes[0] + wanted["extraVolumes"]
     assert mounts[1] == mounts[0] + wanted["extraVolumeMounts"]
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_more_containers_stand_behind_that_of_the_chart(helm: Helm, component: str) -> None:
+    wanted = EVERYTHING["controller"]["extraContainers"]
+    before, after = (
+        one(helm.render({**EVERYTHING, component: given}), "Deployment", f"-{component}")["spec"]["template"]["spec"]
+        for given in ({}, {"extraContainers": wanted})
+    )
+
+    assert after == {**before, "containers": before["containers"] + wanted}
+    with pytest.raises(Refused, match=rf"{component}\.extraContainers: {component} is the chart's container"):
+        helm.render({**EVERYTHING, component: {"extraContainers": [{**wanted[0], "name": component}]}})
 
 
 def test_names_are_looked_up_as_the_values_say_also_on_the_nodes_network(helm: Helm) -> None:

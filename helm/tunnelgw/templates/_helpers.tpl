@@ -127,6 +127,19 @@ priorityClassName: {{ . | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* More containers of a Pod, beside the one that has the component's name; given the root and a component. */}}
+{{- define "tunnelgw.extraContainers" -}}
+{{- $containers := index .root.Values .component "extraContainers" -}}
+{{- range $containers -}}
+{{- if eq .name $.component -}}
+{{- fail (printf "%s.extraContainers: %s is the chart's container" $.component .name) -}}
+{{- end -}}
+{{- end -}}
+{{- with $containers -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* How Pods find the addresses of names; given the root and a component. */}}
 {{- define "tunnelgw.names" -}}
 {{- with index .root.Values .component -}}
@@ -163,6 +176,38 @@ the API server takes no list with two of a name. */}}
 {{- with .extra }}
 {{ toYaml . }}
 {{- end -}}
+{{- end -}}
+
+{{/* The groups of the alerts of a component, as the values change them; given the root and a component. */}}
+{{- define "tunnelgw.alerts" -}}
+{{- $value := printf "%s.prometheusRule.alerts" .component -}}
+{{- $changes := (index .root.Values .component).prometheusRule.alerts | default dict -}}
+{{- $groups := list -}}
+{{- $names := list -}}
+{{- range (.root.Files.Get (printf "files/alerts/%s.yaml" .component) | fromYaml).groups -}}
+{{- $rules := list -}}
+{{- range $rule := .rules -}}
+{{- $names = append $names .alert -}}
+{{- $change := index $changes .alert | default dict -}}
+{{- $threshold := "> [0-9.]+(\\s*)$" -}}
+{{- if hasKey $change "threshold" -}}
+{{- if not (regexMatch $threshold .expr) -}}
+{{- fail (printf "%s.%s.threshold: its condition compares with no number: %s" $value .alert (.expr | squote)) -}}
+{{- end -}}
+{{- $_ := set $rule "expr" (regexReplaceAll $threshold .expr (printf "> %v${1}" $change.threshold)) -}}
+{{- end -}}
+{{- if ne (get $change "enabled" | toString) "false" -}}
+{{- $rules = append $rules (merge (omit $change "enabled" "threshold" | deepCopy) $rule) -}}
+{{- end -}}
+{{- end -}}
+{{- $groups = append $groups (dict "name" .name "rules" $rules) -}}
+{{- end -}}
+{{- range $name, $_ := $changes -}}
+{{- if not (has $name $names) -}}
+{{- fail (printf "%s: there is no alert %s, there are %s" $value $name (join ", " $names)) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $groups -}}
 {{- end -}}
 
 {{/* Labels of Pods that the values add: none that the Deployment selects them by; given the root and a component. */}}
