@@ -146,7 +146,7 @@ def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_w
     cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, absent])) as world:
         world.until_here(Kind.SECRET, Key(namespace, "there"))
-        assert AWAITED in caplog.messages
+        assert wait_until(lambda: AWAITED in caplog.messages, READY_S)
 
         cluster.create(Kind.NAMESPACE, absent)
         narrow.let_read(absent)
@@ -166,7 +166,7 @@ def test_a_namespace_whose_end_never_comes_keeps_nothing_waiting(
         pass  # of all that a cluster has, only the API server is here: the rest would have to end it
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, ending])) as world:
         world.until_here(Kind.SECRET, Key(namespace, "there"))
-        assert AWAITED in caplog.messages
+        assert wait_until(lambda: AWAITED in caplog.messages, READY_S)
 
 
 def test_namespaces_are_known_before_it_is_told_that_a_right_is_missing_in_one(
