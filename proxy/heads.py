@@ -65,7 +65,8 @@ class NeverIndexedField(tuple[bytes, bytes]):
 class RequestHead(msgspec.Struct, eq=False):
     """`authority` is `:authority`, else the `host` field, else empty; a received head has no field `host`.
 
-    An ordinary CONNECT has empty `scheme` and `path`. `protocol` is set for an extended CONNECT (RFC 8441).
+    An ordinary CONNECT has empty `scheme` and `path`. `protocol` is set for an extended CONNECT (RFC 8441), and
+    where HTTP/1.1 asks to switch to it.
     `never_indexed` names the fields that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
     Those of trailers are a `NeverIndexedField` each.
     """

@@ -84,12 +84,13 @@ class Destination:
         pool.dispatch(request)
 
     def _needs_http_1(self, request: Request) -> bool:
-        """Also where requests go by HTTP/2: a switch of protocols by GET, what authenticates connections, and all that
-        goes to an address which wants that. Not gRPC, which knows HTTP/2 alone, and whose servers authenticate calls.
+        """Also where requests go by HTTP/2: a switch of protocols without CONNECT, what authenticates connections, and
+        all that goes to an address which wants that. Not gRPC, which knows HTTP/2 alone, and whose servers authenticate
+        calls.
         """
         head = request.head
         if head.protocol is not None:
-            return head.method == b"GET"
+            return head.method != b"CONNECT"
         if self._http_1 is not None and self._http_1.keeps_for(request.receiver.client_connection):
             return True
         if not self._wants_http_1 and not authenticates_connection(head.fields):

@@ -42,7 +42,7 @@ class Question(msgspec.Struct, frozen=True):
 def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
     """`asked` is the client's request; `fields` those that a backend would get, before the rule's changes."""
     names = inquiry.plan.request_names
-    method = b"GET" if asked.protocol is not None else asked.method
+    method = b"GET" if asked.method == b"CONNECT" else asked.method
     kept = [field for field in fields if field[0] in names]
     kept.append(_NO_BODY)
     server = inquiry.plan.backend

@@ -11,7 +11,7 @@ from proxy.exchange.answers import error_answer
 from proxy.exchange.authorization import Question, question
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
-from proxy.exchange.upgrade import NONCE_BYTES, Switch
+from proxy.exchange.upgrade import NONCE_BYTES, Switch, is_ignored
 from proxy.h1.grammar import is_authority
 from proxy.heads import RequestHead
 from proxy.routing import Answer, Forward
@@ -59,18 +59,22 @@ def depart(
     backend = decision.backend
     fields = forwarding.request_fields(arrival, decision.listener, asked, request_id)
     asking = None if decision.inquiry is None else question(decision.inquiry, asked, fields)
-    method, switch = asked.method, None
+    method, protocol, switch = asked.method, asked.protocol, None
     if method in maxforwards.METHODS:
         answer = maxforwards.last_hop(asked)
         if answer is not None:
             return answer
         fields = maxforwards.counted_down(fields)
-    if asked.protocol is not None:
-        switch = Switch(asked, is_backend_http2=backend.spec.protocol == "h2c", nonce=nonce(NONCE_BYTES))
-        if not switch.is_possible:
-            return _NO_KEY
-        method, end_stream = switch.method, switch.ends_request
-        fields = switch.request_fields(fields)
+    if protocol is not None:
+        is_backend_http2 = backend.spec.protocol == "h2c"
+        if is_ignored(asked, is_backend_http2=is_backend_http2):
+            protocol = None
+        else:
+            switch = Switch(asked, is_backend_http2=is_backend_http2, nonce=nonce(NONCE_BYTES))
+            if not switch.is_possible:
+                return _NO_KEY
+            method, end_stream = switch.method, switch.ends_request
+            fields = switch.request_fields(fields)
     if decision.request_edits is not None and asking is None:  # else `with_consent` makes them
         fields = decision.request_edits.apply(fields)
     head = RequestHead(
@@ -79,7 +83,7 @@ def depart(
         authority,
         decision.path,
         fields,
-        asked.protocol,
+        protocol,
         asked.never_indexed,
     )
     return Departure(decision, head, end_stream, switch, asking)

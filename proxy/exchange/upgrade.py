@@ -1,8 +1,9 @@
-"""WebSocket between two sides that may speak different versions of HTTP (RFC 6455, 4; RFC 8441).
+"""Switches of protocols: WebSocket between two sides that may speak different versions of HTTP (RFC 6455, 4; RFC 8441),
+others between two that speak HTTP/1.1 (RFC 9110, 7.8).
 
-HTTP/1.1 switches with GET, a key and 101; HTTP/2 with extended CONNECT, no key and 200. A `Switch` says the one as the
-other: keys are made up, or checked, or answered, where only one side has them. Routes see GET in both cases.
-Pure; chance comes in as `nonce`.
+For WebSocket HTTP/1.1 switches with GET, a key and 101; HTTP/2 with extended CONNECT, no key and 200. A `Switch` says
+the one as the other: keys are made up, or checked, or answered, where only one side has them. Routes see GET in both
+cases. Pure; chance comes in as `nonce`.
 """
 
 import base64
@@ -25,12 +26,17 @@ class UnusableSwitch(ValueError):
 
 def is_unknown(head: RequestHead) -> bool:
     """A CONNECT that we do not offer: to an address, or for another protocol (RFC 8441, 4; RFC 9220, 3: 501)."""
-    return head.protocol != WEBSOCKET if head.protocol is not None else head.method == b"CONNECT"
+    return head.method == b"CONNECT" and head.protocol != WEBSOCKET
+
+
+def is_ignored(asked: RequestHead, *, is_backend_http2: bool) -> bool:
+    """Whether the request is one like others to the backend, whose HTTP cannot say what the client offers."""
+    return is_backend_http2 and asked.protocol != WEBSOCKET
 
 
 def as_get(head: RequestHead) -> RequestHead:
     """The request as routes see it."""
-    if head.method == b"GET":
+    if head.method != b"CONNECT":
         return head
     return RequestHead(b"GET", head.scheme, head.authority, head.path, head.fields, head.protocol, head.never_indexed)
 
@@ -38,9 +44,10 @@ def as_get(head: RequestHead) -> RequestHead:
 class Switch:
     """One switch. `asked` is the client's own head."""
 
-    __slots__ = ("_client_key", "_is_backend_http2", "_is_client_http2", "_key")
+    __slots__ = ("_asked", "_client_key", "_is_backend_http2", "_is_client_http2", "_key")
 
     def __init__(self, asked: RequestHead, *, is_backend_http2: bool, nonce: bytes) -> None:
+        self._asked = asked
         self._is_client_http2 = asked.method == b"CONNECT"
         self._is_backend_http2 = is_backend_http2
         keys = [value for name, value in asked.fields if name == _KEY]
@@ -49,13 +56,13 @@ class Switch:
 
     @property
     def is_possible(self) -> bool:
-        """False: an HTTP/1.1 client gave no key to answer."""
-        return self._is_client_http2 or bool(self._client_key)
+        """False: an HTTP/1.1 client gave WebSocket no key to answer."""
+        return self._is_client_http2 or self._asked.protocol != WEBSOCKET or bool(self._client_key)
 
     @property
     def method(self) -> bytes:
         """Of the request to the backend."""
-        return b"CONNECT" if self._is_backend_http2 else b"GET"
+        return b"CONNECT" if self._is_backend_http2 else as_get(self._asked).method
 
     @property
     def ends_request(self) -> bool:

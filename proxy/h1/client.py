@@ -15,7 +15,7 @@ from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, EndlessReader, 
 from proxy.h1.caches import Caches
 from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
-from proxy.h1.grammar import TOKEN, is_authority
+from proxy.h1.grammar import TOKEN, is_authority, switchable
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import Response
@@ -52,7 +52,7 @@ class ClientConnection(Sending):
         self._method = b""
         # The last one that was sent: on a connection it seldom changes.
         self._known_authority = b""
-        self._asks_protocol = False
+        self._protocol: bytes | None = None
         self._keeps_alive = True
         self.timeout_s: int | None = None
         """The backend closes the connection when it is unused for so long, by its last word on that."""
@@ -178,8 +178,11 @@ class ClientConnection(Sending):
 
     def _informational_or_switch(self, response: Response, events: list[Event]) -> None:
         if response.head.status_code == 101:
-            if not self._asks_protocol:
+            if self._protocol is None:
                 raise RemoteProtocolError(BAD_GATEWAY, "status 101, which was not asked for")
+            chosen = [value.lower() for name, value in response.head.fields if name == b"upgrade"]
+            if chosen != [self._protocol.lower()]:
+                raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to what was asked for alone")
             self._keeps_alive = False
             self._reading = Reading.RAW
             self._body = EndlessReader()
@@ -232,7 +235,7 @@ class ClientConnection(Sending):
         elif length_bytes is None:
             lines.append(b"Transfer-Encoding: chunked\r\n")
         if head.protocol is not None:
-            lines.append(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
+            lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % head.protocol)
         lines.append(b"\r\n")
         data = b"".join(lines)
         self._output.append(data)
@@ -241,7 +244,7 @@ class ClientConnection(Sending):
         self._known_authority = authority
         self._reading = Reading.HEAD
         self._method = method
-        self._asks_protocol = head.protocol is not None
+        self._protocol = head.protocol
         self._informational = 0
         self.is_response_begun = False
         self._framing = Framing.CHUNKED if length_bytes is None else Framing.LENGTH
@@ -254,8 +257,9 @@ class ClientConnection(Sending):
             raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
         if head.authority and head.authority != self._known_authority and not is_authority(head.authority):
             raise LocalProtocolError("authority is not a host with an optional port")
-        if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
-            raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
+        protocol = head.protocol
+        if protocol is not None and not (end_stream and switchable(head.method, protocol) == protocol):
+            raise LocalProtocolError("a switch of protocols that cannot be asked for, or is with a body")
 
     def _sent_all(self) -> None:
         """Nothing to do: the response decides what becomes of the connection."""

@@ -9,6 +9,8 @@ from proxy.h1.errors import RemoteProtocolError
 from proxy.heads import Field, Fields
 
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# With or without a version (RFC 9110, 7.8).
+_PROTOCOL = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)?")
 # No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.
 VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
 # No byte may be of two parts: a long value that ends with a control character would be tried in each way to divide it.
@@ -18,6 +20,9 @@ LENGTH = re.compile(rb"[0-9]{1,18}")
 # Letters, digits, and of the rest only what names in use hold; RFC 3986 would let `,` and `;` through to backends.
 AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
 _MAX_PORT = 65535
+_SWITCHING_METHODS = frozenset((b"GET", b"POST"))
+_WEBSOCKET = b"websocket"
+_OF_HTTP = (b"h2", b"http", b"tls")
 
 # Fields that frame, route, authenticate or describe a message, which a trailer must not change after the fact
 # (RFC 9110, 6.5.1), with those that belong to one connection. Those that begin with `if-` are known by that.
@@ -29,6 +34,19 @@ _FORBIDDEN_TRAILERS = frozenset(
 # A request that says these again behind its body wants somebody to believe it.
 _DECEITFUL_TRAILERS = frozenset((b"content-length", b"host", b"transfer-encoding"))
 _BAD_REQUEST = 400
+
+
+def switchable(method: bytes, offer: bytes) -> bytes | None:
+    """The protocol that a client offers, if a backend may be asked to switch to it; that of WebSocket in lower case.
+
+    GET and POST are the methods by which clients in use ask. Over TLS, or another HTTP, a backend would get requests
+    that no route has seen.
+    """
+    name = offer.lower()
+    if name == _WEBSOCKET:
+        return name if method == b"GET" else None
+    is_switch = method in _SWITCHING_METHODS and not name.startswith(_OF_HTTP) and _PROTOCOL.fullmatch(offer)
+    return offer if is_switch else None
 
 
 def is_authority(value: bytes) -> bool:

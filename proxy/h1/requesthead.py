@@ -21,7 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.h1.bodies import CHUNKED
 from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
-from proxy.h1.grammar import LENGTH, is_authority, options_of
+from proxy.h1.grammar import LENGTH, is_authority, options_of, switchable
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
 from proxy.heads import Fields, RequestHead
@@ -218,9 +218,9 @@ def _check_codings(values: list[bytes]) -> None:
 
 
 def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes]) -> bytes | None:
-    """WebSocket is all we switch to. Other offers, h2c among them, are ignored, as RFC 9110, 7.8 allows."""
-    is_asked = method == b"GET" and b"upgrade" in options and len(upgrades) == 1
-    return b"websocket" if is_asked and upgrades[0].lower() == b"websocket" else None
+    """The one that is offered. Several offers at once are ignored, as RFC 9110, 7.8 allows."""
+    is_asked = len(upgrades) == 1 and b"upgrade" in options
+    return switchable(method, upgrades[0]) if is_asked else None
 
 
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:

@@ -29,8 +29,7 @@ _KEEP_ALIVE: Final = 3
 _CLOSE: Final = 4
 _OPTIONS: Final = 5
 _FLAWED: Final = 6
-_UPGRADE: Final = 7
-_TERMS: Final = 8
+_TERMS: Final = 7
 
 
 class ResponseHeadDecoder:
@@ -108,7 +107,7 @@ def _kind_of(name: bytes, value: bytes) -> int:
         return {b"keep-alive": _KEEP_ALIVE, b"close": _CLOSE}.get(value.lower(), _OPTIONS)
     if name == b"keep-alive":
         return _TERMS
-    return _UPGRADE if name == b"upgrade" else ORDINARY
+    return ORDINARY
 
 
 def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
@@ -118,10 +117,6 @@ def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
     flaws = (_FLAWED,) if head.status_code == 101 else (_FLAWED, _CHUNKED)
     if any(kind in flaws or (kind == _LENGTH and int(value)) for kind, (_, value) in special):
         raise RemoteProtocolError(BAD_GATEWAY, f"status {head.status_code} with a body")
-    if head.status_code == 101:
-        upgrades = [field[1].lower() for kind, field in special if kind == _UPGRADE]
-        if upgrades != [b"websocket"]:
-            raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to websocket alone")
     return Response(head, 0, True)
 
 

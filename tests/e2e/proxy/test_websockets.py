@@ -1,5 +1,10 @@
-"""WebSockets through the proxy: the `websockets` library on both sides, and clients over HTTP/2 (RFC 8441)."""
+"""WebSockets through the proxy: the `websockets` library on both sides, and clients over HTTP/2 (RFC 8441).
 
+Also switches to other protocols.
+"""
+
+import contextlib
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -212,7 +217,37 @@ def test_host_rewrite_holds_for_handshakes(gateway: Gateway, server: WebSocketSe
     assert "inner.example" == fields["host"]
 
 
-def test_an_upgrade_to_anything_else_is_not_passed_on(gateway: Gateway, backend: RecordingBackend) -> None:
+@pytest.mark.parametrize("transport", ["clear", "tls"])
+def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gateway: Gateway, transport: str) -> None:
+    """As the clients of Headscale ask for their control protocol."""
+    offer = b"Connection: upgrade\r\nUpgrade: tailscale-control-protocol\r\n"
+
+    def talk(dialogue: Dialogue) -> None:
+        assert offer.lower() in dialogue.read_until(b"\r\n\r\n").lower()
+        dialogue.send(b"HTTP/1.1 101 Switching Protocols\r\n" + offer + b"\r\n\xff first")
+        assert b"\x00 early, and later" == dialogue.read_exactly(18)
+        dialogue.send(b"last")
+
+    with SocketBackend(talk) as backend, contextlib.ExitStack() as stack:
+        gateway.serve(route_to(backend.address))
+        client = stack.enter_context(socket.create_connection(gateway.clear if transport == "clear" else gateway.tls))
+        client.settimeout(WAIT_S)
+        if transport == "tls":
+            context = gateway.doors.authority.client_context()
+            client = stack.enter_context(context.wrap_socket(client, server_hostname="localhost"))
+        head = b"POST /ts2021 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" + offer
+        client.sendall(head + b"\r\n\x00 early,")
+        answer = stack.enter_context(client.makefile("rb"))
+        lines = list(iter(answer.readline, b"\r\n"))
+
+        assert b"HTTP/1.1 101 Switching Protocols\r\n" == lines[0]
+        assert b"upgrade: tailscale-control-protocol\r\n" in lines
+        assert b"\xff first" == answer.read(7)
+        client.sendall(b" and later")
+        assert b"last" == answer.read()
+
+
+def test_an_upgrade_to_another_http_is_not_passed_on(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     fields = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
 

@@ -128,6 +128,20 @@ def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: 
         assert peer.connections == 2
 
 
+def test_a_switch_by_post_goes_by_http1_where_other_requests_go_by_http2(authority: trustme.CA) -> None:
+    spoken: list[str | None] = []
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: DERP\r\nconnection: upgrade\r\n\r\nhi"
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either(spoken, speaks(answers), switched), tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert w.fetch().status_code == 200
+        answer = w.get(method=b"POST", protocol=b"DERP")
+        w.until(lambda: bytes(answer.body) == b"hi")
+
+        assert answer.status_code == 101
+        assert spoken == ["h2", "http/1.1"]
+
+
 def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
     spoken: list[str | None] = []
     mine = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine"

@@ -370,6 +370,12 @@ def test_a_websocket_of_http2_is_asked_for_as_a_get(make_world: MakeWorld) -> No
     assert (question.head.method, question.head.protocol) == (b"GET", None)
 
 
+def test_a_switch_by_post_is_asked_for_as_a_post(make_world: MakeWorld) -> None:
+    _, _, question = begin(make_world, method=b"POST", protocol=b"DERP", end_stream=True)
+
+    assert (question.head.method, question.head.protocol) == (b"POST", None)
+
+
 def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: MakeWorld) -> None:
     fields = [(b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="), (b"sec-websocket-version", b"13")]
     world, client, question = begin(make_world, fields=fields, protocol=b"websocket", end_stream=False)

@@ -1,4 +1,5 @@
-"""WebSocket over exchanges: both versions of HTTP on both sides, refusals, and bytes of the other protocol."""
+"""WebSocket over exchanges: both versions of HTTP on both sides, refusals, and bytes of the other protocol; and other
+protocols, which only HTTP/1.1 can ask for."""
 
 import base64
 
@@ -158,6 +159,37 @@ def test_a_client_that_gives_no_key_to_answer_is_refused(make_world: MakeWorld, 
 
     assert client.head is not None
     assert (client.head.status_code, world.record.reason) == (400, "bad_upgrade")
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_another_protocol_is_asked_for_as_the_client_does_and_its_bytes_flow_both_ways(
+    world: World, method: bytes
+) -> None:
+    client = world.begin(asked(method, fields=[(b"content-length", b"0")], protocol=b"DERP"))
+    stream = world.pool.stream
+
+    assert (stream.head.method, stream.head.protocol, stream.has_no_body) == (method, b"DERP", True)
+
+    stream.answer(101, [(b"connection", b"upgrade"), (b"upgrade", b"DERP"), (b"derp-version", b"2")])
+    client.send(b"ping")
+    stream.send(b"pong")
+
+    assert client.head is not None
+    assert (client.head.status_code, client.field(b"derp-version")) == (101, b"2")
+    assert (stream.body, client.body) == (b"ping", b"pong")
+
+
+def test_a_backend_over_http2_is_not_told_of_another_protocol(make_world: MakeWorld) -> None:
+    world = make_world(OVER_HTTP2)
+    client = world.begin(asked(b"POST", protocol=b"DERP"))
+    stream = world.pool.stream
+
+    assert (stream.head.method, stream.head.protocol) == (b"POST", None)
+
+    stream.answer(426, [], end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.is_ended) == (426, True)
 
 
 @pytest.mark.parametrize("status_code", [200, 204, 299])

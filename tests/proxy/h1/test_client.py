@@ -349,6 +349,24 @@ def test_a_switch_to_anything_but_what_was_asked_for_is_refused(raw: bytes) -> N
     assert [("terminated", 502)] == transcript(client.receive(raw))
 
 
+@pytest.mark.parametrize("name", [b"DERP", b"derp"])
+def test_a_backend_switches_to_the_protocol_that_it_was_asked_for(name: bytes) -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"DERP"), True)
+
+    seen = transcript(client.receive(b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\nhi" % name))
+
+    assert [("response", 101), ("data", b"hi")] == [line[:2] for line in seen]
+
+
+def test_a_backend_that_switches_to_websocket_where_something_else_was_asked_for_is_refused() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(b"POST", protocol=b"DERP"), True)
+
+    raw = b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert [("terminated", 502)] == transcript(client.receive(raw))
+
+
 @pytest.mark.parametrize("status_code", [100, 103])
 def test_an_interim_response_may_say_that_it_has_no_body(status_code: int) -> None:
     raw = b"HTTP/1.1 %d x\r\nContent-Length: 0\r\n\r\n" % status_code + OK + b"Content-Length: 0\r\n\r\n"
@@ -488,6 +506,11 @@ def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None
             b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         ),
         (
+            head(b"POST", protocol=b"x"),
+            None,
+            b"POST /p?q HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        ),
+        (
             head(fields=[(b"te", b"trailers"), (b"x", b"y")]),
             None,
             b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: te\r\nTE: trailers\r\nX: y\r\n\r\n",
@@ -537,6 +560,8 @@ def test_a_websocket_is_opened_when_the_backend_agrees_and_ends_with_its_connect
         (head(fields=[(b"content-length", b"5")]), True),
         (head(b"POST", protocol=b"websocket"), True),
         (head(protocol=b"h2c"), True),
+        (head(protocol=b"DERP\r\nX: y"), True),
+        (head(b"PUT", protocol=b"DERP"), True),
         (head(protocol=b"websocket"), False),
     ],
 )

@@ -164,11 +164,38 @@ def test_a_body_that_comes_with_the_next_request_but_without_its_head_ends_in_it
         (b"GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\n", None),
     ],
-    ids=["WebSocket", "another protocol", "two offers", "no connection option", "POST", "HTTP/1.0", "a body to come"],
+    ids=["WebSocket", "another HTTP", "two offers", "no connection option", "POST", "HTTP/1.0", "a body to come"],
 )
-def test_a_switch_of_protocols_is_to_websocket_alone_asked_for_by_get_without_a_body(
-    raw: bytes, protocol: bytes | None
+def test_a_switch_to_websocket_is_asked_for_alone_by_get_without_a_body(raw: bytes, protocol: bytes | None) -> None:
+    (event,) = ServerConnection(Caches()).receive(raw)
+
+    assert isinstance(event, RequestReceived)
+    assert protocol == event.head.protocol
+
+
+@pytest.mark.parametrize(
+    ("method", "offer", "protocol"),
+    [
+        (b"GET", b"DERP", b"DERP"),
+        (b"POST", b"tailscale-control-protocol", b"tailscale-control-protocol"),
+        (b"POST", b"SPDY/3.1", b"SPDY/3.1"),
+        (b"PUT", b"DERP", None),
+        (b"OPTIONS", b"TLS/1.0", None),
+        (b"GET", b"TLS/1.2", None),
+        (b"GET", b"HTTP/2.0", None),
+        (b"GET", b"H2C", None),
+        (b"POST", b"h2c-16", None),
+        (b"GET", b"DERP, WebSocket", None),
+        (b"GET", b"DERP/", None),
+        (b"GET", b"", None),
+        (b"GET", b"caf\xe9", None),
+    ],
+)
+def test_a_switch_to_any_one_protocol_is_asked_for_by_get_or_post_but_to_none_that_carries_requests(
+    method: bytes, offer: bytes, protocol: bytes | None
 ) -> None:
+    raw = b"%b / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % (method, offer)
+
     (event,) = ServerConnection(Caches()).receive(raw)
 
     assert isinstance(event, RequestReceived)
