@@ -398,6 +398,10 @@ def test_single_alerts_are_changed_and_left_out_as_the_values_say(helm: Helm, tm
             {"TunnelgwTunnelDown": {"threshold": 1}},
             r"alerts\.TunnelgwTunnelDown\.threshold: its condition compares with no number: 'tunnelgw_proxy_tunnel",
         ),
+        (
+            {"TunnelgwProxyWorkerDown": {"threshold": 3}},
+            r"alerts\.TunnelgwProxyWorkerDown\.threshold: its condition compares with no number: 'tunnelgw_proxy",
+        ),
         ({"TunnelgwTunnelDown": {"severity": "info"}}, "severity"),
         ({"TunnelgwTunnelDown": {"for": "soon"}}, "for"),
         ({"TunnelgwProxyErrors": {"threshold": "5%"}}, "threshold"),
