@@ -175,6 +175,6 @@ class Pool(Protocol):
 
         `head` is complete, as it is to be sent (authority included). `address` is settled when this returns.
 
-        A head with `protocol` says by its method over what it goes: GET over HTTP/1.1 alone, also where TLS would
-        offer HTTP/2; CONNECT over HTTP/2 alone, and where the backend has not enabled it, it fails unprocessed.
+        A head with `protocol` says by its method over what it goes: CONNECT over HTTP/2 alone, and where the backend
+        has not enabled it, it fails unprocessed; any other over HTTP/1.1 alone, also where TLS would offer HTTP/2.
         """
