@@ -42,6 +42,8 @@ def parse_source(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"seen {text!r}, want an IP address of this host") from error
     if isinstance(address, ipaddress.IPv6Address):
+        if address.is_link_local or address.scope_id:
+            raise ValueError(f"seen {text!r}, want an address without a zone, and one that the edge can answer")
         address = address.ipv4_mapped or address
     if address.is_unspecified or address.is_multicast:
         raise ValueError(f"seen {text!r}, which is the address of no host, want one of this host")
