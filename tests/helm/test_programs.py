@@ -325,6 +325,13 @@ def test_pods_are_spread_over_nodes_where_that_is_possible(helm: Helm, component
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_of_the_revision_before_do_not_send_all_new_ones_to_one_node(helm: Helm, component: str) -> None:
+    template = one(helm.render(DIRECT), "Deployment", f"-{component}")["spec"]["template"]
+
+    assert ["pod-template-hash"] == template["spec"]["topologySpreadConstraints"][0]["matchLabelKeys"]
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_constraints_of_the_values_are_about_these_pods_or_those_that_they_select(helm: Helm, component: str) -> None:
     """One that selects none is about no Pods at all, and has no effect."""
     plain = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}

@@ -120,6 +120,8 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "tunnelgw.selector" $component | nindent 8 }}
+    # Those of an older revision go: counted, they would send all new ones to one node.
+    matchLabelKeys: [pod-template-hash]
 {{- end }}
 {{- with .priorityClassName }}
 priorityClassName: {{ . | quote }}
