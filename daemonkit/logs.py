@@ -5,9 +5,10 @@ the fields of the call in snake_case; `stack` only for bugs. Our code logs throu
 library refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and
 `warnings` pass through the same handler, with `logger` as their field.
 
-A field value that is a Secret is redacted wherever it sits, and a newline can never start a line of its own. A line
-that cannot be written (reader stopped, pipe closed, disk full) is dropped, and how many were is said as soon as one can
-be: logging never raises, and holds nobody up. Any thread may log.
+A field value that is a Secret is redacted wherever it sits. Libraries that would tell some at debug are not heard
+there. A newline can never start a line of its own. A line that cannot be written (reader stopped, pipe closed, disk
+full) is dropped, and how many were is said as soon as one can be: logging never raises, and holds nobody up. Any
+thread may log.
 
 Where the lines go to systemd's journal, each begins with its priority, which the journal takes off (sd-daemon(3)).
 """
@@ -33,6 +34,9 @@ _PRIORITIES: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING
 # Handlers that libraries bring along would write lines of another shape.
 _LIBRARIES_WITH_HANDLERS = ("werkzeug", "cheroot", "urllib3", "requests", "py.warnings")
 
+# At debug they tell what passes through them: fields of requests, tokens, the answers of an API server.
+_INDISCREET_LIBRARIES = ("hpack", "kubernetes.client.rest", "oauthlib", "requests_oauthlib")
+
 
 def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) -> None:
     """Send every log of this process to `stream` (stderr); may be called again to change level or format."""
@@ -49,6 +53,8 @@ def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) 
         library = logging.getLogger(name)
         library.handlers.clear()
         library.propagate = True
+    for name in _INDISCREET_LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.INFO, LEVELS[level]))
     logging.captureWarnings(capture=True)
 
 

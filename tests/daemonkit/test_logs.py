@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import hpack
 import pytest
 
 from daemonkit import logs
@@ -190,6 +191,20 @@ def test_third_party_loggers_go_through_the_same_formatter(journal: Journal) -> 
     line = journal.last()
     assert (line["level"], line["msg"]) == ("WARNING", "Retrying host after\n3")
     assert line["logger"] == "urllib3.connectionpool"
+    assert len(journal.lines()) == 1
+
+
+def test_what_clients_send_over_http2_is_told_at_no_level(journal: Journal) -> None:
+    """`hpack` tells each field that it reads at debug."""
+    logs.setup("debug", "json", journal)
+    hpack.Decoder().decode(hpack.Encoder().encode([("authorization", "Bearer secret"), ("cookie", "session=secret")]))
+    assert journal.lines() == []
+
+    logging.getLogger("hpack.hpack").info("told")
+    assert journal.last()["msg"] == "told"
+
+    logs.setup("warning", "json", journal)
+    logging.getLogger("hpack.hpack").info("not told")
     assert len(journal.lines()) == 1
 
 
