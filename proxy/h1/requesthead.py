@@ -218,9 +218,12 @@ def _check_codings(values: list[bytes]) -> None:
 
 
 def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes]) -> bytes | None:
-    """The one that is offered. Several offers at once are ignored, as RFC 9110, 7.8 allows."""
-    is_asked = len(upgrades) == 1 and b"upgrade" in options
-    return switchable(method, upgrades[0]) if is_asked else None
+    """The one that is offered, and of several WebSocket; others are ignored then, as RFC 9110, 7.8 allows."""
+    if not upgrades or b"upgrade" not in options:
+        return None
+    if len(upgrades) == 1 and b"," not in upgrades[0]:
+        return switchable(method, upgrades[0])
+    return switchable(method, b"websocket") if b"websocket" in options_of(upgrades) else None
 
 
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:

@@ -217,6 +217,18 @@ def test_host_rewrite_holds_for_handshakes(gateway: Gateway, server: WebSocketSe
     assert "inner.example" == fields["host"]
 
 
+def test_a_client_that_offers_another_protocol_beside_websocket_gets_a_websocket(
+    gateway: Gateway, server: WebSocketServer
+) -> None:
+    """As some clients of Teleport do."""
+    with dial(gateway, additional_headers={"Upgrade": "alpn-ping"}) as client:
+        client.send("hello")
+        assert "hello" == client.recv(WAIT_S)
+
+    _, fields = server.handshakes.get(timeout=WAIT_S)
+    assert "websocket" == fields["upgrade"]
+
+
 @pytest.mark.parametrize("transport", ["clear", "tls"])
 def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gateway: Gateway, transport: str) -> None:
     """As the clients of Headscale ask for their control protocol."""

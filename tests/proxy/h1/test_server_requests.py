@@ -158,15 +158,25 @@ def test_a_body_that_comes_with_the_next_request_but_without_its_head_ends_in_it
     [
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n", b"websocket"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", None),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n\r\n", None),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\nUpgrade: x\r\n\r\n", b"websocket"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c, websocket\r\n\r\n", b"websocket"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", None),
         (b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
         (b"GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\n", None),
     ],
-    ids=["WebSocket", "another HTTP", "two offers", "no connection option", "POST", "HTTP/1.0", "a body to come"],
+    ids=[
+        "WebSocket",
+        "another HTTP",
+        "two offers",
+        "a list of two",
+        "no connection option",
+        "POST",
+        "HTTP/1.0",
+        "a body",
+    ],
 )
-def test_a_switch_to_websocket_is_asked_for_alone_by_get_without_a_body(raw: bytes, protocol: bytes | None) -> None:
+def test_a_switch_to_websocket_is_asked_for_by_get_without_a_body(raw: bytes, protocol: bytes | None) -> None:
     (event,) = ServerConnection(Caches()).receive(raw)
 
     assert isinstance(event, RequestReceived)
@@ -185,7 +195,8 @@ def test_a_switch_to_websocket_is_asked_for_alone_by_get_without_a_body(raw: byt
         (b"GET", b"HTTP/2.0", None),
         (b"GET", b"H2C", None),
         (b"POST", b"h2c-16", None),
-        (b"GET", b"DERP, WebSocket", None),
+        (b"GET", b"DERP, alpn", None),
+        (b"POST", b"DERP, websocket", None),
         (b"GET", b"DERP/", None),
         (b"GET", b"", None),
         (b"GET", b"caf\xe9", None),
