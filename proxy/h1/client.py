@@ -23,7 +23,7 @@ from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending, capital
 from proxy.heads import RequestHead, authenticates_connection
 
-_RESPONSE_START: Final = frozenset(b"H")
+_RESPONSE_START: Final = frozenset(b"HI")  # I: `laxheads`
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))

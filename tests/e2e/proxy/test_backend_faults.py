@@ -111,6 +111,7 @@ OLD_DEVICES = {
     b"5   \r\nhello\r\n0   \r\n\r\n",
     "a router that says how long its chunks are": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n%b\r\n"
     b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "a stream of SHOUTcast": b"ICY 200 OK\r\n%b\r\nContent-Type: text/html\r\n\r\nhello",
     "a field on two lines": b"HTTP/1.1 200 OK\r\nContent-Type: text/html;\n  charset=utf-8\r\n%b\r\n\r\nhello",
 }
 

@@ -124,6 +124,12 @@ OLD_DEVICES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         [response(200, HTML, LENGTH_5), ("data", b"hello"), END],
         True,
     ),
+    "a stream of SHOUTcast": (
+        b"GET",
+        b"ICY 200 OK\r\nicy-name: radio\r\n\r\n\xff\xfb",
+        [response(200, (b"icy-name", b"radio")), ("data", b"\xff\xfb")],
+        False,
+    ),
     "100 with LFs": (
         b"GET",
         b"HTTP/1.1 100 Continue\n\n" + OK + b"Content-Length: 5\r\n\r\nhello",
@@ -181,6 +187,7 @@ GARBAGE = {
     "a status code of two digits": b"HTTP/1.1 20 x\r\n\r\n",
     "a status code of four digits": b"HTTP/1.1 2000 x\r\n\r\n",
     "two spaces in the status line": b"HTTP/1.1  200 OK\r\n\r\n",
+    "a protocol whose name begins with ICY": b"ICYX 200 OK\r\n\r\n",
     "a tab in the status line": b"HTTP/1.1 200\tOK\r\n\r\n",
     "a control character in the reason": b"HTTP/1.1 200 O\x01K\r\n\r\n",
     "an empty line before the status line": b"\r\n" + OK + b"Content-Length: 0\r\n\r\n",

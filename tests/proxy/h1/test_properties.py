@@ -50,7 +50,7 @@ response_parts = st.sampled_from(
         b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"X: y\r\n", b":", b" ",
         b"abc", b"3\r\nabc\r\n", b"0\r\n\r\n", b"0\r\nX: y\r\n\r\n", b"\0", b"a" * 70,
         b"HTTP/1.1 200 OK\n", b"X: y\n", b"\n\n", b"\n\r\n", b" folded\r\n", b"\tfolded\n", b"Content-Length : 3\r\n",
-        b"3 \r\nabc\r\n", b"0\t \r\n\r\n",
+        b"3 \r\nabc\r\n", b"0\t \r\n\r\n", b"ICY 200 OK\r\n", b"I", b"CY 404 x\n",
     ]
 )  # fmt: skip
 response_streams = st.lists(response_parts, max_size=10).map(b"".join)
