@@ -100,10 +100,18 @@ class Attempting(Ending, ABC):
         if upload is None:
             return
         # Bytes of another protocol wait until the backend speaks it, and all until the request may leave.
-        if stream is not None and stream.is_open and not self._awaits_leave:
+        if stream is not None and stream.is_open and (not self._awaits_leave or self._asks_with_body):
             upload.pump(stream)
         else:
             upload.lighten()
+
+    @property
+    def _asks_with_body(self) -> bool:
+        """What comes is still HTTP: the body of a request to switch protocols, which may leave."""
+        departure = self._departure
+        if departure is None or departure.question is not None or departure.switch is None:
+            return False
+        return departure.switch.has_body
 
     def _retry_after(self, delay_s: float | None) -> bool:
         """Plan another attempt; False when there is none, or no time for it."""

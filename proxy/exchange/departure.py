@@ -70,7 +70,7 @@ def depart(
         if is_ignored(asked, is_backend_http2=is_backend_http2):
             protocol = None
         else:
-            switch = Switch(asked, is_backend_http2=is_backend_http2, nonce=nonce(NONCE_BYTES))
+            switch = Switch(asked, end_stream, is_backend_http2=is_backend_http2, nonce=nonce(NONCE_BYTES))
             if not switch.is_possible:
                 return _NO_KEY
             method, end_stream = switch.method, switch.ends_request

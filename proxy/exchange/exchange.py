@@ -366,14 +366,15 @@ class Exchange(Attempting):
             self._refuse_response(str(error))
             return
         if not is_done:
-            # What the client may have sent already was for the other protocol.
-            self._stop_request()
+            if not switch.has_body:
+                # What the client may have sent already was for the other protocol.
+                self._stop_request()
             self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
             return
         if self._timers is not None:
             # Time limits are for requests; a connection of another protocol lasts as long as bytes move.
             self._timers.clear()
-        if self._upload is None:
+        if self._upload is None or switch.has_body:
             self._is_request_complete = False
             self._upload = Upload(self._client, 0)
         self._pass_head(switch.response_head(fields), False)

@@ -42,13 +42,15 @@ def as_get(head: RequestHead) -> RequestHead:
 
 
 class Switch:
-    """One switch. `asked` is the client's own head."""
+    """One switch. `asked` is the client's own head; with `end_stream` nothing of the request follows it."""
 
-    __slots__ = ("_asked", "_client_key", "_is_backend_http2", "_is_client_http2", "_key")
+    __slots__ = ("_asked", "_client_key", "_is_backend_http2", "_is_client_http2", "_key", "has_body")
 
-    def __init__(self, asked: RequestHead, *, is_backend_http2: bool, nonce: bytes) -> None:
+    def __init__(self, asked: RequestHead, end_stream: bool, *, is_backend_http2: bool, nonce: bytes) -> None:
         self._asked = asked
         self._is_client_http2 = asked.method == b"CONNECT"
+        self.has_body = not end_stream and asked.protocol != WEBSOCKET
+        """The backend gets a body before it switches. What follows a request for WebSocket are its own bytes."""
         self._is_backend_http2 = is_backend_http2
         keys = [value for name, value in asked.fields if name == _KEY]
         self._client_key = keys[0] if len(keys) == 1 else b""
@@ -67,11 +69,12 @@ class Switch:
     @property
     def ends_request(self) -> bool:
         """The request to the backend has no body; one of HTTP/2 has, it is the protocol's own bytes."""
-        return not self._is_backend_http2
+        return not self._is_backend_http2 and not self.has_body
 
     def request_fields(self, fields: Fields) -> Fields:
         # An upgrade may say that it has no body; a CONNECT of HTTP/2 that says so could send nothing.
-        fields = [field for field in fields if field[0] != b"content-length"]
+        if not self.has_body:
+            fields = [field for field in fields if field[0] != b"content-length"]
         if self._is_client_http2 == self._is_backend_http2:
             return fields
         if self._is_backend_http2:

@@ -180,6 +180,8 @@ class ClientConnection(Sending):
         if response.head.status_code == 101:
             if self._protocol is None:
                 raise RemoteProtocolError(BAD_GATEWAY, "status 101, which was not asked for")
+            if self._is_sending_body:
+                raise RemoteProtocolError(BAD_GATEWAY, "status 101 before the end of the request")
             chosen = [value.lower() for name, value in response.head.fields if name == b"upgrade"]
             if chosen != [self._protocol.lower()]:
                 raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to what was asked for alone")
@@ -212,7 +214,8 @@ class ClientConnection(Sending):
     def send_request(self, head: RequestHead, end_stream: bool = False) -> None:
         """Begin an exchange. Without a content-length field the body goes out in chunks.
 
-        `head.authority` becomes Host; with `head.protocol` the backend is asked to switch to it, and no body is sent.
+        `head.authority` becomes Host; with `head.protocol` the backend is asked to switch to it, behind
+        the body if there is one.
         """
         if self._reading != Reading.IDLE or self._is_sending_body or not self._keeps_alive:
             raise LocalProtocolError("request on a connection that is busy or cannot be used again")
@@ -258,8 +261,8 @@ class ClientConnection(Sending):
         if head.authority and head.authority != self._known_authority and not is_authority(head.authority):
             raise LocalProtocolError("authority is not a host with an optional port")
         protocol = head.protocol
-        if protocol is not None and not (end_stream and switchable(head.method, protocol) == protocol):
-            raise LocalProtocolError("a switch of protocols that cannot be asked for, or is with a body")
+        if protocol is not None and switchable(head.method, protocol, has_body=not end_stream) != protocol:
+            raise LocalProtocolError("a switch of protocols that cannot be asked for, or not with a body")
 
     def _sent_all(self) -> None:
         """Nothing to do: the response decides what becomes of the connection."""

@@ -36,15 +36,15 @@ _DECEITFUL_TRAILERS = frozenset((b"content-length", b"host", b"transfer-encoding
 _BAD_REQUEST = 400
 
 
-def switchable(method: bytes, offer: bytes) -> bytes | None:
+def switchable(method: bytes, offer: bytes, *, has_body: bool) -> bytes | None:
     """The protocol that a client offers, if a backend may be asked to switch to it; that of WebSocket in lower case.
 
-    GET and POST are the methods by which clients in use ask. Over TLS, or another HTTP, a backend would get requests
-    that no route has seen.
+    GET and POST are the methods by which clients in use ask, Docker's with a body. Over TLS, or another HTTP, a backend
+    would get requests that no route has seen.
     """
     name = offer.lower()
     if name == _WEBSOCKET:
-        return name if method == b"GET" else None
+        return name if method == b"GET" and not has_body else None
     is_switch = method in _SWITCHING_METHODS and not name.startswith(_OF_HTTP) and _PROTOCOL.fullmatch(offer)
     return offer if is_switch else None
 

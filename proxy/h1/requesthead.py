@@ -148,9 +148,10 @@ class RequestHeadDecoder:
             self._parser = None
         options = options_of(values.get(b"connection", []))
         keeps_alive = b"close" not in options and (not is_http_10 or b"keep-alive" in options)
-        if length_bytes == 0 and not is_http_10:
-            head.protocol = _protocol(method, options, values.get(b"upgrade", []))
         expects_continue = _expects_continue(values.get(b"expect", []), is_http_10)
+        upgrades = values.get(b"upgrade")
+        if upgrades and length_bytes != CHUNKED and not is_http_10 and not (length_bytes and expects_continue):
+            head.protocol = _protocol(method, options, upgrades, has_body=length_bytes != 0)
         return Request(head, length_bytes, is_http_10, keeps_alive, expects_continue)
 
     def _authority(self, hosts: list[bytes], is_http_10: bool) -> bytes:
@@ -217,13 +218,13 @@ def _check_codings(values: list[bytes]) -> None:
     raise RemoteProtocolError(400, "Transfer-Encoding is not exactly chunked")
 
 
-def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes]) -> bytes | None:
+def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes], *, has_body: bool) -> bytes | None:
     """The one that is offered, and of several WebSocket; others are ignored then, as RFC 9110, 7.8 allows."""
-    if not upgrades or b"upgrade" not in options:
+    if b"upgrade" not in options:
         return None
     if len(upgrades) == 1 and b"," not in upgrades[0]:
-        return switchable(method, upgrades[0])
-    return switchable(method, b"websocket") if b"websocket" in options_of(upgrades) else None
+        return switchable(method, upgrades[0], has_body=has_body)
+    return switchable(method, b"websocket", has_body=has_body) if b"websocket" in options_of(upgrades) else None
 
 
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:

@@ -259,6 +259,37 @@ def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gate
         assert b"last" == answer.read()
 
 
+def test_a_switch_may_be_asked_for_with_a_body_before_the_bytes_of_the_other_protocol(gateway: Gateway) -> None:
+    """As `docker exec` asks, with what to run."""
+    offer = b"Connection: Upgrade\r\nUpgrade: tcp\r\n"
+    request = b'{"Tty":false}'
+
+    def talk(dialogue: Dialogue) -> None:
+        head = dialogue.read_until(b"\r\n\r\n")
+        assert offer in head
+        assert b"\r\nContent-Length: 13\r\n" in head
+        assert request == dialogue.read_exactly(13)
+        dialogue.send(b"HTTP/1.1 101 UPGRADED\r\n" + offer + b"\r\n\xff first")
+        assert b"early, and later" == dialogue.read_exactly(16)
+        assert dialogue.receive() == b""
+        dialogue.send(b"last")
+
+    with SocketBackend(talk) as backend, contextlib.ExitStack() as stack:
+        gateway.serve(route_to(backend.address))
+        client = stack.enter_context(socket.create_connection(gateway.clear))
+        client.settimeout(WAIT_S)
+        head = b"POST /exec/1/start HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n" + offer + b"\r\n"
+        client.sendall(head + request + b"early,")
+        answer = stack.enter_context(client.makefile("rb"))
+        lines = list(iter(answer.readline, b"\r\n"))
+
+        assert b"HTTP/1.1 101 Switching Protocols\r\n" == lines[0]
+        assert b"\xff first" == answer.read(7)
+        client.sendall(b" and later")
+        client.shutdown(socket.SHUT_WR)
+        assert b"last" == answer.read()
+
+
 def test_an_upgrade_to_another_http_is_not_passed_on(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     fields = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}

@@ -179,6 +179,34 @@ def test_another_protocol_is_asked_for_as_the_client_does_and_its_bytes_flow_bot
     assert (stream.body, client.body) == (b"ping", b"pong")
 
 
+def test_a_body_that_asks_for_another_protocol_reaches_the_backend_before_it_switches(world: World) -> None:
+    head = asked(b"POST", fields=[(b"content-length", b"4")], protocol=b"tcp")
+    client = world.begin(head, end_stream=False)
+    stream = world.pool.stream
+    client.send(b"bo")
+    client.send(b"dy", True)
+
+    assert (stream.head.protocol, stream.field(b"content-length"), stream.has_no_body) == (b"tcp", b"4", False)
+    assert (stream.body, stream.is_request_ended) == (b"body", True)
+
+    stream.answer(101, [(b"connection", b"upgrade"), (b"upgrade", b"tcp")])
+    client.send(b"ping")
+    stream.send(b"pong")
+
+    assert (stream.body, client.body) == (b"bodyping", b"pong")
+
+
+def test_a_body_goes_on_where_the_backend_does_not_switch(world: World) -> None:
+    client = world.begin(asked(b"POST", fields=[(b"content-length", b"4")], protocol=b"tcp"), end_stream=False)
+    stream = world.pool.stream
+    client.send(b"bo")
+    stream.answer(200)
+    client.send(b"dy", True)
+    stream.send(b"done", True)
+
+    assert (stream.body, client.body, client.is_ended) == (b"body", b"done", True)
+
+
 def test_a_backend_over_http2_is_not_told_of_another_protocol(make_world: MakeWorld) -> None:
     world = make_world(OVER_HTTP2)
     client = world.begin(asked(b"POST", protocol=b"DERP"))

@@ -366,6 +366,19 @@ def test_a_backend_switches_to_the_protocol_that_it_was_asked_for(name: bytes) -
     assert [("response", 101), ("data", b"hi")] == [line[:2] for line in seen]
 
 
+def test_a_backend_that_was_asked_with_a_body_switches_behind_it_and_not_before() -> None:
+    asked = head(b"POST", fields=[(b"content-length", b"2")], protocol=b"tcp")
+    switched = b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nhi"
+    client, early = ClientConnection(Caches()), ClientConnection(Caches())
+    for connection in (client, early):
+        connection.send_request(asked)
+    client.send_data(b"ok", True)
+
+    assert [("response", 101), ("data", b"hi")] == [line[:2] for line in transcript(client.receive(switched))]
+    assert client.data_to_send().endswith(b"\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nok")
+    assert [("terminated", 502)] == transcript(early.receive(switched))
+
+
 def test_a_backend_that_switches_to_websocket_where_something_else_was_asked_for_is_refused() -> None:
     client = ClientConnection(Caches())
     client.send_request(head(b"POST", protocol=b"DERP"), True)

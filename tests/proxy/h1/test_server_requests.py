@@ -214,6 +214,37 @@ def test_a_switch_to_any_one_protocol_is_asked_for_by_get_or_post_but_to_none_th
 
 
 @pytest.mark.parametrize(
+    ("framing", "protocol"),
+    [
+        (b"Content-Length: 2", b"tcp"),
+        (b"Transfer-Encoding: chunked", None),
+        (b"Content-Length: 2\r\nExpect: 100-continue", None),
+    ],
+    ids=["a length", "chunks", "on demand"],
+)
+def test_a_switch_is_asked_for_with_a_body_whose_length_is_told_and_that_comes_at_once(
+    framing: bytes, protocol: bytes | None
+) -> None:
+    raw = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: tcp\r\n%b\r\n\r\n" % framing
+
+    (event,) = ServerConnection(Caches()).receive(raw)
+
+    assert isinstance(event, RequestReceived)
+    assert (event.head.protocol, event.end_stream) == (protocol, False)
+
+
+def test_what_follows_the_body_that_asks_for_a_switch_is_of_the_other_protocol_once_that_has_come() -> None:
+    server = ServerConnection(Caches())
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: tcp\r\nContent-Length: 2\r\n\r\n"
+    seen = transcript(server.receive(head + b"hiGET / HTTP/1.1"))
+    assert [line[:2] for line in seen[1:]] == [("data", b"hi"), END]
+
+    server.send_headers(ResponseHead(101, []))
+
+    assert [line[:2] for line in transcript(server.receive(b""))] == [("data", b"GET / HTTP/1.1")]
+
+
+@pytest.mark.parametrize(
     ("connection", "is_kept"), [(b"", False), (b"Connection: keep-alive\r\n", True), (b"Connection: x\r\n", False)]
 )
 def test_a_body_of_an_http_10_client_does_not_keep_its_connection_open(connection: bytes, is_kept: bool) -> None:
