@@ -4,6 +4,7 @@ Over http, https (verified, by the system's authorities or a CA file) or a unix 
 replaced when the proxy has closed it. One thread may call.
 """
 
+import errno
 import http.client
 import re
 import ssl
@@ -246,7 +247,9 @@ def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _unreachable(error: Exception) -> Undelivered:
     reason = str(error)[:_MAX_TEXT] or type(error).__name__
-    return Undelivered(f"no answer: {reason}{_hint(error)}")
+    is_absent = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+    is_absent |= isinstance(error, OSError) and error.errno == errno.EHOSTUNREACH
+    return Undelivered(f"no answer: {reason}{_hint(error)}", is_absent=is_absent)
 
 
 def _hint(error: Exception) -> str:

@@ -21,6 +21,9 @@ log = get_logger(__name__)
 
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
+STARTING_S = 30.0
+"""A target where nobody was ever found may be starting for so long, as a container whose image is fetched."""
+_STARTING_PAUSE_S = 1.0
 _TOLD_EACH = 10
 """So many failures in a row have a line each; after them there is one a minute, however long the target is down."""
 
@@ -35,13 +38,18 @@ class Undelivered(Exception):
         retry_after_s: float = 0.0,
         is_refusal: bool = False,
         is_credential_problem: bool = False,
+        is_absent: bool = False,
         trace: str = "",
     ) -> None:
-        """`trace` names this one attempt to the target's owners: for the log, since it is another each time."""
+        """`is_absent`: nobody is there, as far as can be told from here.
+
+        `trace` names this one attempt to the target's owners: for the log, since it is another each time.
+        """
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.is_refusal = is_refusal
         self.is_credential_problem = is_credential_problem
+        self.is_absent = is_absent
         self.trace = trace
 
 
@@ -86,6 +94,7 @@ class Courier(Generic[P]):
         *,
         visit_every_s: float,
         look_again_s: float = math.inf,
+        starting_s: float = STARTING_S,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """`make` builds the target, which is to ask before each call whether the courier still serves it.
@@ -100,6 +109,8 @@ class Courier(Generic[P]):
         self._on_crash = on_crash
         self._visit_every_s = visit_every_s
         self._look_again_s = look_again_s
+        self._starting_s = starting_s
+        self._was_there = False
         self._changed = threading.Condition()
         self._parcel: P | None = None
         self._is_stopping = False
@@ -147,6 +158,7 @@ class Courier(Generic[P]):
         done: P | None = None
         not_before_s = next_visit_s = 0.0
         look_again_s: float | None = None
+        starting_until_s = time.monotonic() + self._starting_s
         caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
         while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
             try:
@@ -156,11 +168,14 @@ class Courier(Generic[P]):
             except Undelivered as failure:
                 if self._is_stopping:
                     return
-                pause_s = max(self._pause_s(backoff.full_jitter(next(caps)), failure), failure.retry_after_s)
-                self._note_failure(parcel, failure, pause_s)
+                self._was_there |= not failure.is_absent
+                is_starting = not self._was_there and time.monotonic() < starting_until_s
+                pause_s = self._pause_s(backoff.full_jitter(next(caps)), failure, is_starting=is_starting)
+                self._note_failure(parcel, failure, pause_s, is_starting=is_starting)
                 not_before_s = time.monotonic() + failure.retry_after_s
                 next_visit_s = time.monotonic() + pause_s
             else:
+                self._was_there = True
                 caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
                 not_before_s = 0.0
                 now_s = time.monotonic()
@@ -181,24 +196,28 @@ class Courier(Generic[P]):
                 self._changed.wait(wait_s if self._parcel is not None else None)
             return None
 
-    def _pause_s(self, pause_s: float, failure: Undelivered) -> float:
+    def _pause_s(self, pause_s: float, failure: Undelivered, *, is_starting: bool) -> float:
         """To find a target that is back takes no longer than to notice that one has been restarted."""
-        return pause_s if failure.is_refusal else min(pause_s, self._visit_every_s)
+        longest_s = math.inf if failure.is_refusal else self._visit_every_s
+        return max(min(pause_s, longest_s, _STARTING_PAUSE_S if is_starting else math.inf), failure.retry_after_s)
 
     def _note_success(self, parcel: P, remarks: tuple[Remark, ...]) -> None:
         if self._receipt is not None and self._receipt.attempts:
             log.info("delivered after failures", target=self.target.name, attempts=self._receipt.attempts)
         self._note(Receipt(self.target.name, parcel.digest, parcel.digest, remarks=remarks))
 
-    def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float) -> None:
+    def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float, *, is_starting: bool) -> None:
         last = self._receipt
         attempts = last.attempts + 1 if last is not None else 1
         held, remarks = (last.held, last.remarks) if last is not None else ("", ())
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
         # Its text alone: it has the words of what it was raised from already.
-        told = log if attempts <= _TOLD_EACH else self._rare_log
-        told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
+        if not is_starting:
+            told = log if attempts <= _TOLD_EACH else self._rare_log
+            told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
+        elif attempts == 1:
+            log.info("not there yet, trying again until it is", error=str(failure), target=self.target.name)
         self._note(
             Receipt(
                 self.target.name,
@@ -207,6 +226,7 @@ class Courier(Generic[P]):
                 str(failure),
                 is_refusal=failure.is_refusal,
                 is_credential_problem=failure.is_credential_problem,
+                is_starting=is_starting,
                 attempts=attempts,
                 remarks=remarks,
             )

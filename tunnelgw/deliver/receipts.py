@@ -40,10 +40,17 @@ class Receipt(msgspec.Struct, frozen=True):
     """The same delivery will be refused again until somebody changes something."""
     is_credential_problem: bool = False
     """We are not let in, or have nothing to show."""
+    is_starting: bool = False
+    """Nobody was ever there, for so short a time that it may be on its way up: `error` is no failure yet."""
     attempts: int = 0
     """Failed ones in a row."""
     remarks: tuple[Remark, ...] = ()
     """About what it held when it last said so."""
+
+    @property
+    def failure(self) -> str:
+        """Why it does not hold what is wanted, or not for long; empty when all is well or to be waited for."""
+        return "" if self.is_starting else self.error or self.replaced
 
     @property
     def is_current(self) -> bool:

@@ -42,14 +42,16 @@ def delivered(
     """`tunnelgw.dev/Delivered`. `expected`: how many proxies there are. `has_tunnel`: its receipt is awaited too."""
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
-    errors = [f"proxy {receipt.target}: {error}" for receipt in proxies if (error := receipt.error or receipt.replaced)]
+    errors = [f"proxy {receipt.target}: {failure}" for receipt in proxies if (failure := receipt.failure)]
     if tunnel is not None and tunnel.error:
         errors.append(f"{tunnel.target}: {tunnel.error}")
     if errors:
         more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
         return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
-    if len(proxies) < expected:
-        return _pending(f"{expected - len(proxies)} of {expected} proxies have not answered yet")
+    starting = [f"proxy {receipt.target}: {receipt.error}" for receipt in proxies if receipt.is_starting]
+    if awaited := expected - len(proxies) + len(starting):
+        why = f" ({'; '.join(starting[:_MAX_ERRORS])})" if starting else ""
+        return _pending(f"{awaited} of {expected} proxies have not answered yet{why}")
     if has_tunnel and tunnel is None:
         return _pending("the provider has not been told yet")
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []

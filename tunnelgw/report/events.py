@@ -57,4 +57,4 @@ class WarningEvents:
 
 
 def has_lasted(receipt: Receipt) -> bool:
-    return bool(receipt.error) and (receipt.is_credential_problem or receipt.attempts >= LASTING_ATTEMPTS)
+    return bool(receipt.failure) and (receipt.is_credential_problem or receipt.attempts >= LASTING_ATTEMPTS)

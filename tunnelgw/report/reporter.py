@@ -205,8 +205,9 @@ class Reporter:
             self._metrics.begin_target(target)
         news = [receipt for target, receipt in receipts.items() if receipt != self._receipts.get(target)]
         for receipt in news:
-            outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"
-            self._metrics.deliveries.labels(receipt.target, outcome).inc()
+            if not receipt.is_starting:
+                outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"
+                self._metrics.deliveries.labels(receipt.target, outcome).inc()
             self._metrics.delivered.labels(receipt.target).set(receipt.is_current)
             if receipt.is_current:
                 self._metrics.delivered_at.labels(receipt.target).set_to_current_time()

@@ -49,6 +49,25 @@ def test_a_proxy_that_was_down_gets_what_it_missed(arena: Arena, proxy: Proxy) -
         arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
 
 
+def test_a_proxy_that_starts_after_the_controller_is_awaited_and_told_of_as_no_failure(arena: Arena) -> None:
+    """As in each rollout: Kubernetes knows a Pod's address before anybody listens there."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with reserved_port() as port, arena.controller(proxies=[f"http://127.0.0.1:{port}"]) as controller:
+        awaited = arena.until(Kind.GATEWAY, "gw", DELIVERED, "Unknown")
+        assert "1 of 1 proxies have not answered yet" in awaited["message"]
+        assert "Connection refused" in awaited["message"]
+
+        with Proxy("--config-addr", f"127.0.0.1:{port}") as proxy:
+            until_serves(proxy, "a.example.org")
+            arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+            arena.until_programmed()
+
+        controller.expect("not there yet, trying again until it is", level="INFO")
+        assert controller.metric("tunnelgw_deliveries_total", target=f"http://127.0.0.1:{port}", outcome="failed") == 0
+        assert not controller.lines_of("delivery failed, retrying")
+
+
 def test_a_proxy_that_came_back_empty_is_filled_again(arena: Arena) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from tests.proxy.site import reserved_port
 from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
@@ -54,6 +55,29 @@ def test_a_proxy_that_wants_https_is_not_taken_for_one_that_is_down() -> None:
             client.loaded()
 
         client.close()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}", "https://127.0.0.1:{port}", "unix:/nowhere/{port}.sock"])
+def test_where_nobody_listens_nobody_is_there(url: str) -> None:
+    with reserved_port() as port:
+        client = ConfigClient(ConfigEndpoint(url.format(port=port)), None)
+
+        with pytest.raises(Undelivered, match="is the proxy up, and is the address right") as told:
+            client.loaded()
+
+        client.close()
+    assert told.value.is_absent
+
+
+def test_whoever_hangs_up_is_there() -> None:
+    with SocketBackend(lambda dialogue: None) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+
+        with pytest.raises(Undelivered) as told:
+            client.loaded()
+
+        client.close()
+    assert not told.value.is_absent
 
 
 WELL = b"Configuration-Version: 1"

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import backoff
 import msgspec
 import pytest
 
 from daemonkit.logformat import JsonFormatter
-from tunnelgw.deliver.courier import Courier, Undelivered, Withheld
+from tunnelgw.deliver.courier import STARTING_S, Courier, Undelivered, Withheld
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 
 WAIT_S = 30.0
@@ -79,10 +80,19 @@ class Desk:
 
 @contextmanager
 def couriered(
-    target: Doorstep, desk: Desk, visit_every_s: float = 3600.0, look_again_s: float = math.inf
+    target: Doorstep,
+    desk: Desk,
+    visit_every_s: float = 3600.0,
+    look_again_s: float = math.inf,
+    starting_s: float = STARTING_S,
 ) -> Iterator[Courier[Parcel]]:
     courier = Courier(
-        lambda _: target, desk.report, desk.crashes.append, visit_every_s=visit_every_s, look_again_s=look_again_s
+        lambda _: target,
+        desk.report,
+        desk.crashes.append,
+        visit_every_s=visit_every_s,
+        look_again_s=look_again_s,
+        starting_s=starting_s,
     )
     courier.start()
     yield courier
@@ -260,6 +270,45 @@ def test_a_target_that_stays_down_fills_no_log_and_its_return_is_told(caplog: py
     assert 11 <= len(failures) < 20
     assert lines[-1]["msg"] == "delivered after failures"
     assert (lines[-1]["level"], lines[-1]["target"], lines[-1]["attempts"]) == ("INFO", "doorstep", 200)
+
+
+def test_a_target_where_nobody_was_ever_found_is_awaited_like_one_that_starts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new proxy's address is known before it listens: that is a part of each rollout, and no failure."""
+    monkeypatch.setattr(backoff, "full_jitter", lambda cap: cap)
+    caplog.set_level(logging.INFO)
+    target, desk = Doorstep(), Desk()
+    target.failures = [Undelivered("refused", is_absent=True)] * 4
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    assert [each.is_starting for each in desk.receipts] == [True] * 4 + [False]
+    assert [each.failure for each in desk.receipts] == [""] * 5
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "not there yet, trying again until it is"),
+        ("INFO", "delivered after failures"),
+    ]
+
+
+def test_a_target_that_does_not_come_up_fails_and_so_does_one_that_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    absent = Undelivered("refused", is_absent=True)
+    never, desk = Doorstep(), Desk()
+    never.failures = [absent]
+    with couriered(never, desk, starting_s=0.0) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    spoke, other_desk = Doorstep(), Desk()
+    spoke.failures = [Undelivered("answered 500"), absent]
+    with couriered(spoke, other_desk) as courier:
+        courier.send(Parcel("one"))
+        other_desk.wait_for_current("one")
+
+    assert [each.failure for each in desk.receipts] == ["refused", ""]
+    assert [each.failure for each in other_desk.receipts] == ["answered 500", "refused", ""]
+    assert len(caplog.records) == 3
 
 
 def test_a_bug_in_a_target_is_handed_on() -> None:

@@ -68,6 +68,16 @@ def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
     )
 
 
+def test_a_proxy_that_may_be_starting_is_awaited_and_named() -> None:
+    starting = msgspec.structs.replace(DOWN, is_starting=True)
+
+    assert said(delivered([HELD, starting], 3, None)) == (
+        Status.UNKNOWN,
+        Reason.PENDING,
+        "2 of 3 proxies have not answered yet (proxy http://10.0.0.2:8082: connection refused)",
+    )
+
+
 def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
     for place in ("listeners[1].port", "listeners[x]", "routes[0]", f"listeners[{'9' * 5000}].port"):
         remark = Remark(RemarkKind.PORT, place, "in use")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.tunnelgw.sources.objects import gateway, route
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.model.kinds import Kind
@@ -31,6 +33,7 @@ def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once
 
     assert [has_lasted(each) for each in (passing, lasting, refused)] == [False, True, True]
     assert not has_lasted(Receipt("p", "d", "d"))
+    assert not has_lasted(msgspec.structs.replace(lasting, is_starting=True))
 
 
 def test_a_gateway_s_failures_are_told_by_their_targets() -> None:

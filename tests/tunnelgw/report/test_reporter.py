@@ -303,6 +303,19 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
     assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}
 
 
+def test_a_proxy_that_may_be_starting_holds_nothing_yet_and_has_not_failed() -> None:
+    scene = Scene()
+    starting = Receipt(PROXY, "d", error="connection refused", is_starting=True, attempts=LASTING_ATTEMPTS)
+    scene.outcomes.receipts = {"shop/gw": (starting,)}
+
+    awaited = f"1 of 1 proxies have not answered yet (proxy {PROXY}: connection refused)"
+    assert scene.delivered() == {GATEWAY: awaited}
+
+    assert scene.sample("tunnelgw_delivered", target=PROXY) == 0
+    assert scene.sample("tunnelgw_deliveries_total", target=PROXY, outcome="failed") == 0
+    assert scene.recorder.said == []
+
+
 def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_when_one_does() -> None:
     scene = Scene()
     scene.report()
