@@ -233,6 +233,11 @@ class Balancer:
         for destination in self._all_destinations:
             for pool in destination.pools:
                 pool.close()
+        # They know it. What was frozen is never found by the collector (see `worker.swap`).
+        self._destinations.clear()
+        self._leaving.clear()
+        self._usable.clear()
+        self._outliers = None
 
 
 def _others(destinations: list[Destination], avoid: tuple[str, ...]) -> list[Destination]:

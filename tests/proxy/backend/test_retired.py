@@ -1,10 +1,12 @@
 """Backends that have left the table are let go of in the end, whatever the tables after that bring."""
 
 import gc
+import weakref
 
 from proxy import document
 from proxy.backend.balancer import Balancer
-from tests.proxy.backend.servers import backend
+from tests.proxy.backend.h2peer import speaks
+from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import World, one, world
 
 
@@ -26,6 +28,56 @@ def test_a_backend_of_the_past_is_let_go_of_also_while_others_leave_all_the_time
         assert not w.pools.serves("passing-3")
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, Balancer) and "passing-" in repr(one)]
+
+
+def test_what_is_let_go_of_waits_for_no_collector() -> None:
+    """Workers freeze what they have, now and then, and the collector never finds that again."""
+    with backend() as peer, backend(speaks()) as h2_peer, world() as w:
+        watched = document.ActiveHealth(interval="1h")
+        ejecting = document.PassiveHealth(consecutive_failures=1)
+        w.use(
+            of(peer, name="plain"),
+            of(peer, name="probed", active_health=watched),
+            of(peer, f"127.0.0.1:{dead_port()}", name="ejecting", passive_health=ejecting),
+            of(h2_peer, name="h2c", protocol="h2c"),
+        )
+        names = ["plain", "probed", "ejecting", "h2c"]
+        for name in names * 2:
+            w.fetch(name)
+        balancers = [weakref.ref(w.pools._balancers[name]) for name in names]
+        gc.disable()
+        gc.freeze()
+        try:
+            w.use()
+            w.until(lambda: not any(w.backend(name).connections for name in names))
+            w.pass_time(121)
+
+            w.until(lambda: not any(map(w.pools.serves, names)))
+            assert [balancer() for balancer in balancers] == [None] * 4
+        finally:
+            gc.unfreeze()
+            gc.enable()
+
+
+def test_an_address_that_leaves_its_backend_waits_for_no_collector_either() -> None:
+    """As Pods do all the time."""
+    with backend() as peer, backend() as successor, world() as w:
+        watched = document.ActiveHealth(interval="1h")
+        w.use(of(peer, active_health=watched))
+        w.fetch()
+        (destination,) = map(weakref.ref, w.pools._balancers["b"]._destinations.values())
+        gc.disable()
+        gc.freeze()
+        try:
+            w.use(of(successor, active_health=watched))
+            w.fetch()
+            w.until(lambda: w.backend().connections == 1)
+            w.turns()
+
+            assert destination() is None
+        finally:
+            gc.unfreeze()
+            gc.enable()
 
 
 def test_thousands_of_backends_of_the_past_are_let_go_of_some_at_a_time() -> None:
