@@ -30,7 +30,7 @@ class RouteStats(msgspec.Struct, gc=False):
     """The requests of one route."""
 
     responses: list[int] = msgspec.field(default_factory=lambda: [0] * 6)
-    """By first digit of the status code; place 0 counts exchanges that ended without a response."""
+    """By first digit of the status code, more than 5 as 5; place 0 counts exchanges that ended without a response."""
     durations: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
     """Per bucket, not cumulative; the last has no upper bound."""
     duration_sum_s: float = 0.0
@@ -41,7 +41,7 @@ class RouteStats(msgspec.Struct, gc=False):
 
     def finish(self, status_code: int, duration_s: float) -> None:
         """Count an exchange that has ended; 0: without a response."""
-        self.responses[status_code // 100] += 1
+        self.responses[min(status_code // 100, 5)] += 1
         self.durations[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
         self.duration_sum_s += duration_s
 

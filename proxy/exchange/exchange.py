@@ -36,7 +36,6 @@ from proxy.routing import Forward, Listener, Redirect, client_scheme, decide
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
 _NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket is here: the rule answers requests by itself")
-_MAX_STATUS_CODE: Final = 599
 _CONTINUE_CODE: Final = 100
 _LAST_WORDS_S: Final = 2.0
 
@@ -191,9 +190,6 @@ class Exchange(Attempting):
             return
         self.active_s = self._shared.loop.now_s
         status_code = head.status_code
-        if status_code > _MAX_STATUS_CODE:
-            self._refuse_response(f"status code {status_code}, want at most {_MAX_STATUS_CODE}")
-            return
         decision = departure.decision
         policy = decision.rule.retry
         if policy is not None and status_code in policy.codes and self._retries_after_status(departure, status_code):
@@ -225,7 +221,6 @@ class Exchange(Attempting):
             or rule.persistence is not None
             or decision.response_edits is not None
             or self._awaits_leave
-            or status_code > _MAX_STATUS_CODE
         ):
             self.on_response_head(head, False)
             if self._stream is stream:

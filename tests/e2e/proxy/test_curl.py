@@ -202,7 +202,7 @@ def test_that_trailers_are_taken_is_said_for_the_next_hop_alone(
 
 
 @each_protocol
-@pytest.mark.parametrize("status_code", [204, 304, 404, 418, 500, 599])
+@pytest.mark.parametrize("status_code", [204, 304, 404, 418, 500, 599, 600, 999])
 def test_the_backends_status_code_comes_through(
     gateway: Gateway, backend: RecordingBackend, protocol: str, status_code: int
 ) -> None:

@@ -359,14 +359,19 @@ def test_a_failure_before_the_response_is_answered_by_its_reason(
     assert client.field(b"x-request-id") == world.record.request_id
 
 
-def test_a_status_code_that_http_does_not_have_is_no_response(world: World) -> None:
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_status_code_past_599_is_passed_on_and_counted_as_5xx(world: World, is_whole: bool) -> None:
     client = world.begin(asked())
-    world.pool.stream.answer(999)
+    if is_whole:
+        world.pool.stream.answer_whole(b"denied", 999)
+    else:
+        world.pool.stream.answer(999)
+        world.pool.stream.send(b"denied", end_stream=True)
 
-    assert world.pool.stream.is_cancelled
     assert client.head is not None
-    assert (client.head.status_code, world.record.reason) == (502, "protocol")
-    assert world.record.detail == "status code 999, want at most 599"
+    assert (client.head.status_code, client.body) == (999, b"denied")
+    assert (world.record.status_code, world.record.reason) == (999, "")
+    assert world.stats.route("shop").responses == [0, 0, 0, 0, 0, 1]
 
 
 def test_an_error_waits_for_a_client_that_takes_nothing(world: World) -> None:
