@@ -3,8 +3,9 @@
 Each kind of frame that makes work without moving a message on is counted over a time window. Exceeding a limit is a
 connection error ENHANCE_YOUR_CALM. Some kinds are earned by honest traffic: each DATA frame that we send may cause a
 PING (bandwidth estimation) and window updates, or a reset: OkHttp answers so all that comes after it has given a stream
-up, which may be megabytes. The limits are far above what clients were seen to need; a trusted peer with thousands of
-streams, as the tunnel's edge is, is given wider ones.
+up, which may be megabytes. It lets the peer give up another stream too: one connection of a Go program or a load
+balancer has many callers, whose deadlines pass, while the rapid reset attack takes no answers. The limits are far above
+what clients were seen to need; a trusted peer with thousands of streams, as the tunnel's edge is, is given wider ones.
 """
 
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Flood(IntEnum):
 
 
 # How many of a kind each DATA frame that we send lets the peer send.
-EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
+EARNED = {Flood.RESET: 1, Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
 # And each stream that our caller resets: what of its body was under way, 256 KiB in frames of 1 KiB, as of Netty.
 EARNED_BY_RESETS = {Flood.IGNORED: 256}
 DRIBBLE_BYTES = 256

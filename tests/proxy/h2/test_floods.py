@@ -107,6 +107,17 @@ def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
         assert ended_by(server, update + ping) is None
 
 
+def test_a_client_that_takes_as_many_answers_as_it_gives_up_is_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+
+    for stream_id in range(1, 2001, 4):
+        server.receive(headers(stream_id, GET), 0.0)
+        server.send_headers(stream_id, ResponseHead(200, []))
+        assert 5 == server.send_data(stream_id, b"hello", end_stream=True)
+        given_up = headers(stream_id + 2, GET) + frames.encode_rst_stream(stream_id + 2, ErrorCode.CANCEL)
+        assert ended_by(server, given_up) is None
+
+
 def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     one_more = frames.encode_window_update(0, 1000) + frames.encode_frame(frames.PING, 0, 0, bytes(8))
