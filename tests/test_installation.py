@@ -1,0 +1,48 @@
+"""What `pip install .` of the manuals makes of a checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.process import REPOSITORY
+
+TIMEOUT_S = 120.0
+
+
+def install(checkout: Path, site: Path) -> set[Path]:
+    """Modules that are installed then. Without what else is required, which is in the tests' environment."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    offline = ["--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [*pip, *offline, "--target", str(site), str(checkout)],
+        check=True,
+        timeout=TIMEOUT_S,
+        env={"PATH": os.environ["PATH"], "HOME": str(site)},
+    )
+    return {path.relative_to(site) for path in site.rglob("*.py")}
+
+
+def test_a_version_that_follows_another_in_its_checkout_has_no_module_of_that(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    for name in ("daemonkit", "dnswebhook", "proxy", "tunnelgw"):
+        shutil.copytree(REPOSITORY / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(REPOSITORY / name, checkout / name)
+    package = checkout / "daemonkit" / "secret" / "__init__.py"
+    module = checkout / "daemonkit" / "secret.py"
+    package.parent.mkdir()
+    module.rename(package)
+    setup = checkout / "setup.cfg"
+    setup.write_text(setup.read_text().replace("    daemonkit\n", "    daemonkit\n    daemonkit.secret\n", 1))
+    before = install(checkout, tmp_path / "before")
+    assert Path("daemonkit/secret/__init__.py") in before
+
+    package.rename(module)
+    package.parent.rmdir()
+    shutil.copyfile(REPOSITORY / "setup.cfg", setup)
+    after = install(checkout, tmp_path / "after")
+
+    assert after - before == {Path("daemonkit/secret.py")}
+    assert before - after == {Path("daemonkit/secret/__init__.py")}
