@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import length_hint
 from typing import NamedTuple
 
-from proxy.pattern.syntax import Bytes, Choice, Node, PatternError, Repeat, Sequence, parse
+from proxy.pattern.syntax import Bytes, Choice, Edge, Node, PatternError, Repeat, Sequence, parse
 
 MAX_STATES = 1024
 MAX_ENTRIES = 32 * 1024
@@ -45,7 +45,7 @@ class Automaton:
         starts = {state: number * len(columns) for number, state in enumerate(live)}
         starts[0] = len(live) * len(columns)
         self._table = tuple(starts[target] for state in live for target in states[state])
-        self._accepting = frozenset(starts[state] for state in live if state & positions.accepting)
+        self._accepting = frozenset(starts[state] for state in live if positions.accepts(state))
         # To tell apart which bytes a position takes is as much work as some entries.
         self.weight = len(self._table) + positions.links + 8 * len(positions.members)
         """What it took to build, in entries of its table, of which a million take some 0.7 s and 8 MiB."""
@@ -85,19 +85,34 @@ _EMPTY = _Part(True, 0, 0)
 class _Positions:
     """The positions of a pattern: which bytes each takes, which positions follow it, and which may be the last.
 
-    Position 0 stands before the first byte.
+    Position 0 stands before the first byte. An edge has a position too, which no byte leads to: values pass it where
+    they begin or end.
     """
 
     def __init__(self, node: Node) -> None:
         self.members = [0]
+        self._beginnings = self._ends = 0
         self.links = 0
         """Steps that it took to say which follow which: one for each in a text or a list of words, half of their square
         where any may be left out."""
         self._follow = [0]
         whole = self._add(node)
         self._follow[0] = whole.first
-        self.accepting = whole.last | whole.nullable
+        self._accepting = whole.last | whole.nullable
         self._known: dict[int, int] = {}
+
+    def start(self) -> int:
+        return self._past(1, self._beginnings)
+
+    def accepts(self, state: int) -> bool:
+        """Whether a value may end there. Where it has not begun, it has no byte, and passes any edge."""
+        return bool(self._past(state, self._ends | (self._beginnings if state & 1 else 0)) & self._accepting)
+
+    def _past(self, state: int, edges: int) -> int:
+        """With those of `edges` that follow, one upon another."""
+        while edges and (passed := self.after(state) & edges & ~state):
+            state |= passed
+        return state
 
     def after(self, state: int) -> int:
         """All positions that follow a position of `state`, looked up by groups of eight positions."""
@@ -124,6 +139,11 @@ class _Positions:
                 self.members.append(members)
                 self._follow.append(0)
                 return _Part(False, position, position)
+            case Edge(is_end):
+                part = self._add(Bytes(0))
+                self._ends |= part.last if is_end else 0
+                self._beginnings |= 0 if is_end else part.last
+                return part
             case Sequence(parts):
                 return self._sequence([self._add(part) for part in parts])
             case Choice(options):
@@ -168,8 +188,9 @@ class _Positions:
 def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]]:
     """Every set of positions that bytes lead to, the start first, with the set that each column leads on to."""
     most = min(MAX_STATES, MAX_ENTRIES // len(columns))
-    states: dict[int, list[int]] = {1: []}
-    waiting = [1]
+    start = positions.start()
+    states: dict[int, list[int]] = {start: []}
+    waiting = [start]
     while waiting:
         state = waiting.pop()
         after = positions.after(state)

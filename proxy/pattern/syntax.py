@@ -8,7 +8,7 @@ and no request can make the proxy stand still. A pattern must match the whole va
     groups        (...), (?:...), (?P<name>...); what a group matched is not kept
     alternatives  a|b
     repetition    * + ? {2} {2,} {2,5}, also with a lazy ? behind, which changes nothing here
-    anchors       ^ and $ at the outer ends of an alternative, where they change nothing
+    anchors       ^ and $ for the beginning and the end of the value, as in (/|$); one alone is not repeated
     flags         (?i) at the very beginning: ASCII letters match in either case
 
 Look-around, back-references, \b and possessive repetition are not regular or not needed, and refused. Limits: 1,024
@@ -36,6 +36,13 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """No byte, but the beginning or the end of the value."""
+
+    is_end: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Sequence:
     """Parts one behind another; without parts, the empty text."""
 
@@ -58,7 +65,7 @@ class Repeat:
     most: int | None
 
 
-Node: TypeAlias = Bytes | Sequence | Choice | Repeat
+Node: TypeAlias = Bytes | Edge | Sequence | Choice | Repeat
 
 
 class PatternError(ValueError):
@@ -82,7 +89,7 @@ def parse(pattern: str) -> Node:
 def positions(node: Node) -> int:
     """How many single-byte positions the tree has, at most, when its repetitions are written out."""
     match node:
-        case Bytes():
+        case Bytes() | Edge():
             return 1
         case Sequence(parts):
             # The empty text counts too: it takes no position, but writing it out again and again takes time.
@@ -146,8 +153,14 @@ class _Parser:
             ):
                 self._at += 1
                 break
-            parts.append(self._repeated(self._atom()))
+            parts.append(self._edge() or self._repeated(self._atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _edge(self) -> Node | None:
+        if self._text[self._at] not in "^$":
+            return None
+        self._at += 1
+        return Edge(self._text[self._at - 1] == "$")
 
     def _repeated(self, node: Node) -> Node:
         limits = self._repetition()
@@ -195,8 +208,6 @@ class _Parser:
             raise self._error(f"nothing before `{character}` to repeat")
         if character == "{":
             raise self._error(r"`{` that begins no count such as {2} or {2,5}; the character itself is `\{`")
-        if character in "^$":
-            raise self._error(f"`{character}` inside the expression; it may only stand at its ends")
         self._at += 1
         return Bytes(NOT_NEWLINE if character == "." else self._folded(self._literal(character)))
 
