@@ -101,6 +101,8 @@ class FilterReader:
                 mirrors += self._mirror(entry.request_mirror, where)
             else:
                 self._single(entry, where, parts)
+        if self._kind is Kind.HTTP_ROUTE:
+            _rewrite_host(parts)
         return Translated(document.Filters(request_mirrors=tuple(mirrors), **parts), is_closed)
 
     def _single(self, entry: Filter, at: str, parts: dict[str, Any]) -> None:
@@ -159,6 +161,24 @@ class FilterReader:
         named = f"{ref.group}/{ref.kind}" if ref else "nothing"
         message = f"{named} is not a filter that is known here; requests that should pass it are answered 500"
         self._remarks.refer(f"{at}.extensionRef", unresolved(Reason.INVALID_KIND, message))
+
+
+def _rewrite_host(parts: dict[str, Any]) -> None:
+    """A `Host` that is set as a field, as for an ingress that names a virtual host, is a rewrite of the hostname."""
+    modifier: document.HeaderModifier | document.Unset = parts.get("request_header_modifier", document.UNSET)
+    rewrite: document.UrlRewrite = parts.get("url_rewrite") or document.UrlRewrite()
+    if not modifier or rewrite.hostname or "request_redirect" in parts:
+        return
+    hosts = [field.value for field in modifier.set if field.name.lower() == "host"]
+    if not hosts:
+        return
+    try:
+        hostname = msgspec.convert({"hostname": hosts[0]}, document.UrlRewrite).hostname
+    except msgspec.ValidationError:
+        return
+    left = tuple(field for field in modifier.set if field.name.lower() != "host")
+    parts["url_rewrite"] = msgspec.structs.replace(rewrite, hostname=hostname)
+    parts["request_header_modifier"] = msgspec.structs.replace(modifier, set=left)
 
 
 def _spelled(field: str) -> str:
