@@ -5,7 +5,7 @@ and no request can make the proxy stand still. A pattern must match the whole va
 
     literals      any printable ASCII character; \ before punctuation takes it literally; \t, \xHH
     classes       . (all but newline), [a-z_], [^/], \d \D \w \W \s \S, also inside brackets
-    groups        (...), (?:...), (?P<name>...); what a group matched is not kept
+    groups        (...), (?:...), (?P<name>...), (?<name>...); what a group matched is not kept
     alternatives  a|b
     repetition    * + ? {2} {2,} {2,5}, also with a lazy ? behind, which changes nothing here
     anchors       ^ and $ for the beginning and the end of the value, as in (/|$); one alone is not repeated
@@ -216,7 +216,7 @@ class _Parser:
             if self._text.startswith(opening, self._at):
                 raise self._error(f"{meaning}, which is not part of the dialect")
         self._at += 1
-        if self._take("?P<"):
+        if self._take("?P<") or self._take("?<"):
             name, closing, _ = self._text[self._at :].partition(">")
             if not closing or not name.isidentifier():
                 raise self._error("a group name that is not one word closed by `>`")
