@@ -126,6 +126,8 @@ class Configuration:
         self._keep()
         missing = self._fleet.wait_until_taken(generation, TAKE_S)
         if missing is not None:
+            if self._fleet.is_stopping:
+                raise Stopping("this proxy is stopping")
             raise NotServed(f"version {version} is loaded, but {missing}")
         return Outcome(version, changed, problems)
 

@@ -12,6 +12,12 @@ from pathlib import Path
 import pytest
 import requests
 
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin
+from proxy.supervisor.configuration import Configuration, Stopping
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.slot import State
+from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 from tests.proxy.supervisor.begunput import BegunPut
 from tests.support.ports import LOOPBACK
@@ -52,6 +58,16 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         assert running.response is not None
         assert running.response.text == "hello"
         assert proxy.wait(DEADLINE_S) == 0
+
+
+def test_a_proxy_that_is_stopped_before_its_workers_have_a_document_says_that_it_stops() -> None:
+    """No worker is late: a rollout may end a Pod in its first second."""
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
+    fleet.slots[0].state = State.RUNNING
+    fleet.stop_is_near()
+
+    with pytest.raises(Stopping, match="this proxy is stopping"):
+        Configuration(fleet, ListeningSockets(1), None).put(b'{"routes": []}')
 
 
 def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_again() -> None:
