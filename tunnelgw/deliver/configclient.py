@@ -9,6 +9,7 @@ import http.client
 import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -98,13 +99,18 @@ class _TlsConnection(http.client.HTTPConnection):
 
     default_port = http.client.HTTPS_PORT
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, server_name: str) -> None:
+    def __init__(self, host: str, port: int, ca_file: str, server_name: str) -> None:
+        """Raises OSError for a CA file that cannot be used."""
         super().__init__(host, port, timeout=CONNECT_TIMEOUT_S)
-        self._context = context
+        self._ca_file = ca_file
+        self._context = trusting(ca_file or None)
         self._server_name = server_name
 
     def connect(self) -> None:
         super().connect()
+        if self._ca_file:  # which may be renewed, with the authority; what cannot be used changes nothing
+            with suppress(OSError):
+                self._context = trusting(self._ca_file)
         try:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self._server_name)
         except BaseException:
@@ -273,11 +279,11 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         raise ValueError(want)
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
+    server_name = host if endpoint.is_by_name else endpoint.server_name or host
     try:
-        context = trusting(endpoint.ca_file or None)
+        return _TlsConnection(host, port, endpoint.ca_file, server_name)
     except OSError as error:
         raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
-    return _TlsConnection(host, port, context, host if endpoint.is_by_name else endpoint.server_name or host)
 
 
 def _error_in(body: bytes) -> _ErrorAnswer:

@@ -161,6 +161,29 @@ def test_the_name_in_a_proxy_s_certificate_may_be_another_than_its_address_where
             named.close()
 
 
+def test_another_authority_in_the_ca_file_is_believed_at_the_next_connection() -> None:
+    """As the Secrets of cert-manager change both at once; what is half written changes nothing."""
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", WELL)
+
+    with ExitStack() as stack:
+        before, after = (stack.enter_context(closing(Authority())) for _ in range(2))
+        backend = stack.enter_context(SocketBackend(answer, after.server_context(after.issue("proxy.example"))))
+        endpoint = ConfigEndpoint(f"https://{backend.address}", str(before.file), "proxy.example")
+        client = stack.enter_context(closing(ConfigClient(endpoint, None)))
+        with pytest.raises(Undelivered, match="certificate verify failed"):
+            client.loaded()
+
+        before.file.write_bytes(after.file.read_bytes())
+        assert client.loaded() == Loaded(1)
+        client.close()
+
+        before.file.write_bytes(after.file.read_bytes()[:100])
+        assert client.loaded() == Loaded(1)
+
+
 def test_a_proxy_that_is_named_by_its_name_shows_a_certificate_for_that() -> None:
     """The name in the options is that of the shared proxies; a GatewayConfig names another one."""
 
