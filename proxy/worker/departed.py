@@ -2,6 +2,8 @@
 
 What they counted is the supervisor's to keep (`proxy.supervisor.totals`). So `let_go` belongs right behind a report,
 before anything can be counted that was not reported. Which they are is looked up once after a new table, in slices.
+Tables may come more often than reports. What had left goes all the same then, and a route that has come back meanwhile
+is counted anew with its next request, which the supervisor adds up.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,8 +29,6 @@ class Departed:
     def use(self, table: Table) -> None:
         self._table = table
         self._is_table_new = True
-        self._routes = set()
-        self._backends = set()
 
     def let_go(self) -> Iterator[None]:
         """Of what is known to have left; the steps look up what has left with the latest table."""
@@ -51,5 +51,7 @@ class Departed:
         while some := [*islice(routes, _STEP)]:
             in_use.update(rule.route_name for route in some for rule in route.rules[:1])
             yield
+        if self._table is not table:
+            return
         self._routes = self._stats.routes.keys() - in_use
         self._backends = self._stats.backends.keys() - table.backends.keys() - {OTHER}
