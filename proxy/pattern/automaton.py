@@ -99,6 +99,7 @@ class _Positions:
         whole = self._add(node)
         self._follow[0] = whole.first
         self._accepting = whole.last | whole.nullable
+        self._last = self._before_end()
         self._known: dict[int, int] = {}
 
     def start(self) -> int:
@@ -106,7 +107,21 @@ class _Positions:
 
     def accepts(self, state: int) -> bool:
         """Whether a value may end there. Where it has not begun, it has no byte, and passes any edge."""
-        return bool(self._past(state, self._ends | (self._beginnings if state & 1 else 0)) & self._accepting)
+        if state & 1:
+            return bool(self._past(state, self._ends | self._beginnings) & self._accepting)
+        return bool(state & self._last)
+
+    def _before_end(self) -> int:
+        """All positions that may be the last, past `$` or not: once for all states, since `$` may follow upon `$`."""
+        edges = [place for place in range(len(self._follow)) if self._ends >> place & 1]
+        last, known = self._accepting, 0
+        while last != known:
+            known = last
+            for place in reversed(edges):
+                if self._follow[place] & last & self._ends:
+                    last |= 1 << place
+        passed = last & self._ends
+        return last | sum(1 << place for place, follow in enumerate(self._follow) if follow & passed)
 
     def _past(self, state: int, edges: int) -> int:
         """With those of `edges` that follow, one upon another."""

@@ -11,6 +11,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from proxy.pattern import MAX_ENTRIES, MAX_POSITIONS, MAX_STATES, Automaton, PatternError, TooManyStates
+from proxy.pattern.automaton import _Positions
 from proxy.pattern.syntax import MAX_DEPTH, MAX_LENGTH
 
 CPU_S = 1
@@ -274,6 +275,23 @@ def test_values_of_any_length_are_read_to_their_end(length: int) -> None:
 def test_patterns_whose_table_would_explode_are_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match=f"more than {MAX_STATES} states"):
         Automaton(pattern)
+
+
+def test_ends_upon_ends_are_no_work_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    after = _Positions.after
+
+    def counted(positions: _Positions, state: int) -> int:
+        looks.append(state)
+        return after(positions, state)
+
+    monkeypatch.setattr(_Positions, "after", counted)
+
+    expression = Automaton("(.*a.{8}|.*)" + "$" * 240)
+
+    assert len(looks) <= len(expression._table)
+    assert expression.matches(b"b" * 20)
+    assert not expression.matches(b"\n")
 
 
 def test_rows_are_fewer_where_they_are_longer() -> None:
