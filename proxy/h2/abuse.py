@@ -3,9 +3,10 @@
 Each kind of frame that makes work without moving a message on is counted over a time window. Exceeding a limit is a
 connection error ENHANCE_YOUR_CALM. Some kinds are earned by honest traffic: each DATA frame that we send may cause a
 PING (bandwidth estimation) and window updates, or a reset: OkHttp answers so all that comes after it has given a stream
-up, which may be megabytes. It lets the peer give up another stream too: one connection of a Go program or a load
-balancer has many callers, whose deadlines pass, while the rapid reset attack takes no answers. The limits are far above
-what clients were seen to need; a trusted peer with thousands of streams, as the tunnel's edge is, is given wider ones.
+up, which may be megabytes. Each answer lets the peer give up another stream: one connection of a Go program or a load
+balancer has many callers, whose deadlines pass, while the rapid reset attack takes no answers. Its DATA frames do not:
+one long answer has as many as a peer likes that opens its window by a little each time. The limits are far above what
+clients were seen to need; a trusted peer with thousands of streams, as the tunnel's edge is, is given wider ones.
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ class Flood(IntEnum):
 
 
 # How many of a kind each DATA frame that we send lets the peer send.
-EARNED = {Flood.RESET: 1, Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
+EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
+# And each answer that we begin, with a body or without.
+EARNED_BY_ANSWERS = {Flood.RESET: 1}
 # And each stream that our caller resets: what of its body was under way, 256 KiB in frames of 1 KiB, as of Netty.
 EARNED_BY_RESETS = {Flood.IGNORED: 256}
 DRIBBLE_BYTES = 256
@@ -64,7 +67,16 @@ DRIBBLE_BYTES = 256
 class FloodGuard:
     """The counts of one connection. Those without underscore are counted by the sending side."""
 
-    __slots__ = ("_counts", "_limits", "_renew_at_s", "_window_s", "data_frames_sent", "dribbles_sent", "resets_sent")
+    __slots__ = (
+        "_counts",
+        "_limits",
+        "_renew_at_s",
+        "_window_s",
+        "answers_sent",
+        "data_frames_sent",
+        "dribbles_sent",
+        "resets_sent",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = (
@@ -80,13 +92,13 @@ class FloodGuard:
         self._window_s = limits.window_s
         self._renew_at_s = 0.0
         self._counts = [0] * len(Flood)
-        self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
+        self.answers_sent = self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
 
     def renew(self, now_s: float) -> None:
         if now_s >= self._renew_at_s:
             self._renew_at_s = now_s + self._window_s
             self._counts = [0] * len(Flood)
-            self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
+            self.answers_sent = self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
 
     def count(self, flood: Flood) -> None:
         self._counts[flood] += 1
@@ -105,6 +117,7 @@ class FloodGuard:
         if count <= limit:
             return
         limit += EARNED.get(flood, 0) * self.data_frames_sent + EARNED_BY_RESETS.get(flood, 0) * self.resets_sent
+        limit += EARNED_BY_ANSWERS.get(flood, 0) * self.answers_sent
         if count > limit:
             reason = f"{flood.name} {count} times in {self._window_s:g} s, want at most {limit}"
             raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason)

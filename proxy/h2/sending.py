@@ -145,6 +145,7 @@ class Sending:
             raise LocalProtocolError(f"interim response {head.status_code} cannot end stream {stream_id}")
         block = self._encoder.response(head)
         stream.has_sent_head = not is_interim
+        self._guard.answers_sent += not is_interim
         stream.is_tunnel = stream.is_connect and not is_interim and head.status_code < 300
         self._queue_block(stream, block, end_stream)
 

@@ -107,15 +107,29 @@ def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
         assert ended_by(server, update + ping) is None
 
 
-def test_a_client_that_takes_as_many_answers_as_it_gives_up_is_no_flood() -> None:
+@pytest.mark.parametrize("body", [b"hello", b""])
+def test_a_client_that_takes_as_many_answers_as_it_gives_up_is_no_flood(body: bytes) -> None:
     server = new_server(limits=LIMITS)
 
     for stream_id in range(1, 2001, 4):
         server.receive(headers(stream_id, GET), 0.0)
-        server.send_headers(stream_id, ResponseHead(200, []))
-        assert 5 == server.send_data(stream_id, b"hello", end_stream=True)
+        server.send_headers(stream_id, ResponseHead(200 if body else 204, []), end_stream=not body)
+        assert len(body) == (server.send_data(stream_id, body, end_stream=True) if body else 0)
         given_up = headers(stream_id + 2, GET) + frames.encode_rst_stream(stream_id + 2, ErrorCode.CANCEL)
         assert ended_by(server, given_up) is None
+
+
+def test_one_long_answer_pays_for_no_rapid_reset() -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+
+    for _ in range(60):
+        assert 1000 == server.send_data(1, bytes(1000))
+
+    terminated = ended_by(server, rapid_reset(60).removeprefix(rapid_reset(1)))
+    assert terminated is not None
+    assert terminated.reason.startswith("RESET")
 
 
 def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() -> None:
