@@ -11,6 +11,13 @@ from tests.support.process import REPOSITORY
 TIMEOUT_S = 120.0
 
 
+def check_out(checkout: Path) -> None:
+    for name in ("daemonkit", "dnswebhook", "proxy", "tunnelgw"):
+        shutil.copytree(REPOSITORY / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(REPOSITORY / name, checkout / name)
+
+
 def install(checkout: Path, site: Path) -> set[Path]:
     """Modules that are installed then. Without what else is required, which is in the tests' environment."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
@@ -26,10 +33,7 @@ def install(checkout: Path, site: Path) -> set[Path]:
 
 def test_a_version_that_follows_another_in_its_checkout_has_no_module_of_that(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
-    for name in ("daemonkit", "dnswebhook", "proxy", "tunnelgw"):
-        shutil.copytree(REPOSITORY / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(REPOSITORY / name, checkout / name)
+    check_out(checkout)
     package = checkout / "daemonkit" / "secret" / "__init__.py"
     module = checkout / "daemonkit" / "secret.py"
     package.parent.mkdir()
@@ -46,3 +50,16 @@ def test_a_version_that_follows_another_in_its_checkout_has_no_module_of_that(tm
 
     assert after - before == {Path("daemonkit/secret.py")}
     assert before - after == {Path("daemonkit/secret/__init__.py")}
+
+
+def test_a_folder_to_build_in_that_somebody_names_keeps_what_it_has(tmp_path: Path) -> None:
+    checkout, named = tmp_path / "checkout", tmp_path / "named"
+    check_out(checkout)
+    named.mkdir()
+    (named / "notes").write_text("mine")
+
+    build = [sys.executable, "setup.py", "--quiet", "build", "--build-lib", str(named)]
+    subprocess.run(build, check=True, timeout=TIMEOUT_S, cwd=checkout, env={"PATH": os.environ["PATH"]})
+
+    assert (named / "notes").read_text() == "mine"
+    assert (named / "proxy" / "__init__.py").exists()
