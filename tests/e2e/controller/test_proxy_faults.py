@@ -63,9 +63,10 @@ def test_a_proxy_that_starts_after_the_controller_is_awaited_and_told_of_as_no_f
             arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
             arena.until_programmed()
 
-        controller.expect("not there yet, trying again until it is", level="INFO")
-        assert controller.metric("tunnelgw_deliveries_total", target=f"http://127.0.0.1:{port}", outcome="failed") == 0
-        assert not controller.lines_of("delivery failed, retrying")
+            controller.expect("not there yet, trying again until it is", level="INFO")
+            failed = controller.metric("tunnelgw_deliveries_total", target=f"http://127.0.0.1:{port}", outcome="failed")
+            assert failed == 0
+            assert not controller.lines_of("delivery failed, retrying")
 
 
 def test_a_proxy_that_came_back_empty_is_filled_again(arena: Arena) -> None:
