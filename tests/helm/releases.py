@@ -26,6 +26,7 @@ DEDICATED: Values = {
     "tunnel": {"id": TUNNEL, "tokenSecret": {"name": "connector"}},
 }
 TLS: Values = {**DIRECT, "proxy": {"configTLS": {"secretName": "config-tls", "serverName": "proxy.gateways.svc"}}}
+ON_EACH_NODE: Values = {**DIRECT, "proxy": {"kind": "DaemonSet"}}
 EVERYTHING: Values = {
     "image": {**IMAGE, "digest": "sha256:" + "a" * 64},
     "imagePullSecrets": [{"name": "pull"}],

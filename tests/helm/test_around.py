@@ -14,6 +14,7 @@ from tests.helm.releases import (
     DEDICATED,
     DIRECT,
     EVERYTHING,
+    ON_EACH_NODE,
     TLS,
     TUNNEL,
     TUNNELLED,
@@ -123,6 +124,13 @@ def test_a_budget_for_disruptions_keeps_no_node_that_is_drained(helm: Helm, comp
     spec = one(helm.render(values), "PodDisruptionBudget", f"-{component}")["spec"]
 
     assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
+
+
+def test_pods_of_a_daemonset_have_no_budget_since_a_drain_leaves_them_where_they_are(helm: Helm) -> None:
+    kinds = {each["kind"] for each in helm.render(ON_EACH_NODE)}
+
+    assert "DaemonSet" in kinds
+    assert "PodDisruptionBudget" not in kinds
 
 
 def test_the_controller_has_exactly_the_roles_of_the_files(helm: Helm) -> None:
@@ -268,13 +276,14 @@ def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespace
 
 
 @pytest.mark.parametrize("with_class", [True, False])
-@pytest.mark.parametrize("with_proxy", [True, False])
-def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, with_proxy: bool) -> None:
-    values = changed(changed(TUNNELLED, "gatewayClass.create", with_class), "proxy.enabled", with_proxy)
+@pytest.mark.parametrize("proxy", [{}, {"kind": "DaemonSet"}, {"enabled": False}])
+def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, proxy: Values) -> None:
+    values = changed(changed(TUNNELLED, "gatewayClass.create", with_class), "proxy", proxy)
     objects, notes = helm.render(values), helm.notes(values)
 
-    deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
-    assert set(re.findall(r"rollout status deployment/(\S+)$", notes, re.M)) == deployments
+    running = [each for each in objects if "template" in each.get("spec", {})]
+    watched = {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in running}
+    assert set(re.findall(r"rollout status (\S+)$", notes, re.M)) == watched
     assert set(re.findall(r" logs deployment/(\S+)$", notes, re.M)) == {"web-tunnelgw-controller"}
     assert set(re.findall(r"kubectl -n (\S+)", notes)) == {NAMESPACE}
     assert re.findall(r"gatewayclass (\S+)$", notes, re.M) == (["tunnelgw"] if with_class else [])

@@ -12,10 +12,10 @@ import yaml
 
 import daemonkit
 from tests.helm.chart import CHART, Helm, Refused, Values
-from tests.helm.releases import DEDICATED, DIRECT, EVERYTHING, IMAGE, TLS, TUNNEL, TUNNELLED, changed
+from tests.helm.releases import DEDICATED, DIRECT, EVERYTHING, IMAGE, ON_EACH_NODE, TLS, TUNNEL, TUNNELLED, changed
 
 
-@pytest.mark.parametrize("values", [DIRECT, TUNNELLED, DEDICATED, TLS, EVERYTHING])
+@pytest.mark.parametrize("values", [DIRECT, TUNNELLED, DEDICATED, TLS, ON_EACH_NODE, EVERYTHING])
 def test_helm_finds_nothing_to_complain_about(helm: Helm, values: Values) -> None:
     helm.run("lint", "--strict", str(CHART), values=values)
 
@@ -67,6 +67,8 @@ def test_the_schema_is_one() -> None:
         ("tunnel.accountID", "42", "accountID"),
         ("tunnel.tokenSecret", "connector", "tokenSecret"),
         ("proxy.accessLog", "some", "accessLog"),
+        ("proxy.kind", "StatefulSet", "kind"),
+        ("proxy.kind", None, "kind"),
         ("proxy.replicas", "two", "replicas"),
         ("controller.logLevel", "chatty", "logLevel"),
         ("controller.name", "Gateways.example/controller", "name"),

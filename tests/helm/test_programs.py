@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 import daemonkit
-from tests.helm.chart import CHART, NAMESPACE, Helm, Refused, Values, one
+from tests.helm.chart import CHART, NAMESPACE, Helm, Refused, Values, container, one
 from tests.helm.releases import (
     DIRECT,
     EVERYTHING,
     IMAGE,
+    ON_EACH_NODE,
     TLS,
     TUNNEL,
     TUNNELLED,
@@ -126,6 +127,33 @@ def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm)
         assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
         assert spec["template"]["spec"].get("hostNetwork", False) is is_host
         assert spec["template"]["spec"].get("dnsPolicy") == ("ClusterFirstWithHostNet" if is_host else None)
+
+
+def test_a_daemonset_has_the_pods_of_the_deployment_and_leaves_their_number_to_the_nodes(helm: Helm) -> None:
+    deployment = one(helm.render(DIRECT), "Deployment", "-proxy")
+    for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
+        objects = helm.render(changed(ON_EACH_NODE, "proxy.hostNetwork", is_host))
+        daemonset = one(objects, "DaemonSet", "-proxy")
+        spec = daemonset["spec"]
+
+        rolling = spec["updateStrategy"]["rollingUpdate"]
+        assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
+        assert spec.keys() == {"updateStrategy", "selector", "template"}
+        assert spec["selector"] == deployment["spec"]["selector"]
+        assert container(daemonset) == container(deployment)
+        assert sorted(each["kind"] for each in objects if each["metadata"]["name"].endswith("-proxy")) == ["DaemonSet"]
+
+
+def test_pods_of_a_daemonset_are_spread_only_as_the_values_say(helm: Helm) -> None:
+    own = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    specs = [
+        one(helm.render(changed(ON_EACH_NODE, "proxy.topologySpreadConstraints", given)), "DaemonSet")["spec"]
+        for given in ([], [own])
+    ]
+
+    assert "topologySpreadConstraints" not in specs[0]["template"]["spec"]
+    (spread,) = specs[1]["template"]["spec"]["topologySpreadConstraints"]
+    assert own.items() <= spread.items()
 
 
 @pytest.mark.parametrize(

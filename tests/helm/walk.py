@@ -14,7 +14,7 @@ import requests
 import yaml
 
 from tests.conformance.namespace import POD_NET, set_up
-from tests.helm.chart import NAMESPACE, Helm, Object, Refused
+from tests.helm.chart import NAMESPACE, Helm, Object, Refused, one
 from tests.helm.pods import Containers, fetch
 from tests.kube.kubeenv import find_program, find_programs, running
 from tests.kube.processes import spawn, stop, wait_ready, wait_until
@@ -36,6 +36,7 @@ HOST = "app.example.com"
 OWN_HOST = "own.example.com"
 SERVER_NAME = f"proxy.{NAMESPACE}.svc"
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
+DAEMONSETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
 SHOP = "shop"
 """Another, with a certificate."""
@@ -367,6 +368,15 @@ def test_another_name_of_the_controller_is_refused_before_anything_of_a_release_
         stage.helm.upgrade(stage.values(controller={"name": "example.com/other"}), RELEASE)
 
     assert stage.api.call("GET", deployment)["spec"] == before["spec"]
+
+
+def test_the_api_server_takes_proxies_on_each_node(stage: Stage) -> None:
+    values = stage.values(proxy={"kind": "DaemonSet", "minReadySeconds": 1, "hostAliases": [{"ip": "192.0.2.1"}]})
+    daemonset = one(stage.helm.render(values, RELEASE), "DaemonSet")
+
+    kept = stage.api.call("POST", f"{DAEMONSETS}?dryRun=All&fieldValidation=Strict", daemonset)
+
+    assert kept["spec"]["updateStrategy"] == daemonset["spec"]["updateStrategy"]
 
 
 def test_a_release_without_a_controller_is_the_proxy_of_one_gateway(stage: Stage) -> None:

@@ -93,7 +93,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 
 {{/* Where Pods go: over the nodes, if the values do not say otherwise; given the root and a component. A constraint that
-selects no Pods is about ours: to the API server it would be about none. */}}
+selects no Pods is about ours: to the API server it would be about none. A DaemonSet is spread as it is. */}}
 {{- define "tunnelgw.placement" -}}
 {{- $component := . -}}
 {{- $ours := dict "labelSelector" (dict "matchLabels" (include "tunnelgw.selector" . | fromYaml)) -}}
@@ -110,6 +110,7 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- if or .topologySpreadConstraints (ne (.kind | default "Deployment") "DaemonSet") }}
 topologySpreadConstraints:
 {{- range .topologySpreadConstraints }}
   {{- list (merge (dict) . (hasKey . "labelSelector" | ternary dict $ours)) | toYaml | nindent 2 }}
@@ -122,6 +123,7 @@ topologySpreadConstraints:
         {{- include "tunnelgw.selector" $component | nindent 8 }}
     # Those of an older revision go: counted, they would send all new ones to one node.
     matchLabelKeys: [pod-template-hash]
+{{- end }}
 {{- end }}
 {{- with .priorityClassName }}
 priorityClassName: {{ . | quote }}
