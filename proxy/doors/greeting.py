@@ -164,5 +164,5 @@ def _plain_answer(received: bytes) -> bytes:
     if not received[:1].isalpha() or b" " not in received[:32]:
         return b""
     head, body = refusal(400, "this port speaks https, and the request came in plain http")
-    lines = b"".join(b"%b: %b\r\n" % field for field in head.fields)
-    return b"HTTP/1.1 400 Bad Request\r\n%bconnection: close\r\n\r\n%b" % (lines, body)
+    lines = b"".join(b"%b: %b\r\n" % (name.title(), value) for name, value in head.fields)
+    return b"HTTP/1.1 400 Bad Request\r\n%bConnection: close\r\n\r\n%b" % (lines, body)

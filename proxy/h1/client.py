@@ -20,7 +20,7 @@ from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
-from proxy.h1.sending import Framing, Sending, capital
+from proxy.h1.sending import Framing, Sending
 from proxy.heads import RequestHead, authenticates_connection
 
 _RESPONSE_START: Final = frozenset(b"HI")  # I: `laxheads`
@@ -43,7 +43,7 @@ class Reading:
 
 class ClientConnection(Sending):
     def __init__(self, caches: Caches, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(caches, capital)
+        super().__init__(caches)
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_lax=True)
         self._decoder = ResponseHeadDecoder(caches, limits)

@@ -6,9 +6,8 @@ no line break can get out through a name or a value.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 from proxy.h1.caches import MAX_LINE_BYTES, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
@@ -17,19 +16,11 @@ from proxy.heads import CONTROLS, Fields
 
 _MAX_KEPT_NAME_BYTES: Final = 64
 _LENGTH: Final = b"content-length"
-_WORDS: Final = {word.lower(): word for word in (b"DNT", b"SOAPAction", b"WebSocket")}
+_CAPITALS: Final = b"CDN CH DAV DNT DPoP ETag MD5 NEL OData P3P SOAPAction UA WWW WebSocket XSS".split()
+_WORDS: Final = {word.lower(): word for word in _CAPITALS}
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
-
-
-class Spelling(Protocol):
-    """The start of the line for a name; kept for names that come again."""
-
-    def __call__(self, name: bytes, /) -> "Start": ...
-
-    @property
-    def __wrapped__(self) -> "Callable[[bytes], Start]": ...
 
 
 class Framing:
@@ -44,10 +35,7 @@ class Framing:
 class Sending(ABC):
     """State and calls of the sending half; the roles add the heads and the receiving half."""
 
-    def __init__(self, caches: Caches, spell: Spelling) -> None:
-        """`spell`: how names are written, by all that share `caches`."""
-        self._spell = spell
-        self._length_start = spell(_LENGTH)[0]
+    def __init__(self, caches: Caches) -> None:
         self._cache = caches.sent
         self._find = caches.sent.young.get
         self._output: list[bytes | memoryview] = []
@@ -129,7 +117,7 @@ class Sending(ABC):
     def _lines(self, lines: list[bytes], fields: Fields) -> int | None:
         """Append a line for each field; the announced body length, None when there is none."""
         length_bytes = None
-        find, spell = self._find, self._spell
+        find = self._find
         unseen: Fields = []
         values: list[bytes] = []
         for field in fields:
@@ -142,9 +130,9 @@ class Sending(ABC):
                 if length_bytes is not None:
                     raise LocalProtocolError("content-length twice in a head")
                 length_bytes = _length_of(value)
-                lines.append(b"%b%b\r\n" % (self._length_start, value))
+                lines.append(b"Content-Length: %b\r\n" % value)
                 continue
-            start, is_kept = spell(name) if len(name) <= _MAX_KEPT_NAME_BYTES else spell.__wrapped__(name)
+            start, is_kept = _start(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start.__wrapped__(name)
             lines.append(start)
             lines.append(value)
             lines.append(b"\r\n")
@@ -165,7 +153,7 @@ class Sending(ABC):
             name, value = field
             size_bytes = 2 * (len(name) + len(value))
             if size_bytes <= 2 * MAX_LINE_BYTES:
-                self._cache.add(field, self._spell(name)[0] + value + b"\r\n", size_bytes)
+                self._cache.add(field, _start(name)[0] + value + b"\r\n", size_bytes)
 
 
 def _unsendable(fields: Fields) -> LocalProtocolError:
@@ -179,26 +167,16 @@ def _length_of(value: bytes) -> int:
     return int(value)
 
 
-Start = tuple[bytes, bool]
-"""All of a line up to its value, and whether it may be remembered."""
+@lru_cache(maxsize=1024)
+def _start(name: bytes) -> tuple[bytes, bool]:
+    """All of a line up to its value, and whether it may be remembered.
 
-
-def _start_of(name: bytes, spelling: bytes) -> Start:
+    Names are written as they always were in HTTP/1.1: programs of some devices compare them letter by letter.
+    """
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
     if name == b"te":
         # Who sends it says that it is for the next hop alone (RFC 9110, 10.1.4).
         return b"Connection: te\r\nTE: ", True
-    return spelling + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
-
-
-@lru_cache(maxsize=1024)
-def small(name: bytes) -> Start:
-    """As HTTP/2 has them."""
-    return _start_of(name, name)
-
-
-@lru_cache(maxsize=1024)
-def capital(name: bytes) -> Start:
-    """As clients of HTTP/1.1 write them: servers of some devices compare them letter by letter."""
-    return _start_of(name, b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-")))
+    written = b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-"))
+    return written + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES

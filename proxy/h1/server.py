@@ -20,7 +20,7 @@ from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Http2Pref
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.requesthead import Request, RequestHeadDecoder
-from proxy.h1.sending import Framing, Sending, small
+from proxy.h1.sending import Framing, Sending
 from proxy.heads import BODILESS_STATUS_CODES, ResponseHead
 
 _METHOD_START: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -51,7 +51,7 @@ class ServerConnection(Sending):
     """`scheme` is what the connection's transport makes it: `b"http"` or `b"https"`."""
 
     def __init__(self, caches: Caches, scheme: bytes = b"http", limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(caches, small)
+        super().__init__(caches)
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_request_line_bytes, _METHOD_START, is_blank_line_allowed=True)
         self._decoder = RequestHeadDecoder(limits, scheme)
@@ -239,9 +239,9 @@ class ServerConnection(Sending):
         if self._is_client_done and not self._pipelined:
             keeps_alive = False
         if not keeps_alive:
-            lines.append(b"connection: close\r\n")
+            lines.append(b"Connection: close\r\n")
         elif self._request is not None and self._request.is_http_10:
-            lines.append(b"connection: keep-alive\r\n")
+            lines.append(b"Connection: keep-alive\r\n")
         lines.append(b"\r\n")
         self._output.append(b"".join(lines))
         self._keeps_alive = keeps_alive
@@ -265,11 +265,11 @@ class ServerConnection(Sending):
                 raise LocalProtocolError(f"response without a body, but content-length {length_bytes}")
             return Framing.LENGTH, length_bytes
         if end_stream:
-            lines.append(b"content-length: 0\r\n")
+            lines.append(b"Content-Length: 0\r\n")
             return Framing.LENGTH, 0
         if is_http_10:
             return Framing.CLOSE, 0
-        lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"Transfer-Encoding: chunked\r\n")
         return Framing.CHUNKED, 0
 
     def _encode(self, head: ResponseHead) -> tuple[bytes, int | None]:
@@ -293,7 +293,7 @@ class ServerConnection(Sending):
         if head.status_code == 101:
             if request.head.protocol is None:
                 raise LocalProtocolError("status 101, but the request asked for no protocol that we switch to")
-            lines.append(b"connection: upgrade\r\nupgrade: %b\r\n" % request.head.protocol)
+            lines.append(b"Connection: upgrade\r\nUpgrade: %b\r\n" % request.head.protocol)
             self._switch()
         elif request.is_http_10:
             # RFC 9110, 15.2: HTTP/1.0 has none.

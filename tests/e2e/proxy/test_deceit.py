@@ -51,7 +51,7 @@ def test_trailers_of_a_backend_that_frame_or_direct_are_dropped(gateway: Gateway
             received += data
 
     head, _, body = received.partition(b"\r\n\r\n")
-    assert body == b"3\r\none\r\n0\r\nx-sum: 1\r\n\r\n"
+    assert body == b"3\r\none\r\n0\r\nX-Sum: 1\r\n\r\n"
     assert name + b": 9" not in head
 
 

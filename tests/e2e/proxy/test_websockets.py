@@ -253,7 +253,7 @@ def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gate
         lines = list(iter(answer.readline, b"\r\n"))
 
         assert b"HTTP/1.1 101 Switching Protocols\r\n" == lines[0]
-        assert b"upgrade: tailscale-control-protocol\r\n" in lines
+        assert b"Upgrade: tailscale-control-protocol\r\n" in lines
         assert b"\xff first" == answer.read(7)
         client.sendall(b" and later")
         assert b"last" == answer.read()

@@ -270,6 +270,9 @@ def test_a_stop_unregisters_and_lets_requests_finish(backend: RecordingBackend) 
     with Edge() as edge, Connector(edge, connections=2) as proxy:
         proxy.put(proxy.document(route_to(backend.address), listeners=[]))
         edge.wait_for_registered(2)
+        for index in range(2):
+            # Its answer is sent, and may not have been read yet.
+            proxy.wait_for_message(REGISTERED_LINE, conn_index=index)
         record = edge.ledger.registered[0]
         call = edge.call("/slow", "POST", [(b"content-length", b"4")], end_stream=False, record=record)
         call.send(b"fo")

@@ -70,7 +70,7 @@ def test_doors_are_opened_kept_and_retired_as_listeners_come_and_go() -> None:
             answer = read_all(kept)
 
         assert answer.endswith(HELLO)
-        assert b"connection: close\r\n" in answer
+        assert b"Connection: close\r\n" in answer
 
 
 def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
@@ -90,7 +90,7 @@ def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
             answer = read_all(client)
             client.close()
             assert answer.endswith(HELLO)
-            assert b"connection: close\r\n" in answer
+            assert b"Connection: close\r\n" in answer
         assert rig.is_idle.wait(WAIT_S)
 
 
@@ -217,7 +217,7 @@ def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
         rig.call(drain)
         answer = read_all(client)
         assert answer.endswith(HELLO)
-        assert b"connection: close\r\n" in answer
+        assert b"Connection: close\r\n" in answer
 
 
 @pytest.mark.parametrize("is_pipelined", [False, True])
@@ -240,7 +240,7 @@ def test_the_request_behind_a_response_that_had_begun_before_the_drain_is_answer
         answer = read_all(client)
         assert answer.startswith(b"hello\nHTTP/1.1 200 OK\r\n")
         assert answer.endswith(HELLO)
-        assert b"connection: close\r\n" in answer
+        assert b"Connection: close\r\n" in answer
         assert rig.is_idle.wait(WAIT_S)
 
 
@@ -277,7 +277,7 @@ def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_fi
 
         answer = read_all(client)
         assert answer.endswith(HELLO)
-        assert b"connection: close\r\n" in answer
+        assert b"Connection: close\r\n" in answer
         assert not rig.is_idle.is_set()
         rig.pass_time(while_s / 2)
         assert b"" == silent.recv(10)

@@ -24,7 +24,7 @@ def test_a_kept_connection_serves_one_request_after_another() -> None:
             answer = read_until(client, HELLO)
 
             assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert b"connection: close" not in answer
+            assert b"Connection: close" not in answer
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -127,7 +127,7 @@ def test_a_client_that_expects_100_and_is_refused_sends_no_body() -> None:
 
         answer = read_all(client)
         assert answer.startswith(b"HTTP/1.1 413 ")
-        assert b"connection: close" in answer
+        assert b"Connection: close" in answer
 
 
 def test_a_chunked_body_comes_with_its_trailers() -> None:
@@ -142,7 +142,7 @@ def test_a_response_ends_with_its_trailers() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/trailers")
 
-        assert read_until(client, b"5\r\nbody\n\r\n0\r\nchecksum: 1234\r\n\r\n")
+        assert read_until(client, b"5\r\nbody\n\r\n0\r\nChecksum: 1234\r\n\r\n")
 
 
 def test_after_101_both_sides_exchange_bytes_as_they_are() -> None:

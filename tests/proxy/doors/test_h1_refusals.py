@@ -37,7 +37,7 @@ def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, s
         answer = read_all(client)
 
         assert answer.startswith(b"HTTP/1.1 %d " % status_code)
-        assert b"connection: close\r\n" in answer
+        assert b"Connection: close\r\n" in answer
         assert re.search(rb"\r\n\r\n%d [a-z- ]+: .+\n$" % status_code, answer)
         assert rig.services.begun.empty()
         assert {"protocol": 1} == rig.door_stats.refused

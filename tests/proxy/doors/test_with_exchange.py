@@ -123,7 +123,7 @@ def test_an_early_answer_reaches_a_client_that_is_still_sending(chain: Chain) ->
         client.sendall(bytes(100_000))
         answer = read_until(client, b"too much\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
-        assert b"\r\nconnection: close\r\n" in answer
+        assert b"\r\nConnection: close\r\n" in answer
         stream_id = other.ask("/early", method="POST", has_body=True)
         assert (413, b"too much\n") == (other.answer(stream_id).status_code, other.answer(stream_id).body)
 

@@ -16,7 +16,7 @@ CHUNKED_HEAD = request(b"POST", b"a.example", b"/", [(b"transfer-encoding", b"ch
 SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
     "small": (GET, [request(b"GET", b"a.example", b"/"), END]),
     "fields keep their order and values, names are lower case": (
-        b"GET /p?q=%41 HTTP/1.1\r\nX-B: 2\r\nHost: a.example:8080\r\nx-a:  one two \r\nX-B:\r\n\r\n",
+        b"GET /p?q=%41 HTTP/1.1\r\nX-B: 2\r\nHost: a.example:8080\r\nX-A:  one two \r\nX-B:\r\n\r\n",
         [request(b"GET", b"a.example:8080", b"/p?q=%41", [(b"x-b", b"2"), (b"x-a", b"one two"), (b"x-b", b"")]), END],
     ),
     "an empty line before it": (b"\r\n" + GET, [request(b"GET", b"a.example", b"/"), END]),
@@ -269,7 +269,7 @@ def test_a_bad_request_ends_the_connection_with_the_status_code_to_answer(name: 
 
         server.send_headers(ResponseHead(status_code, []), True)
 
-        assert server.data_to_send().endswith(b"content-length: 0\r\nconnection: close\r\n\r\n")
+        assert server.data_to_send().endswith(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
         assert server.should_close
 
 
@@ -516,7 +516,7 @@ def test_a_client_that_half_closes_still_gets_all_its_responses() -> None:
     assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
 
     server.send_headers(ResponseHead(204, []), True)
-    assert b"connection: close" in server.data_to_send()
+    assert b"Connection: close" in server.data_to_send()
     assert server.should_close
 
 

@@ -27,15 +27,15 @@ def asked(raw: bytes) -> ServerConnection:
 @pytest.mark.parametrize(
     ("raw", "fields", "wanted", "is_kept"),
     [
-        (GET, LENGTH, b"content-length: 5\r\n\r\nhello", True),
-        (GET, [], b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", True),
-        (CLOSE, LENGTH, b"content-length: 5\r\nconnection: close\r\n\r\nhello", False),
-        (CLOSE, [], b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n", False),
-        (OLD, LENGTH, b"content-length: 5\r\nconnection: close\r\n\r\nhello", False),
-        (OLD, [], b"connection: close\r\n\r\nhello", False),
-        (OLD_KEPT, LENGTH, b"content-length: 5\r\nconnection: keep-alive\r\n\r\nhello", True),
-        (OLD_KEPT, [], b"connection: close\r\n\r\nhello", False),
-        (HEAD, LENGTH, b"content-length: 5\r\n\r\n", True),
+        (GET, LENGTH, b"Content-Length: 5\r\n\r\nhello", True),
+        (GET, [], b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", True),
+        (CLOSE, LENGTH, b"Content-Length: 5\r\nConnection: close\r\n\r\nhello", False),
+        (CLOSE, [], b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n", False),
+        (OLD, LENGTH, b"Content-Length: 5\r\nConnection: close\r\n\r\nhello", False),
+        (OLD, [], b"Connection: close\r\n\r\nhello", False),
+        (OLD_KEPT, LENGTH, b"Content-Length: 5\r\nConnection: keep-alive\r\n\r\nhello", True),
+        (OLD_KEPT, [], b"Connection: close\r\n\r\nhello", False),
+        (HEAD, LENGTH, b"Content-Length: 5\r\n\r\n", True),
         (HEAD, [], b"\r\n", True),
     ],
 )
@@ -52,11 +52,11 @@ def test_a_body_is_framed_for_the_client_that_asked(raw: bytes, fields: Fields, 
 @pytest.mark.parametrize(
     ("status_code", "fields", "wanted"),
     [
-        (200, [], b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        (200, [], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
         (204, [], b"HTTP/1.1 204 No Content\r\n\r\n"),
         (204, [(b"content-length", b"0")], b"HTTP/1.1 204 No Content\r\n\r\n"),
-        (304, LENGTH, b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n"),
-        (599, [], b"HTTP/1.1 599 \r\ncontent-length: 0\r\n\r\n"),
+        (304, LENGTH, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
+        (599, [], b"HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n"),
     ],
 )
 def test_a_response_without_a_body_says_so_where_it_may(status_code: int, fields: Fields, wanted: bytes) -> None:
@@ -76,7 +76,7 @@ def test_trailers_follow_a_chunked_body_and_are_dropped_behind_another() -> None
         server.data_to_send()
         server.send_trailers([(b"grpc-status", b"0")])
 
-    assert chunked.data_to_send() == b"0\r\ngrpc-status: 0\r\n\r\n"
+    assert chunked.data_to_send() == b"0\r\nGrpc-Status: 0\r\n\r\n"
     assert with_length.data_to_send() == b""
 
 
@@ -97,7 +97,7 @@ def test_early_hints_leave_the_response_owed() -> None:
     server.send_headers(ResponseHead(200, []), True)
 
     assert server.data_to_send() == (
-        b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
     )
 
 
@@ -108,8 +108,8 @@ def test_a_websocket_is_opened_and_takes_what_came_early() -> None:
     server.send_data(b"\x89\x00")
 
     assert server.data_to_send() == (
-        b"HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept: x\r\n"
-        b"connection: upgrade\r\nupgrade: websocket\r\n\r\n\x89\x00"
+        b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\n"
+        b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n\x89\x00"
     )
     assert [("data", b"\x81\x00")] == transcript(server.receive(b""))
     assert [("data", b"GET / HTTP/1.1\r\n\r\n")] == transcript(server.receive(b"GET / HTTP/1.1\r\n\r\n"))
@@ -146,7 +146,7 @@ def test_an_answer_before_a_body_that_may_never_come_closes() -> None:
 
     server.send_headers(ResponseHead(413, []), True)
 
-    assert b"connection: close" in server.data_to_send()
+    assert b"Connection: close" in server.data_to_send()
     assert server.should_close
 
 
@@ -166,7 +166,7 @@ def test_an_answer_that_is_whole_before_the_body_says_that_the_connection_closes
 
     server.send_headers(ResponseHead(429, []), True)
 
-    assert server.data_to_send() == b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    assert server.data_to_send() == b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     assert server.should_close
 
 
@@ -179,7 +179,7 @@ def test_an_answer_that_begins_before_the_end_of_the_body_says_that_the_connecti
     server.receive(rest)
     server.send_data(b"hello", True)
 
-    assert server.data_to_send().endswith(b"\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello")
+    assert server.data_to_send().endswith(b"\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
     assert server.should_close
 
 
@@ -192,7 +192,7 @@ def test_an_answer_to_rubbish_has_its_body_even_after_a_request_for_a_head() -> 
     server.send_headers(ResponseHead(400, LENGTH))
     server.send_data(b"hello", True)
 
-    assert server.data_to_send().endswith(b"content-length: 5\r\nconnection: close\r\n\r\nhello")
+    assert server.data_to_send().endswith(b"Content-Length: 5\r\nConnection: close\r\n\r\nhello")
 
 
 def test_draining_lets_the_running_response_end_and_is_immediate_when_idle() -> None:
@@ -204,7 +204,7 @@ def test_draining_lets_the_running_response_end_and_is_immediate_when_idle() -> 
 
     running.send_headers(ResponseHead(200, []), True)
 
-    assert b"connection: close" in running.data_to_send()
+    assert b"Connection: close" in running.data_to_send()
     assert running.should_close
 
 
@@ -217,7 +217,7 @@ def test_a_request_that_was_pipelined_before_the_drain_is_the_last_that_is_answe
     assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(b""))
     server.data_to_send()
     server.send_headers(ResponseHead(204, []), True)
-    assert server.data_to_send() == b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+    assert server.data_to_send() == b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
     assert (True, []) == (server.should_close, server.receive(b""))
 
 
@@ -308,3 +308,26 @@ def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
     for call in (server.end_stream, lambda: server.send_data(b"x"), lambda: server.send_trailers([])):
         with pytest.raises(LocalProtocolError):
             call()
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        (b"content-type", b"Content-Type"),
+        (b"content-length", b"Content-Length"),
+        (b"etag", b"ETag"),
+        (b"www-authenticate", b"WWW-Authenticate"),
+        (b"sec-websocket-accept", b"Sec-WebSocket-Accept"),
+        (b"dav", b"DAV"),
+        (b"x_y.z", b"X_y.z"),
+        (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
+    ],
+)
+def test_names_are_written_as_servers_of_http_11_write_them(name: bytes, spelling: bytes) -> None:
+    """Clients on some devices compare them letter by letter."""
+    caches = Caches()
+    for _ in range(4):
+        server = ServerConnection(caches)
+        server.receive(GET)
+        server.send_headers(ResponseHead(200, [(name, b"0")]))
+        assert b"\r\n" + spelling + b": 0\r\n" in server.data_to_send()
