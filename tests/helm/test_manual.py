@@ -88,3 +88,20 @@ def test_names_in_the_commands_are_those_of_a_release_called_tunnelgw(helm: Helm
     env = {each["name"]: each.get("value") for each in container["env"]}
     secret, lease = env["TUNNELGW_PROXY_AUTH_SECRET"], env["TUNNELGW_CONTROLLER_NAME"].rpartition("/")[2]
     assert f"delete secret/{secret} lease/{lease}\n" in MANUAL
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_the_labels_by_which_pods_are_taken_from_their_workload_are_those_of_the_proxies_alone(
+    helm: Helm, kind: str
+) -> None:
+    ((kinds, selector),) = re.findall(r"delete (\S+) --cascade=orphan \\\n  --selector (\S+)$", MANUAL, re.M)
+    wanted = dict(each.split("=") for each in selector.split(","))
+    objects = helm.render({**VALUES[0], "proxy": {"kind": kind}}, "tunnelgw")
+    workloads = [each for each in objects if "template" in each.get("spec", {})]
+
+    (proxies,) = [each for each in workloads if wanted.items() <= each["metadata"]["labels"].items()]
+
+    assert proxies["kind"] == kind
+    # A ReplicaSet has the labels of its Pods.
+    assert wanted.items() <= proxies["spec"]["template"]["metadata"]["labels"].items()
+    assert kinds == "deployment,replicaset"
