@@ -31,7 +31,7 @@ from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Pushed, Push
 from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.remoteconfig import NO_VERSION
-from proxy.tunnel.responses import failure_head
+from proxy.tunnel.responses import FAILURE_HEAD
 from proxy.tunnel.token import MalformedToken, TunnelToken
 
 REGISTER: Final = "--register"
@@ -157,7 +157,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: 
 
 
 def _refuse(client: ClientStream, _head: RequestHead, _end_stream: bool) -> ClientExchange:
-    client.send_headers(failure_head(), True)
+    client.send_headers(FAILURE_HEAD, True)
     return REFUSED
 
 

@@ -9,7 +9,7 @@ from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream, State
 from proxy.tunnel.registration import Registration
 from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION
-from proxy.tunnel.responses import control_head
+from proxy.tunnel.responses import CONTROL_HEAD
 
 
 class Control:
@@ -42,7 +42,7 @@ class Control:
     # -- what we say -------------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        self._stream.send_headers(control_head(), False)
+        self._stream.send_headers(CONTROL_HEAD, False)
         self._protocol.register()
         self._say()
 
@@ -90,4 +90,5 @@ class Control:
 
     def on_client_gone(self, reason: str) -> None:
         self._is_gone = True
+        self._protocol.lose()
         self._on_gone(reason)

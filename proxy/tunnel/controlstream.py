@@ -101,6 +101,11 @@ class ControlStream:
         self._send(rpc.Abort(Failure(reason)))
         self.state = State.CLOSED
 
+    def lose(self) -> None:
+        """The stream is gone: nobody answers any more."""
+        # They know this object: with them it would not go before garbage is looked for.
+        self._questions.clear()
+
     def data_to_send(self) -> bytes:
         """Everything queued; empty when there is nothing."""
         output, self._output = b"".join(self._output), []

@@ -48,7 +48,7 @@ from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.pushes import Acknowledge, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import ConnectionDetails, Registration
-from proxy.tunnel.responses import ResponseHeads, failure_head
+from proxy.tunnel.responses import FAILURE_HEAD, ResponseHeads
 from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
 from proxy.tunnel.token import TunnelToken
 from proxy.tunnel.wirebytes import WireBytes
@@ -147,6 +147,7 @@ class Link:
                 sock.unwrap()
             sock.close()
             self._phase = Phase.GONE
+            self._deadline.cancel()
             self._home.report(Reached(self.number))
             self._home.forget(self)
             return
@@ -207,7 +208,7 @@ class Link:
         quiet_log.warning(
             "stream of a private network refused", destination=head.authority.decode("latin-1")[:_MAX_SHOWN]
         )
-        stream.send_headers(failure_head(), True)
+        stream.send_headers(FAILURE_HEAD, True)
         return REFUSED
 
     def _on_control_stream(self, stream: ClientStream) -> ClientExchange:

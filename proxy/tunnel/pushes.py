@@ -13,7 +13,7 @@ from proxy.tunnel.remoteconfig import (
     encode_answer,
     flaw_of,
 )
-from proxy.tunnel.responses import configuration_head, failure_head
+from proxy.tunnel.responses import CONFIGURATION_HEAD, FAILURE_HEAD
 
 
 class Acknowledge(Protocol):
@@ -78,7 +78,7 @@ class Push:
             if self._is_over:
                 return
             self._unsent = encode_answer(applied_version, flaw)
-            self._stream.send_headers(configuration_head(), False)
+            self._stream.send_headers(CONFIGURATION_HEAD, False)
             self._send()
 
         self._acknowledge(update.version if flaw is None else None, answer)
@@ -91,7 +91,7 @@ class Push:
         self._is_over = True
         self._forget_body()
         self._stream.stop_request()
-        self._stream.send_headers(failure_head(), True)
+        self._stream.send_headers(FAILURE_HEAD, True)
 
     def _send(self) -> None:
         if self._unsent and not self._is_over:

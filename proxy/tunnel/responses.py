@@ -49,7 +49,7 @@ class ResponseHeads:
         encoded = head.onward
         if encoded is None:
             if head.is_failure:
-                encoded = failure_head()
+                encoded = FAILURE_HEAD
             elif head.status_code == 101:
                 fields = [field for field in head.fields if field[0] not in (b"connection", b"upgrade", _LENGTH)]
                 encoded = self._encode(200, fields + _WEBSOCKET_FIELDS)
@@ -91,25 +91,20 @@ class ResponseHeads:
         return segment
 
 
-def failure_head() -> ResponseHead:
-    """For what no backend has answered, and for streams that we refuse; the stream ends with it."""
-    return _as_it_is(ResponseHead(502, [FROM_CONNECTOR, _NO_BODY]))
-
-
-def control_head() -> ResponseHead:
-    """Of the control stream, before its first bytes."""
-    return _as_it_is(ResponseHead(200, [(b"content-type", b"application/octet-stream")]))
-
-
-def configuration_head() -> ResponseHead:
-    """Of the answer to a pushed configuration."""
-    return _as_it_is(ResponseHead(200, [(b"content-type", b"application/json")]))
-
-
 def _as_it_is(head: ResponseHead) -> ResponseHead:
-    """Nothing more is to be encoded."""
+    """Nothing more is to be encoded. It refers to itself, so it is never let go of: for constants."""
     head.onward = head
     return head
+
+
+FAILURE_HEAD: Final = _as_it_is(ResponseHead(502, [FROM_CONNECTOR, _NO_BODY]))
+"""For what no backend has answered, and for streams that we refuse; the stream ends with it."""
+
+CONTROL_HEAD: Final = _as_it_is(ResponseHead(200, [(b"content-type", b"application/octet-stream")]))
+"""Of the control stream, before its first bytes."""
+
+CONFIGURATION_HEAD: Final = _as_it_is(ResponseHead(200, [(b"content-type", b"application/json")]))
+"""Of the answer to a pushed configuration."""
 
 
 def _base64(raw: bytes) -> bytes:

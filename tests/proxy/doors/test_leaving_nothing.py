@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.tunnel.orders import Reached
 from tests.proxy.doors.chain import PROTOCOLS, Proxy
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.proxyheaders import proxied
 from tests.proxy.doors.rig import Rig, ask, connect, read_all_or_reset, read_until
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https, status_of
 from tests.proxy.tunnel.rig import Rig as TunnelRig
+from tests.support.edge.behaviour import Behaviour
 from tests.support.edge.edge import Edge
 from tests.support.ports import ReservedPort
 
@@ -223,18 +225,36 @@ def backend_connections(proxy: Proxy) -> int:
     return sum(backend.connections for backend in proxy.stats.backends.values())
 
 
-@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "withdrawn"])
-def test_an_edge_connection_that_ended_leaves_nothing(is_lost: bool) -> None:
-    # The simulated edge is made of our codec and transport, so those are not looked for.
-    with (
-        Edge(("127.0.0.1:0",)) as edge,
-        TunnelRig(edge) as rig,
-        nothing_is_left(of=("proxy.tunnel.link", "proxy.doors")),
-    ):
-        number = rig.register()
-        if is_lost:
-            edge.drop()
-        else:
-            rig.withdraw(number)
-        rig.wait_for_end(number)
+def lost(rig: TunnelRig) -> int:
+    number = rig.register()
+    rig.edge.drop()
+    return number
+
+
+def withdrawn(rig: TunnelRig) -> int:
+    number = rig.register()
+    rig.withdraw(number)
+    return number
+
+
+def lost_while_it_registers(rig: TunnelRig) -> int:
+    rig.edge.plan(Behaviour(drops_at_register=True))
+    return rig.dial()
+
+
+EDGE_ENDS = [lost, withdrawn, lost_while_it_registers]
+OF_EDGE_CONNECTIONS = ("proxy.tunnel.link", "proxy.tunnel.controlstream", "proxy.doors", "proxy.heads")
+"""The simulated edge is made of our codec and transport, so those are not looked for."""
+
+
+@pytest.mark.parametrize("doing", EDGE_ENDS, ids=lambda doing: doing.__name__)
+def test_an_edge_connection_that_ended_leaves_nothing(doing: Callable[[TunnelRig], int]) -> None:
+    with Edge(("127.0.0.1:0",)) as edge, TunnelRig(edge) as rig, nothing_is_left(of=OF_EDGE_CONNECTIONS):
+        rig.wait_for_end(doing(rig))
+        rig.call(lambda: None)
+
+
+def test_nor_does_a_look_whether_the_edge_can_be_reached() -> None:
+    with Edge(("127.0.0.1:0",)) as edge, TunnelRig(edge) as rig, nothing_is_left(of=OF_EDGE_CONNECTIONS):
+        rig.wait_for(Reached, rig.dial(registers=False))
         rig.call(lambda: None)

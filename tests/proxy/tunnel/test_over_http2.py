@@ -7,12 +7,12 @@ from proxy.tunnel.controlevents import Registered, Unregistered
 from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.remoteconfig import NO_VERSION, decode_update, encode_answer, flaw_of
 from proxy.tunnel.responses import (
+    CONFIGURATION_HEAD,
+    CONTROL_HEAD,
+    FAILURE_HEAD,
     FROM_ORIGIN,
     SERIALIZED,
     ResponseHeads,
-    configuration_head,
-    control_head,
-    failure_head,
 )
 from proxy.tunnel.streams import UPGRADE, Entrance, StreamKind
 from tests.proxy.tunnel import vectors
@@ -54,10 +54,10 @@ class Tunnel:
             if kind is StreamKind.CONTROL:
                 self.control_id = event.stream_id
                 self.control.register()
-                self.connector.send_headers(event.stream_id, control_head())
+                self.connector.send_headers(event.stream_id, CONTROL_HEAD)
                 self.say()
             elif kind is StreamKind.TCP:
-                self.connector.send_headers(event.stream_id, failure_head(), end_stream=True)
+                self.connector.send_headers(event.stream_id, FAILURE_HEAD, end_stream=True)
             elif kind is StreamKind.HTTP:
                 fields = [(b"content-length", b"2"), (b"x-door", event.head.scheme)]
                 self.connector.send_headers(event.stream_id, self.heads.encode(ResponseHead(200, fields)))
@@ -70,7 +70,7 @@ class Tunnel:
             elif self.kinds[event.stream_id] is StreamKind.CONFIGURATION:
                 update = decode_update(bytes(event.data))
                 self.version = max(self.version, update.version)
-                self.connector.send_headers(event.stream_id, configuration_head())
+                self.connector.send_headers(event.stream_id, CONFIGURATION_HEAD)
                 answer = encode_answer(self.version, flaw_of(update))
                 self.connector.send_data(event.stream_id, answer, True)
 

@@ -9,13 +9,13 @@ from proxy.h2 import Caches, Connection
 from proxy.h2.fieldcache import MAX_CACHED_FIELD_BYTES
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.responses import (
+    CONFIGURATION_HEAD,
+    CONTROL_HEAD,
+    FAILURE_HEAD,
     FROM_CONNECTOR,
     FROM_ORIGIN,
     SERIALIZED,
     ResponseHeads,
-    configuration_head,
-    control_head,
-    failure_head,
 )
 from tests.support.edge.serialized import deserialize
 
@@ -135,15 +135,19 @@ def test_a_switch_of_protocols_becomes_200_with_the_fields_of_the_handshake() ->
 
 
 def test_a_failure_of_ours_has_neither_fields_nor_body() -> None:
-    head = failure_head()
+    head = FAILURE_HEAD
 
     assert (502, [FROM_CONNECTOR, (b"content-length", b"0")]) == (head.status_code, head.fields)
     assert (META, b'{"src":"cloudflared"}') == FROM_CONNECTOR
+
+
+def test_failures_share_one_head_which_refers_to_itself_and_would_be_garbage_otherwise() -> None:
     of_an_exchange = ResponseHead(502, [(b"content-length", b"0")], is_failure=True)
-    assert head.fields == ResponseHeads().encode(of_an_exchange).fields
+
+    assert ResponseHeads().encode(of_an_exchange) is FAILURE_HEAD
 
 
-@pytest.mark.parametrize("head", [control_head(), configuration_head()])
+@pytest.mark.parametrize("head", [CONTROL_HEAD, CONFIGURATION_HEAD])
 def test_streams_of_the_edges_own_are_answered_without_meta(head: ResponseHead) -> None:
     assert 200 == head.status_code
     assert [b"content-type"] == [name for name, _ in head.fields]

@@ -32,7 +32,7 @@ from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.identity import client_info, connection_options
 from proxy.tunnel.registration import Registration
 from proxy.tunnel.remoteconfig import NO_VERSION, Update, decode_update, encode_answer, flaw_of
-from proxy.tunnel.responses import ResponseHeads, configuration_head, control_head
+from proxy.tunnel.responses import CONFIGURATION_HEAD, CONTROL_HEAD, ResponseHeads
 from proxy.tunnel.token import TunnelToken
 
 WAIT_S = 20.0
@@ -194,7 +194,7 @@ class Connector:
                 self._codec.reset_stream(stream_id, h2.ErrorCode.REFUSED_STREAM)
                 return
             self._control_id = stream_id
-            self._codec.send_headers(stream_id, control_head() if self._is_polite else ResponseHead(500, []))
+            self._codec.send_headers(stream_id, CONTROL_HEAD if self._is_polite else ResponseHead(500, []))
             self._control.register()
             self._flush_control()
             return
@@ -243,7 +243,7 @@ class Connector:
         update = decode_update(body)
         if update.version > self.configuration.version:
             self.configuration = update
-        self._codec.send_headers(stream_id, configuration_head())
+        self._codec.send_headers(stream_id, CONFIGURATION_HEAD)
         self._codec.send_data(stream_id, encode_answer(self.configuration.version, flaw_of(update)), True)
 
     def _answer(self, stream_id: int, path: str) -> None:
