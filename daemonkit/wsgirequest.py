@@ -239,6 +239,10 @@ class Connection(HTTPConnection):
             return Output(sock, server.send_timeout_s)
 
         super().__init__(server, sock, open_stream)
+        # Caches of bound methods, which nobody asks: in a cycle with them, connections would lie here by the thousand
+        # until the collector looks for garbage.
+        for cached in ("resolve_peer_creds", "get_peer_creds"):
+            vars(self).pop(cached, None)
         server.open_connections.add(self)
         self.waits_until_s = time.monotonic() + server.header_timeout_s
         """A moment of the monotonic clock; an idle or slow connection is closed then."""

@@ -35,7 +35,7 @@ class EchoApp:
     gone: list[Callable[[], bool]] = field(default_factory=list)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        request = Request(environ)
+        request = Request(environ, populate_request=False)
         self.gone.append(environ["daemonkit.client_gone"])
         if request.path == "/boom":
             raise LookupError("a bug")

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import logging
 import os
 import resource
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
+from daemonkit.wsgirequest import Connection
 from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
@@ -602,3 +604,22 @@ def test_the_bound_address_is_unknown_before_the_start(app: EchoApp) -> None:
 
     with pytest.raises(RuntimeError, match="has not started"):
         _ = server.bound_address
+
+
+def test_a_connection_that_has_ended_leaves_nothing_for_the_collector_of_garbage(serve: Serve, app: EchoApp) -> None:
+    server = serve()
+    gc.collect()
+    gc.disable()
+    try:
+        with RawClient(server.bound_address.port) as client:
+            assert client.get().status_code == 200
+        server.stop()
+        app.gone.clear()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(one).__qualname__ for one in gc.garbage if type(one).__module__ == Connection.__module__}
+        assert not left
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
