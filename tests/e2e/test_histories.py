@@ -195,6 +195,7 @@ class Rig:
         for step in history.steps:
             self._step(loop, step)
         is_settled = loop.settle(history.final, 3 if expected.blocked else 6)
+        loop.list_records()  # what is left over goes with the first one after the webhook has heard that it may
 
         assert_survived(loop.replies)
         note(f"blocked: {expected.blocked}; last answers: {loop.replies[-3:]}")
