@@ -44,6 +44,10 @@ class Claims:
         texts = () if self._told is None else self._seen_texts.get(row.name, ())
         return bool(texts) and row.value == min((text.value for text in texts), key=place_in_listing)
 
+    def is_unseen(self, row: Record) -> bool:
+        """Whether it was not there yet when external-dns listed."""
+        return self._told is not None and (row.name, row.type, row.value) not in self._told_values
+
     def gone_from(self, subject: Wish) -> Voucher | None:
         """Its ownership record that went after external-dns had seen it, where no other text is in its place."""
         own = ("", subject.owner)  # an encrypted text may be its own
@@ -87,6 +91,10 @@ class Claims:
             f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
             f"when that one has gone; if {who} is gone for good, remove it by hand"
         )
+
+    @cached_property
+    def _told_values(self) -> frozenset[tuple[str, str, str]]:
+        return frozenset((row.name, row.type, row.value) for row in self._told or () if row.is_enabled)
 
     @cached_property
     def _served_texts(self) -> dict[str, set[str]]:

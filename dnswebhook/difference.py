@@ -78,6 +78,8 @@ class Difference:
         for rows in self._rows.values():
             rows.sort(key=lambda row: (row.type, row.value, row.id))
         self.sets = {key: self._difference(wish) for key, wish in self.wishes.items()}
+        for wish in self.wishes.values():
+            self._leave_to_who_came_first(wish)
         for name in self.by_name:
             self._keep_cname_alone(name)
         for wish in self.wishes.values():
@@ -213,6 +215,29 @@ class Difference:
         )
         self.refuse(wish, RefusalReason.AMBIGUOUS_ID, detail)
         return False
+
+    def _leave_to_who_came_first(self, wish: Wish) -> None:
+        """external-dns claims whole sets, and removes what it does not want: here, what it has not seen yet.
+
+        Where it asks for a change (`--txt-cache-interval`), only if nothing is there that it may have known.
+        """
+        vouchers = self._vouchers_of(wish)
+        is_claimed_now = any(self.sets[voucher.key].creates for voucher in vouchers)
+        if not is_claimed_now or any(self.live(each.key) or self.subjects(each) != [wish] for each in vouchers):
+            return
+        live, ours = self.live(wish.key), self.values_of_ours(wish)
+        new = [row for row in live if row.origin is Origin.USER_DEFINED and self._claims.is_unseen(row)]
+        theirs = [row.value for row in new if row.value not in ours]
+        if not theirs or (wish.is_released and len(theirs) < len(live)):
+            return
+        detail = (
+            f"somebody has put {excerpt(theirs[0], 100)!r} there since external-dns listed, which would claim it, and "
+            "remove it in a later pass"
+        )
+        self.refuse(wish, RefusalReason.NO_OWNERSHIP, detail)
+        self.sets[wish.key] = SetDifference([], [], [])
+        for voucher in vouchers:
+            self.sets[voucher.key].creates = []
 
     def _keep_cname_alone(self, name: str) -> None:
         """Drop the creates that would put a CNAME beside anything else, or a second one beside the first."""

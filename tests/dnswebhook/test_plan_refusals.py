@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
+from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Switch
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
@@ -211,6 +213,66 @@ def test_a_record_whose_ownership_cannot_be_held_is_refused_too() -> None:
 
     assert [] == operations(plan)
     assert {RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP} == {refusal.reason for refusal in plan.refusals}
+
+
+BY_HAND = row("app.example.com", "A", "198.51.100.1")
+CLAIM = Changes(create=(a("app.example.com", "192.0.2.1"), ownership("app.example.com", "A")))
+
+
+def test_a_set_that_somebody_has_begun_since_external_dns_listed_is_not_claimed() -> None:
+    """It would be external-dns's as a whole, which would then remove what it does not want."""
+    plan = planned(CLAIM, BY_HAND, told=[])
+
+    assert [] == operations(plan)
+    assert () == plan.vouchers
+    ((reason, detail),) = [(refusal.reason, refusal.detail) for refusal in plan.refusals]
+    assert RefusalReason.NO_OWNERSHIP == reason
+    assert "198.51.100.1" in detail
+
+
+CHANGE = Changes(update_old=CLAIM.create, update_new=(a("app.example.com", "192.0.2.2"), CLAIM.create[1]))
+"""With `--txt-cache-interval` external-dns takes what was refused for what is there."""
+
+
+def test_a_set_that_somebody_has_begun_is_not_claimed_by_a_change_of_what_never_came() -> None:
+    assert [] == operations(planned(CHANGE, BY_HAND, told=[]))
+
+
+def test_a_set_that_lost_its_ownership_record_and_got_a_value_by_hand_is_changed_and_claimed_anew() -> None:
+    plan = planned(CHANGE, BY_HAND, row("app.example.com", "A", "192.0.2.1"), told=[])
+
+    assert not plan.refusals
+
+
+def test_other_types_of_a_name_are_claimed_beside_a_set_that_somebody_has_begun() -> None:
+    six = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
+    both = Changes(create=(*CLAIM.create, six, ownership("app.example.com", "AAAA")))
+
+    plan = planned(both, BY_HAND, told=[])
+
+    assert ["aaaa-app.example.com", "app.example.com"] == [created(step).name for step in steps(plan)]
+    assert [("app.example.com", "A")] == [(refusal.name, refusal.type) for refusal in plan.refusals]
+
+
+@pytest.mark.parametrize("told", [[BY_HAND], None], ids=["seen", "listed before the start"])
+def test_a_set_is_claimed_where_external_dns_may_have_seen_all_of_it(told: list[Record] | None) -> None:
+    plan = planned(CLAIM, BY_HAND, told=told)
+
+    assert ["a-app.example.com", "app.example.com"] == [created(step).name for step in steps(plan)]
+
+
+def test_a_value_that_an_earlier_call_has_left_keeps_no_set_from_being_claimed() -> None:
+    owned = OwnedSet("app.example.com", frozenset({"A"}))
+    note = Voucher("a-app.example.com", "text", owned, frozenset({BY_HAND.value}), is_leaving=True)
+
+    assert not planned(CLAIM, BY_HAND, told=[], noted=[note]).refusals
+
+
+def test_a_value_that_somebody_adds_to_a_claimed_set_keeps_none_from_coming() -> None:
+    (text,) = CLAIM.create[1].targets
+    plan = planned(CLAIM, BY_HAND, row("a-app.example.com", "TXT", text), told=[])
+
+    assert ["192.0.2.1"] == [created(step).value for step in steps(plan)]
 
 
 def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:

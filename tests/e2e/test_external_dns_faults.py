@@ -320,3 +320,21 @@ def test_a_record_whose_ownership_record_goes_between_listing_and_apply_comes_wi
     assert left == scene.foreign
     assert store.held() == wanted
     assert external_dns.once().is_no_op
+
+
+@each_api
+def test_a_record_made_by_hand_while_a_pass_is_on_its_way_stays_and_keeps_its_name(
+    scene: Scene, store: UnifiView
+) -> None:
+    """external-dns would own all addresses of the name, and remove this one in the next pass."""
+    one, six = WANTED["a-one"], WANTED["aaaa-one"]
+    by_hand = HeldRow(one.name, "A", "198.51.100.1")
+    scene.desire({"a-one": one, "aaaa-one": six})
+
+    scene.recorder.before_next("POST", "/records", lambda: store.add([by_hand]))
+    refused = scene.external_dns.once()
+    scene.apply_once()
+
+    assert refused.exit_code != 0
+    assert store.held() == scene.expected({"aaaa-one": six}) | {by_hand}
+    assert scene.external_dns.once().is_no_op
