@@ -36,7 +36,7 @@ def test_a_response_comes_back_with_the_fields_that_were_serialised(
     shown = ask(edge, "/hello", "--include", version)
 
     assert shown.partition("\r\n")[0].split()[1] == "200"
-    assert "content-type: text/plain\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n" in shown
+    assert "Content-Type: text/plain\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n" in shown
     assert shown.endswith("\r\n\r\nhello\n")
     assert "cf-cloudflared" not in shown
 
@@ -156,7 +156,7 @@ def test_trailers_reach_clients_over_http_2(edge: Edge, connector: Connector) ->
 def test_interim_responses_pass(edge: Edge, connector: Connector) -> None:
     shown = ask(edge, "/interim", "--include")
 
-    assert shown.startswith("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert shown.startswith("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize(("path", "arguments"), [("/nothing", []), ("/hello", ["--head"])])
@@ -173,7 +173,7 @@ def test_a_websocket_is_accepted_and_carries_bytes_both_ways(edge: Edge, connect
         )
         head = client.recv(65536)
         assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
-        assert b"sec-websocket-accept: accepted\r\n" in head
+        assert b"Sec-WebSocket-Accept: accepted\r\n" in head
         client.sendall(b"bytes")
         assert b"bytes" == client.recv(65536)
         client.shutdown(socket.SHUT_WR)
