@@ -206,11 +206,18 @@ class H1Link:
             self._transport.resume_reading()
 
     def cancel(self, request: Request) -> None:
-        """HTTP/1.1 cannot take a request back: only the end of the connection says it."""
+        """HTTP/1.1 cannot take a request back: only the end of the connection says it.
+
+        A reset would take away what of the request is still on its way, from clients too that send all and go, as
+        ffmpeg does with each segment: what is whole arrives, and the end after it.
+        """
         if self._request is request:
             self._request = None
             self._leave()
-            self._transport.abort()
+            if self._is_head_sent and not self._is_sending:
+                self._transport.close()
+            else:
+                self._transport.abort()
 
     # -- called by the transport -------------------------------------------------------------------------------------
 
