@@ -18,6 +18,9 @@ _MAX_KEPT_NAME_BYTES: Final = 64
 _LENGTH: Final = b"content-length"
 _CAPITALS: Final = b"CDN CH DAV DNT DPoP ETag MD5 NEL OData P3P SOAPAction UA WWW WebSocket XSS".split()
 _WORDS: Final = {word.lower(): word for word in _CAPITALS}
+# What servers tell of a radio stream has small letters, since SHOUTcast; what players ask them for has not.
+_OF_RADIO: Final = (b"icy-", b"ice-")
+_FOR_RADIO: Final = b"Icy-MetaData"
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
@@ -178,5 +181,10 @@ def _start(name: bytes) -> tuple[bytes, bool]:
     if name == b"te":
         # Who sends it says that it is for the next hop alone (RFC 9110, 10.1.4).
         return b"Connection: te\r\nTE: ", True
-    written = b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-"))
-    return written + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+    return _written(name) + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+
+
+def _written(name: bytes) -> bytes:
+    if name.startswith(_OF_RADIO):
+        return _FOR_RADIO if name == _FOR_RADIO.lower() else name
+    return b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-"))

@@ -677,6 +677,7 @@ def test_heads_are_remembered_in_bounded_number() -> None:
         (b"x-b3-traceid", b"X-B3-Traceid"),
         (b"sec-websocket-key", b"Sec-WebSocket-Key"),
         (b"soapaction", b"SOAPAction"),
+        (b"icy-metadata", b"Icy-MetaData"),
         (b"x_y.z", b"X_y.z"),
         (b"-x--y-", b"-X--Y-"),
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),

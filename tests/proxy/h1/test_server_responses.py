@@ -319,6 +319,8 @@ def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
         (b"www-authenticate", b"WWW-Authenticate"),
         (b"sec-websocket-accept", b"Sec-WebSocket-Accept"),
         (b"dav", b"DAV"),
+        (b"icy-metaint", b"icy-metaint"),
+        (b"ice-audio-info", b"ice-audio-info"),
         (b"x_y.z", b"X_y.z"),
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
     ],
