@@ -333,6 +333,7 @@ class Difference:
         self.by_name[voucher.name].append(voucher)
         self.vouchers[subject.name].append(voucher)
         self.sets[voucher.key] = SetDifference([], [_spec(voucher, gone.value)], [])
+        self._leave_to_who_came_first(subject)
 
     def _vouchers_of(self, subject: Wish) -> list[Wish]:
         return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]

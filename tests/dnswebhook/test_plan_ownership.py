@@ -548,6 +548,17 @@ def test_an_ownership_record_that_has_gone_since_it_was_seen_comes_before_the_re
     assert [text()] == [voucher.value for voucher in plan.vouchers]
 
 
+def test_no_ownership_record_comes_back_where_somebody_else_has_taken_the_place_since() -> None:
+    """external-dns would own all addresses of the name, and remove this one in the next pass that lists."""
+    by_hand = row(NAME, "A", "198.51.100.1")
+    plan = planned(Changes(create=(address("192.0.2.1"),)), by_hand, told=[txt_row(text())], removed=[GONE])
+
+    assert [] == steps(plan)
+    assert () == plan.vouchers
+    assert [(NAME, "A", RefusalReason.NO_OWNERSHIP)] == [(each.name, each.type, each.reason) for each in plan.refusals]
+    assert by_hand.value in plan.refusals[0].detail
+
+
 def test_no_ownership_record_comes_back_with_a_record_that_brings_its_own_or_is_nobodys() -> None:
     elsewhere = msgspec.structs.replace(GONE, name=f"a.{NAME}", value=SECRET)
     brings_own = planned(Changes(create=(address("192.0.2.1"), txt(text()))), removed=[elsewhere])
