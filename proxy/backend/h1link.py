@@ -208,16 +208,25 @@ class H1Link:
     def cancel(self, request: Request) -> None:
         """HTTP/1.1 cannot take a request back: only the end of the connection says it.
 
-        A reset would take away what of the request is still on its way, from clients too that send all and go, as
-        ffmpeg does with each segment: what is whole arrives, and the end after it.
+        A reset is heard by all, also by who only writes, but takes away what is still on its way. Some clients send all
+        and go, as ffmpeg does with each segment: that arrives, and the end after it.
         """
-        if self._request is request:
-            self._request = None
+        if self._request is not request:
+            return
+        self._request = None
+        is_whole = self._is_head_sent and not self._is_sending and not self._codec.is_switched
+        if not is_whole or request.is_answered or not self._transport.is_delivering:
             self._leave()
-            if self._is_head_sent and not self._is_sending:
-                self._transport.close()
-            else:
-                self._transport.abort()
+            self._transport.abort()
+            return
+        self._transport.limit_patience()
+        if request.end_stream or self._transport.queued_bytes > MAX_HELD_BYTES:
+            self.close()
+            return
+        # To a socket that is closed, what the backend says meanwhile, if only the tickets of TLS, is cause for a reset.
+        # The link keeps its place until all has arrived.
+        self._idle.cancel()
+        self._transport.finish()
 
     # -- called by the transport -------------------------------------------------------------------------------------
 

@@ -118,6 +118,12 @@ class Transport:
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
+    def limit_patience(self) -> None:
+        """Of the kernel, which would offer for minutes after the end what the peer does not take."""
+        # Sockets of the local system take all at once.
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _PATIENCE_S))
+
     def hand_over(self, owner: Owner) -> None:
         """From now on `owner` is called: the same connection goes on in another protocol."""
         self._owner = owner
@@ -135,6 +141,11 @@ class Transport:
     def is_sending(self) -> bool:
         """The socket has not taken all; output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
+
+    @property
+    def is_delivering(self) -> bool:
+        """The peer's kernel has not acknowledged all; output that is still to be fetched counts."""
+        return self._is_flush_due or self._output.unacknowledged_bytes > 0
 
     def progress_of(self, creditor: Creditor) -> int | None:
         """How much the peer has acknowledged, as long as bytes of `creditor` wait for the socket; None: none do.

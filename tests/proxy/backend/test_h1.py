@@ -350,6 +350,61 @@ def test_a_whole_request_that_is_cancelled_arrives_before_the_end_of_its_connect
         assert end is None
 
 
+def test_a_whole_request_that_is_cancelled_arrives_also_where_its_backend_speaks_first() -> None:
+    """As servers of TLS do with their tickets. Who has closed answers that by a reset, and the rest would be lost."""
+    body = bytes(1_000_000)
+    is_cancelled = threading.Event()
+    taken: list[bytes | None] = []
+
+    def speak_first(conn: Conn) -> None:
+        assert is_cancelled.wait(PATIENCE_S)
+        conn.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+        taken.extend((conn.request(), conn.request()))
+
+    with backend(speak_first) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", fields=[(b"content-length", b"%d" % len(body))], end_stream=False)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        owed = Owed()
+        request.send_data(body, True, owed)
+        w.until(lambda: owed.released_bytes == len(body))
+        request.cancel()
+        assert (w.backend().in_flight, w.backend().connections) == (0, 1)
+        is_cancelled.set()
+        w.until(lambda: len(taken) == 2)
+
+        whole, end = taken
+        assert whole is not None
+        assert whole.endswith(b"\r\n\r\n" + body)
+        assert end is None
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_backend_is_told_by_a_reset_that_nobody_reads_its_answer_any_more() -> None:
+    """Who only writes, a line in a minute perhaps, would learn of an end by the line after the next."""
+    told: list[str] = []
+
+    def answer_for_ever(conn: Conn) -> None:
+        conn.request()
+        conn.send(CHUNKED_OK)
+        try:
+            told.append(repr(conn.sock.recv(1)))
+        except ConnectionResetError:
+            told.append("reset")
+
+    with backend(answer_for_ever) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get()
+        w.until(lambda: answer.head is not None)
+        assert answer.request is not None
+        answer.request.cancel()
+        w.until(lambda: bool(told))
+
+        assert told == ["reset"]
+
+
 def test_cancelling_from_within_a_call_ends_the_calls() -> None:
     def answer_all(conn: Conn) -> None:
         conn.request()

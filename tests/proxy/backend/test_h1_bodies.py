@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import select
 import termios
 import threading
 import time
@@ -348,6 +349,30 @@ def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
         assert answer.failure is not None
         assert answer.failure.reason is Reason.UNSENDABLE
         assert w.fetch().status_code == 200
+
+
+def test_after_a_switch_a_client_that_goes_once_it_has_ended_its_side_is_told_by_a_reset() -> None:
+    """The backend may have more to say, and has been told of that end: it would hear nothing of the other."""
+    told: list[str] = []
+
+    def listen(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n")
+        conn.wait_for_end()
+        told.append("end")
+        gone = select.poll()
+        gone.register(conn.sock, select.POLLHUP)
+        told.extend("reset" for _ in gone.poll(1000 * PATIENCE_S))
+
+    with backend(listen) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(protocol=b"websocket", fields=[(b"sec-websocket-key", b"x")])
+        w.until(lambda: answer.head is not None)
+        assert answer.request is not None
+        answer.request.send_data(b"", True, Owed())
+        w.until(lambda: told == ["end"])
+        answer.request.cancel()
+        w.until(lambda: told == ["end", "reset"])
 
 
 def test_after_a_switch_of_protocols_bytes_go_both_ways_until_both_have_ended() -> None:
