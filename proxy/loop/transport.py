@@ -119,7 +119,7 @@ class Transport:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
     def limit_patience(self) -> None:
-        """Of the kernel, which would offer for minutes after the end what the peer does not take."""
+        """Have the kernel give up a peer that takes nothing when we do; else it tries for minutes after the end."""
         # Sockets of the local system take all at once.
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _PATIENCE_S))
