@@ -464,7 +464,9 @@ def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: 
         clients = [stack.enter_context(RawClient(port)) for _ in range(files // 4)]
         assert [client.get().status_code for client in clients] == [200] * len(clients)
         assert _status_of_a_new_client(port) == 200
-        assert clients[0].is_closed_by_server(), "one more would be too many"
+        # One of the first: an answer comes a moment before its connection counts as idle.
+        (gone,), _, _ = select.select([client.socket for client in clients], [], [], DEADLINE_S)
+        assert gone.recv(1) == b"", "one more would be too many"
 
 
 def _status_of_a_new_client(port: int) -> int:
