@@ -3,19 +3,21 @@ r"""Regular expressions of matches: the dialect, parsed into a tree that an auto
 The dialect is the regular core of RE2: what it describes can be decided in time linear in the input, so no pattern
 and no request can make the proxy stand still. A pattern must match the whole value, as if in ^(?:...)$.
 
-    literals      any printable ASCII character; \ before punctuation takes it literally; \t, \xHH
-    classes       . (all but newline), [a-z_], [^/], \d \D \w \W \s \S, also inside brackets
+    literals      any printable ASCII character; \ before punctuation takes it literally; \a \f \n \r \t \v, \xHH
+    classes       . (all but newline), [a-z_], [^/], \d \D \w \W \s \S and [:alpha:], [:^alpha:] ... inside brackets
     groups        (...), (?:...), (?P<name>...), (?<name>...); what a group matched is not kept
     alternatives  a|b
     repetition    * + ? {2} {2,} {2,5}, also with a lazy ? behind, which changes nothing here
-    anchors       ^ and $ for the beginning and the end of the value, as in (/|$); one alone is not repeated
-    flags         (?i) at the very beginning: ASCII letters match in either case
+    anchors       ^ or \A and $ or \z for the beginning and the end of the value, as in (/|$); one alone is not repeated
+    flags         (?i) to the end of its group, (?i:...), (?-i), (?-i:...): ASCII letters match in either case;
+                  s: . is any byte, newline too; U changes nothing here
 
 Look-around, back-references, \b and possessive repetition are not regular or not needed, and refused. Limits: 1,024
 characters, 32 nested groups, 256 characters or classes once repetitions with numbers are written out, and what the
 automaton's table may have (1,024 states), which only patterns such as .*a.{20} pass.
 """
 
+import re
 import string
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -112,6 +114,27 @@ _CLASSES = {
     "s": byte_set(" \t\n\r\f\v"),
 }
 _CLASSES |= {name.upper(): ALL & ~members for name, members in _CLASSES.items()}
+# RE2 has these names; their members are those of the C locale.
+_POSIX_CLASSES = {
+    "alnum": byte_set(string.ascii_letters + string.digits),
+    "alpha": byte_set(string.ascii_letters),
+    "ascii": (1 << 128) - 1,
+    "blank": byte_set(" \t"),
+    "cntrl": (1 << 32) - 1 | 1 << 127,
+    "digit": byte_set(string.digits),
+    "graph": byte_set(string.ascii_letters + string.digits + string.punctuation),
+    "lower": byte_set(string.ascii_lowercase),
+    "print": byte_set(string.ascii_letters + string.digits + string.punctuation + " "),
+    "punct": byte_set(string.punctuation),
+    "space": byte_set(" \t\n\r\f\v"),
+    "upper": byte_set(string.ascii_uppercase),
+    "word": byte_set(string.ascii_letters + string.digits + "_"),
+    "xdigit": byte_set(string.hexdigits),
+}
+_POSIX_CLASS = re.compile(r"\[:(\^?)(.*?):\]")
+_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ANCHORS = {"^": Edge(is_end=False), r"\A": Edge(is_end=False), "$": Edge(is_end=True), r"\z": Edge(is_end=True)}
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 _REFUSED_GROUPS = {
     "(?=": "look-ahead", "(?!": "look-ahead", "(?<=": "look-behind", "(?<!": "look-behind",
     "(?P=": "a back-reference", "(?(": "a condition", "(?>": "an atomic group", "(?#": "a comment",
@@ -125,11 +148,9 @@ class _Parser:
         self._text = pattern
         self._at = 0
         self._depth = 0
-        self._ignore_case = False
+        self._flags = frozenset[str]()
 
     def parse(self) -> Node:
-        if self._take("(?i)"):
-            self._ignore_case = True
         node = self._choice()
         if self._at < len(self._text):
             raise self._error("`)` without `(`")
@@ -143,6 +164,7 @@ class _Parser:
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
+        self._switched_flags(")")
         if self._depth == 0:
             self._take("^")
         while self._at < len(self._text) and self._text[self._at] not in "|)":
@@ -153,14 +175,15 @@ class _Parser:
             ):
                 self._at += 1
                 break
-            parts.append(self._edge() or self._repeated(self._atom()))
+            if not self._switched_flags(")"):
+                parts.append(self._edge() or self._repeated(self._atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _edge(self) -> Node | None:
-        if self._text[self._at] not in "^$":
-            return None
-        self._at += 1
-        return Edge(self._text[self._at - 1] == "$")
+        for anchor, edge in _ANCHORS.items():
+            if self._take(anchor):
+                return edge
+        return None
 
     def _repeated(self, node: Node) -> Node:
         limits = self._repetition()
@@ -209,20 +232,17 @@ class _Parser:
         if character == "{":
             raise self._error(r"`{` that begins no count such as {2} or {2,5}; the character itself is `\{`")
         self._at += 1
-        return Bytes(NOT_NEWLINE if character == "." else self._folded(self._literal(character)))
+        if character == ".":
+            return Bytes(ALL if "s" in self._flags else NOT_NEWLINE)
+        return Bytes(self._folded(self._literal(character)))
 
     def _group(self) -> Node:
         for opening, meaning in _REFUSED_GROUPS.items():
             if self._text.startswith(opening, self._at):
                 raise self._error(f"{meaning}, which is not part of the dialect")
-        self._at += 1
-        if self._take("?P<") or self._take("?<"):
-            name, closing, _ = self._text[self._at :].partition(">")
-            if not closing or not name.isidentifier():
-                raise self._error("a group name that is not one word closed by `>`")
-            self._at += len(name) + 1
-        elif self._take("?") and not self._take(":"):
-            raise self._error("`(?` that opens no known group; flags are possible as (?i) at the beginning only")
+        flags_outside = self._flags
+        if not self._switched_flags(":"):
+            self._opening()
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._error(f"more than {MAX_DEPTH} nested groups")
@@ -230,7 +250,29 @@ class _Parser:
         if not self._take(")"):
             raise self._error("`(` without `)`")
         self._depth -= 1
+        self._flags = flags_outside
         return node
+
+    def _opening(self) -> None:
+        if self._take("(?P<") or self._take("(?<"):
+            name, closing, _ = self._text[self._at :].partition(">")
+            if not closing or not name.isidentifier():
+                raise self._error("a group name that is not one word closed by `>`")
+            self._at += len(name) + 1
+        elif not self._take("(") or self._take("?"):
+            raise self._error("`(?` that opens no known group")
+
+    def _switched_flags(self, closing: str) -> bool:
+        """Takes `(?i)`, or `(?i:` where `closing` is a colon, and heeds it; False where there is none."""
+        opening = _FLAGS.match(self._text, self._at)
+        if opening is None or opening[3] != closing or opening[0] == "(?)":
+            return False
+        switched_on, switched_off = frozenset(opening[1]), frozenset(opening[2] or "")
+        for flag in sorted((switched_on | switched_off) - frozenset("isU")):
+            raise self._error(f"flag `{flag}`, which is not part of the dialect; want i, s or U")
+        self._flags = (self._flags | switched_on) - switched_off
+        self._at = opening.end()
+        return True
 
     def _bracket(self) -> ByteSet:
         self._at += 1
@@ -254,8 +296,13 @@ class _Parser:
         character = self._text[self._at]
         if character == "\\":
             return self._escape()
-        if self._text.startswith("[:", self._at):
-            raise self._error("a POSIX class; write the characters out, or use \\d, \\w, \\s")
+        posix = _POSIX_CLASS.match(self._text, self._at)
+        if posix is not None:
+            if posix[2] not in _POSIX_CLASSES:
+                raise self._error(f"class `{posix[0]}`; want one of {', '.join(_POSIX_CLASSES)}")
+            self._at = posix.end()
+            members = self._folded(_POSIX_CLASSES[posix[2]])
+            return ALL & ~members if posix[1] else members
         self._at += 1
         return self._literal(character)
 
@@ -275,9 +322,9 @@ class _Parser:
                 raise self._error("`\\x` without two hexadecimal digits")
             self._at += 4
             return 1 << int(digits, 16)
-        if character == "t":
+        if character in _CONTROLS:
             self._at += 2
-            return byte_set("\t")
+            return byte_set(_CONTROLS[character])
         if not character or character not in string.punctuation:
             raise self._error(f"escape `\\{character}`, which is not part of the dialect")
         self._at += 2
@@ -289,7 +336,7 @@ class _Parser:
         return byte_set(character)
 
     def _folded(self, members: ByteSet) -> ByteSet:
-        if not self._ignore_case:
+        if "i" not in self._flags:
             return members
         upper = members & byte_set(string.ascii_uppercase)
         lower = members & byte_set(string.ascii_lowercase)

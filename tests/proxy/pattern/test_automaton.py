@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any, SupportsIndex
 
 import pytest
-from hypothesis import example, given, reject, settings
+from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
 from proxy.pattern import MAX_ENTRIES, MAX_POSITIONS, MAX_STATES, Automaton, PatternError, TooManyStates
@@ -57,9 +57,21 @@ EXAMPLES = [
     (r".*a.{8}", ["b" * 9, "a" + "b" * 8, "ab" * 200, "a" + "b" * 9]),
     (r"((a?){4}b+){2}", ["bb", "aaaabaaaab", "aaaaab", "abab"]),
     (r"(a{0}b?)+", ["", "b", "bbb", "a"]),
+    (r"a\Ab", ["ab", "a", "b"]),
+    (r"a(?i:b|c)d", ["abd", "aBd", "aCd", "Abd", "abD"]),
+    (r"(?i)a(?-i:b)c", ["abc", "AbC", "aBc"]),
+    (r"(?s:.).", ["\na", "a\n", "ab"]),
+    (r"(?is:.a)", ["\nA", "\na", "A"]),
+    (r"\a\f\n\r\t\v", ["\a\f\n\r\t\v", "afnrtv"]),
+    (r"[[:/]+", ["[:/", "a"]),
 ]
 
 
+# `re` warns of what it might read as an operation on sets one day, such as [[] and [a&&b].
+ignore_warnings_of_sets = pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
+
+
+@ignore_warnings_of_sets
 @pytest.mark.parametrize(("pattern", "values"), EXAMPLES)
 def test_verdicts_of_examples_are_those_of_re(pattern: str, values: list[str]) -> None:
     automaton, expected = Automaton(pattern), re.compile(pattern.encode())
@@ -74,6 +86,51 @@ def test_groups_are_named_in_either_spelling() -> None:
         assert [automaton.matches(value) for value in (b"eve/profile", b"/profile", b"eve")] == [True, False, False]
 
 
+# What RE2 has and `re` writes in another way.
+ALIKE = [
+    (r"[[:alnum:]]", r"[0-9A-Za-z]"),
+    (r"[[:alpha:]]", r"[A-Za-z]"),
+    (r"[[:ascii:]]", r"[\x00-\x7f]"),
+    (r"[[:blank:]]", r"[\t ]"),
+    (r"[[:cntrl:]]", r"[\x00-\x1f\x7f]"),
+    (r"[[:digit:]]", r"[0-9]"),
+    (r"[[:graph:]]", r"[!-~]"),
+    (r"[[:lower:]]", r"[a-z]"),
+    (r"[[:print:]]", r"[ -~]"),
+    (r"[[:punct:]]", r"[!-/:-@[-`{-~]"),
+    (r"[[:space:]]", r"[\t\n\v\f\r ]"),
+    (r"[[:upper:]]", r"[A-Z]"),
+    (r"[[:word:]]", r"[0-9A-Za-z_]"),
+    (r"[[:xdigit:]]", r"[0-9A-Fa-f]"),
+    (r"[[:^lower:]]", r"[^a-z]"),
+    (r"[^[:lower:]_]", r"[^a-z_]"),
+    (r"[-[:digit:].]", r"[-0-9.]"),
+    (r"(?i)[[:upper:]]", r"[a-zA-Z]"),
+    (r"(?i)[[:^upper:]]", r"[^a-zA-Z]"),
+    (r"\A/\z|b", r"/|b"),
+    (r"(/|\z)", r"/|"),
+    (r"\\z|\\A", r"\\z|\\A"),
+    (r"(a(?i)b|c)D", r"(a[bB]|[cC])D"),
+    (r"a|(?i)b|c", r"a|[bB]|[cC]"),
+    (r"(?i)(?-i)a", r"a"),
+    (r"(?i)^/a$", r"/[aA]"),
+    (r"(?U)a+?", r"a+"),
+]
+
+
+@ignore_warnings_of_sets
+@pytest.mark.parametrize(("pattern", "alike"), ALIKE)
+def test_what_re2_writes_in_its_own_way_means_what_it_means_there(pattern: str, alike: str) -> None:
+    automaton, expected = Automaton(pattern), re.compile(alike.encode())
+    values = [bytes([byte]) for byte in range(256)]
+    values += [a + b + c for a in (b"a", b"A", b"/") for b in (b"b", b"B", b"a", b"A", b"") for c in (b"d", b"D", b"")]
+    values += [b + c for b in (b"c", b"C") for c in (b"d", b"D")]
+
+    assert [value for value in values if automaton.matches(value)] == [
+        value for value in values if expected.fullmatch(value)
+    ]
+
+
 REFUSED = [
     (r"(?=a)", "look-ahead"),
     (r"(?!a)", "look-ahead"),
@@ -86,7 +143,13 @@ REFUSED = [
     (r"(?P<1>a)", "a group name that is not one word"),
     (r"(?P<x", "a group name that is not one word"),
     (r"(?<x-y>a)", "a group name that is not one word"),
-    (r"(?i:a)", "`(?` that opens no known group"),
+    (r"(?)", "`(?` that opens no known group"),
+    (r"(?", "`(?` that opens no known group"),
+    (r"(?i", "`(?` that opens no known group"),
+    (r"(?'x'a)", "`(?` that opens no known group"),
+    (r"(?mi)a", "flag `m`, which is not part of the dialect; want i, s or U"),
+    (r"(?i-x:a)", "flag `x`, which is not part of the dialect; want i, s or U"),
+    (r"a(?i)*", "nothing before `*` to repeat"),
     (r"(a", "`(` without `)`"),
     (r"a)", "`)` without `(`"),
     (r"(" * (MAX_DEPTH + 1) + "a" + ")" * (MAX_DEPTH + 1), f"more than {MAX_DEPTH} nested groups"),
@@ -101,7 +164,9 @@ REFUSED = [
     (r"^*", "nothing before `*` to repeat"),
     (r"(a$+)", "nothing before `+` to repeat"),
     (r"[a", "`[` without `]`"),
-    (r"[[:alpha:]]", "a POSIX class"),
+    (r"[[:letter:]]", "class `[:letter:]`; want one of alnum, alpha, "),
+    (r"[[:^:]]", "class `[:^:]`; want one of alnum, alpha, "),
+    (r"[[:digit:]-z]", "a range that does not go from one character up to another"),
     (r"[b-a]", "a range that does not go from one character up to another"),
     (r"[!-\d]", "a range that does not go from one character up to another"),
     (r"[\d-z]", "a range that does not go from one character up to another"),
@@ -167,10 +232,13 @@ def test_verdicts_are_those_of_re(pattern: str, texts: list[str]) -> None:
         assert verdict in (None, automaton.matches(text.encode()))
 
 
-# `re` warns of what it might read as an operation on sets one day, such as [[] and [a&&b].
-@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
+FLAG = re.compile(r"\(\?[a-zA-Z]+\)")
+
+
+@ignore_warnings_of_sets
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
 @example("[[]")
+@example(r"\z|\\z")
 @settings(max_examples=300, deadline=None)
 def test_any_text_is_a_pattern_or_is_refused_and_what_is_accepted_means_what_re_means(pattern: str) -> None:
     try:
@@ -180,7 +248,10 @@ def test_any_text_is_a_pattern_or_is_refused_and_what_is_accepted_means_what_re_
     else:
         refusal = ""
         # Characters that stand for themselves, and the few the two dialects share, mean the same.
-        expected = re.compile(pattern.replace("(?<", "(?P<").encode())  # `re` names groups in one spelling only
+        assume(not FLAG.search(pattern))  # `re` has flags at the beginning only
+        spelled = pattern.replace("(?<", "(?P<")  # `re` names groups in one spelling only
+        spelled = re.sub(r"\\(.)", lambda escape: r"\Z" if escape[1] == "z" else escape[0], spelled)
+        expected = re.compile(spelled.encode())
         verdict = verdict_of_re(expected, pattern.encode())
         assert verdict in (None, automaton.matches(pattern.encode()))
 
