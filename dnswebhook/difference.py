@@ -231,8 +231,8 @@ class Difference:
         if not theirs or (wish.is_released and len(theirs) < len(live)):
             return
         detail = (
-            f"somebody has put {excerpt(theirs[0], 100)!r} there since external-dns listed, which would claim it, and "
-            "remove it in a later pass"
+            f"somebody has put {excerpt(', '.join(theirs))!r} there since external-dns listed, which would claim it, "
+            "and remove it in a later pass; so it stays, and to hand the name over to external-dns, remove it by hand"
         )
         self.refuse(wish, RefusalReason.NO_OWNERSHIP, detail)
         self.sets[wish.key] = SetDifference([], [], [])

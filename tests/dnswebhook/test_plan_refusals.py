@@ -227,7 +227,15 @@ def test_a_set_that_somebody_has_begun_since_external_dns_listed_is_not_claimed(
     assert () == plan.vouchers
     ((reason, detail),) = [(refusal.reason, refusal.detail) for refusal in plan.refusals]
     assert RefusalReason.NO_OWNERSHIP == reason
-    assert "198.51.100.1" in detail
+    assert "'198.51.100.1'" in detail
+
+
+def test_who_has_begun_a_set_is_told_how_to_hand_it_over_and_what_of_it_is_in_the_way() -> None:
+    plan = planned(CLAIM, BY_HAND, row("app.example.com", "A", "198.51.100.2"), told=[])
+
+    (refusal,) = plan.refusals
+    assert "'198.51.100.1, 198.51.100.2'" in refusal.detail
+    assert refusal.detail.endswith("to hand the name over to external-dns, remove it by hand")
 
 
 CHANGE = Changes(update_old=CLAIM.create, update_new=(a("app.example.com", "192.0.2.2"), CLAIM.create[1]))
