@@ -10,7 +10,7 @@ depends on the listing too: where it is served, it stays. And endpoints that dif
 need a second look together: `merge_identified`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,11 +21,10 @@ from dnswebhook.served import NOTHING_SERVED, Served
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):
-    """`endpoint` is None when nothing of it can be held; `had_set_identifier` asks for `merge_identified`."""
+    """`endpoint` is None when nothing of it can be held."""
 
     endpoint: Endpoint | None
     drops: tuple[Drop, ...] = ()
-    had_set_identifier: bool = False
     limit: str = ""
     """As in `Fitted`, like the next."""
     is_by_limit: bool = False
@@ -50,31 +49,22 @@ def adjust(
         reserved_octets=capabilities.reserved_name_octets,
         served=served,
     )
-    had_set_identifier = bool(endpoint.set_identifier)
     if fitted.values and is_protected(fitted.name):
         drop = Drop(DropReason.PROTECTED, fitted.name, fitted.type, "", "the name is protected by --protect")
         return Adjusted(None, (drop,))
     if not fitted.values:
         return Adjusted(None, fitted.drops, is_by_limit=fitted.is_by_limit)
     kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=endpoint.labels)
-    return Adjusted(kept, fitted.drops, had_set_identifier, fitted.limit, fitted.is_by_limit)
+    return Adjusted(kept, fitted.drops, fitted.limit, fitted.is_by_limit)
 
 
-def merge_identified(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    """Join endpoints of one name and type into one, in the order of first appearance.
+def merge_identified(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """Endpoints of one name and type as one; all at once, since 10,000 would take seconds one after the other.
 
     They were told apart by a `setIdentifier`, which no store here can remember; external-dns would keep one of them
     and drop the others' targets. Targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and
     the first endpoint's labels stay.
     """
-    alike: dict[tuple[str, str], list[Endpoint]] = {}
-    for endpoint in endpoints:
-        alike.setdefault((endpoint.dns_name, endpoint.record_type), []).append(endpoint)
-    return [_united(group) for group in alike.values()]
-
-
-def _united(endpoints: list[Endpoint]) -> Endpoint:
-    """All at once: one after the other, 10,000 would take seconds."""
     first = endpoints[0]
     targets = tuple(sorted({target for endpoint in endpoints for target in endpoint.targets}))
     if first.record_type in ("CNAME", "DNAME"):

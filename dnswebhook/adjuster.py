@@ -110,7 +110,7 @@ class Adjuster:
             return _Remembered(b"", ("", ""), adjusted.drops, by_listing=by_listing)
         kept = adjusted.endpoint
         key = (kept.dns_name, kept.record_type)
-        identified = kept if adjusted.had_set_identifier else None
+        identified = kept if endpoint.set_identifier else None
         encoded = octets if is_answer and kept == endpoint else wire.encode_endpoint(kept)
         return _Remembered(encoded, key, adjusted.drops, identified, adjusted.limit, by_listing)
 
@@ -138,7 +138,7 @@ class Adjuster:
 def _merge(parts: list[bytes], identified: dict[tuple[str, str], list[tuple[int, Endpoint]]]) -> None:
     for members in identified.values():
         if len(members) > 1:
-            merged = merge_identified(endpoint for _, endpoint in members)
+            merged = merge_identified([endpoint for _, endpoint in members])
             for index, _ in members:
                 parts[index] = b""
-            parts[members[0][0]] = wire.encode_endpoint(merged[0])
+            parts[members[0][0]] = wire.encode_endpoint(merged)
