@@ -187,15 +187,9 @@ class EmbeddedStore:
     @contextmanager
     def _write(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
         with self._open(deadline) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _transaction(connection):
                 yield connection
-                connection.execute("COMMIT")
-                self._listing = None
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            self._listing = None
 
     def _current(self) -> sqlite3.Connection | None:
         """The connection, unless one of its files has lost its name: then writes may be gone when it is closed."""
@@ -234,16 +228,10 @@ class EmbeddedStore:
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
         if self._schema_version(connection) == SCHEMA_VERSION:
             return
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with _transaction(connection):
             if self._schema_version(connection) == 0:  # nobody else was faster
                 for statement in _SCHEMA:
                     connection.execute(statement)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _schema_version(self, connection: sqlite3.Connection) -> int:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -264,6 +252,18 @@ class EmbeddedStore:
         if _is_busy(error):
             return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
         return StoreFailed(f"{self.path}: {excerpt(str(error))}; {_remedy(error)}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _busy_timeout(deadline: Deadline) -> str:
