@@ -24,7 +24,6 @@ _NOT_ACCEPTED = "the Gateway is not accepted"
 
 
 class Report(Part, frozen=True):
-    owner: ObjectId
     verdict: ListenerVerdict
     is_accepted: bool
     is_sound: bool
@@ -151,7 +150,7 @@ def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tu
     listener = draft.slot.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
     documents = () if shut or loss.is_fatal(draft) else _documents(key, setup, draft, loss.rest(draft))
-    return Report(draft.slot.owner, verdict, is_good, is_good and not draft.blocked, documents)
+    return Report(verdict, is_good, is_good and not draft.blocked, documents)
 
 
 def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[Obstacle, ...]) -> tuple[Finding, ...]:

@@ -23,7 +23,8 @@ from tunnelgw.translate.gatewayverdicts import gateway_verdict, set_verdict
 from tunnelgw.translate.policies import PolicyVerdict, policy_verdict
 from tunnelgw.translate.proxyconfig import DataPlaneDocument, plane_settings
 from tunnelgw.translate.queries import CONTROLLER_NAME, HOME_NAMESPACE, Queries, Query, Question
-from tunnelgw.translate.routes import ListenerId, PlanePart, RouteParts, route_parts
+from tunnelgw.translate.routes import PlanePart, RouteParts, route_parts
+from tunnelgw.translate.slots import ListenerId
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, TunnelHost, Verdict
 
 AnyVerdict: TypeAlias = Verdict | PolicyVerdict

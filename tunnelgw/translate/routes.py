@@ -18,12 +18,8 @@ from tunnelgw.translate.listeners import Entrance, Parent, parent
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.rules import RouteContent, RouteId, route_content
+from tunnelgw.translate.slots import ListenerId
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, TunnelHost, false, true
-
-
-class ListenerId(NamedTuple):
-    owner: ObjectId
-    name: str
 
 
 class PlanePart(Part, frozen=True):

@@ -16,8 +16,8 @@ from tunnelgw.model.refs import ParentRef
 MAX_MESSAGE = 2048
 """Characters, for people to read; the API server takes 32,768."""
 NOT_READ = "could not be read yet"
-OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 """The API server has refused its content so far, or has not answered: that says nothing of it."""
+OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 BEFORE = "; until then what was named before is used"
 
 
