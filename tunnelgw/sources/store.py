@@ -66,11 +66,10 @@ class Store:
         self,
         kinds: Iterable[Kind] = Kind,
         home: str = "",
-        own: Iterable[Entry] = (),
         patience_s: float = PATIENCE_S,
         secret_namespaces: Collection[str] = (),
     ) -> None:
-        """`kinds`: those that a source lists. `home`: the controller's namespace. `own`: Secrets it needs itself.
+        """`kinds`: those that a source lists. `home`: the controller's namespace.
 
         `secret_namespaces`: where Secrets are read, beside `home`. Empty: everywhere.
         """
@@ -79,9 +78,8 @@ class Store:
         self._home = home
         self._scope = SecretScope(secret_namespaces, home)
         self._unlisted = {part for kind in kinds for part in self._scope.parts(kind)}
-        self._named: Counter[Entry] = Counter(own)
+        self._named: Counter[Entry] = Counter()
         """How many objects name each Secret and ConfigMap."""
-        self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
         self._outside: set[Entry] = set()
@@ -338,7 +336,6 @@ class Store:
         if kind is Kind.GATEWAY:
             self._given.pop(key, None)
         self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
-        self._stubs.discard(entry)
         self._unseen.discard(entry)
         self._outside.discard(entry)
         self._mindful.discard(entry)
@@ -362,13 +359,10 @@ class Store:
         self._unseen.discard(entry)
         self._outside.discard(entry)
         if not self._named[entry]:
-            self._stubs.add(entry)
             return stub(item)
         if item.data is None and not is_whole:
-            self._stubs.add(entry)
             self._await(entry)
             return item
-        self._stubs.discard(entry)
         if self._unread.pop(entry, None) is not None:
             self._be_patient()
             self._turn.notify_all()
@@ -380,7 +374,7 @@ class Store:
         after = references(new, self._home) if new else frozenset()
         for entry in after - before:
             self._named[entry] += 1
-            if entry in self._stubs:
+            if self._is_stub(entry):
                 self._await(entry)
             elif self._scope.is_outside(entry):
                 self._keep_out(entry)
@@ -403,8 +397,12 @@ class Store:
             self._outside.discard(entry)
             self._tables.remove(Kind(entry.room), entry.key)
         elif item is not None:
-            self._stubs.add(entry)
             self._tables.put(Kind(entry.room), stub(item))
+
+    def _is_stub(self, entry: Entry) -> bool:
+        """Whether it is there, but its data was left out, or has not come yet."""
+        item = self._tables.get(entry)
+        return isinstance(item, Secret | ConfigMap) and item.data is None and entry not in self._unseen
 
     def _keep_out(self, entry: Entry) -> None:
         self._outside.add(entry)

@@ -572,14 +572,6 @@ def test_a_gateway_that_was_made_anew_has_nothing_from_before() -> None:
     assert before(store.take().snapshot) == ""
 
 
-def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None:
-    store = Store([Kind.SECRET], own=[CERT])
-
-    store.replace(Kind.SECRET, [secret("cert", token="dA==")])
-
-    assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
-
-
 def test_a_class_s_secret_without_a_namespace_is_one_of_the_controllers_own() -> None:
     store = Store([Kind.GATEWAY_CLASS_CONFIG, Kind.SECRET], home="default")
     store.replace(

@@ -10,11 +10,9 @@ import pytest
 
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi
-from tests.tunnelgw.sources.objects import secret
+from tests.tunnelgw.sources.objects import gateway, secret
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
-from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
@@ -28,9 +26,10 @@ def test_many_that_cannot_be_fetched_are_told_in_one_line_and_fetched_when_they_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The right to list is there, that to get is not."""
-    store, stop = Store((), own=[Entry(Kind.SECRET, Key("default", name)) for name in NAMES]), threading.Event()
+    store, stop = Store(()), threading.Event()
     for name in NAMES:
         store.upsert(Kind.SECRET, secret(name))
+        store.upsert(Kind.GATEWAY, gateway(name, name))
     with ScriptedApi() as api:
         paths = {name: f"/api/v1/namespaces/default/secrets/{name}" for name in NAMES}
         api.refusals = dict.fromkeys(paths.values(), FORBIDDEN)
