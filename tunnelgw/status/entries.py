@@ -13,8 +13,21 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.status.conditions import merge_conditions
 
-MAX_PARENTS = 32
-MAX_ANCESTORS = 16
+_T = ConditionType
+
+
+class SharedList(msgspec.Struct, frozen=True):
+    field: str
+    """Of an entry: whom it is about."""
+    most: int
+    """Entries that the API takes."""
+    owned: frozenset[ConditionType]
+
+
+PARENTS = SharedList("parentRef", 32, frozenset({_T.ACCEPTED, _T.RESOLVED_REFS, _T.PARTIALLY_INVALID, _T.DELIVERED}))
+"""`status.parents` of a route."""
+ANCESTORS = SharedList("ancestorRef", 16, frozenset({_T.ACCEPTED, _T.RESOLVED_REFS}))
+"""`status.ancestors` of a policy."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -46,40 +59,17 @@ _decoder = msgspec.json.Decoder(_Stored)
 _encoder = msgspec.json.Encoder()
 
 
-def merge_parents(
+def merge(
+    shared: SharedList,
     current: Sequence[msgspec.Raw],
     ours: Sequence[Entry],
-    owned: Collection[ConditionType],
     writer: Writer,
     left_alone: Collection[ParentRef] = (),
 ) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
-    """`status.parents` of a route as it should be, and the references for which there was no room. Raises Outdated.
+    """The list as it should be, and the references for which there was no room. Raises Outdated.
 
     `left_alone`, with their namespaces: of them stays what was said, and nothing is added.
     """
-    return _merge(current, ours, owned, writer, left_alone, "parentRef", MAX_PARENTS)
-
-
-def merge_ancestors(
-    current: Sequence[msgspec.Raw],
-    ours: Sequence[Entry],
-    owned: Collection[ConditionType],
-    writer: Writer,
-    left_alone: Collection[ParentRef] = (),
-) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
-    """The same for `status.ancestors` of a policy."""
-    return _merge(current, ours, owned, writer, left_alone, "ancestorRef", MAX_ANCESTORS)
-
-
-def _merge(
-    current: Sequence[msgspec.Raw],
-    ours: Sequence[Entry],
-    owned: Collection[ConditionType],
-    writer: Writer,
-    left_alone: Collection[ParentRef],
-    field: str,
-    most: int,
-) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
     wanted: dict[ParentRef, Entry] = {}
     for entry in ours:
         wanted.setdefault(with_namespace(entry.ref, writer.namespace), entry)
@@ -89,15 +79,15 @@ def _merge(
         if stored.controller_name != writer.controller_name:
             merged.append(raw)
             continue
-        ref = stored.parent_ref if field == "parentRef" else stored.ancestor_ref
+        ref = stored.parent_ref or stored.ancestor_ref
         full = with_namespace(ref, writer.namespace) if ref is not None else None
         found = wanted.pop(full, None) if full is not None else None
         if found is not None:
-            merged.append(_updated(raw, stored, found, owned, writer, field))
+            merged.append(_updated(raw, stored, found, shared, writer))
         elif full in left_alone:
             merged.append(raw)
-    added = [_updated(None, _Stored(), entry, owned, writer, field) for entry in wanted.values()]
-    room = max(0, most - len(merged))
+    added = [_updated(None, _Stored(), entry, shared, writer) for entry in wanted.values()]
+    room = max(0, shared.most - len(merged))
     left_out = tuple(entry.ref for entry in list(wanted.values())[room:])
     return (*merged, *added[:room]), left_out
 
@@ -107,20 +97,13 @@ def with_namespace(ref: ParentRef, namespace: str) -> ParentRef:
     return ref if ref.namespace else msgspec.structs.replace(ref, namespace=namespace)
 
 
-def _updated(
-    raw: msgspec.Raw | None,
-    stored: _Stored,
-    entry: Entry,
-    owned: Collection[ConditionType],
-    writer: Writer,
-    field: str,
-) -> msgspec.Raw:
+def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: SharedList, writer: Writer) -> msgspec.Raw:
     """The very bytes that were stored when they say the same."""
-    conditions = merge_conditions(stored.conditions, entry.findings, owned, writer.generation, writer.now)
+    conditions = merge_conditions(stored.conditions, entry.findings, shared.owned, writer.generation, writer.now)
     if raw is not None and conditions == stored.conditions:
         return raw
     content: Mapping[str, object] = {
-        field: reference(entry.ref),
+        shared.field: reference(entry.ref),
         "controllerName": writer.controller_name,
         "conditions": conditions_json(conditions),
     }

@@ -19,7 +19,7 @@ from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.status.conditions import merge_conditions
-from tunnelgw.status.entries import Entry, Writer, conditions_json, merge_ancestors, merge_parents
+from tunnelgw.status.entries import ANCESTORS, PARENTS, Entry, Writer, conditions_json, merge
 from tunnelgw.translate.verdicts import (
     ClassVerdict,
     GatewayVerdict,
@@ -44,8 +44,6 @@ LISTENER_CONDITIONS = frozenset(
     {_T.ACCEPTED, _T.PROGRAMMED, _T.RESOLVED_REFS, _T.CONFLICTED, _T.OVERLAPPING_TLS_CONFIG, _T.PARTLY_UNREACHABLE}
 )
 LISTENER_SET_CONDITIONS = frozenset({_T.ACCEPTED, _T.PROGRAMMED, _T.DELIVERED})
-ROUTE_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS, _T.PARTIALLY_INVALID, _T.DELIVERED})
-POLICY_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS})
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -236,7 +234,7 @@ def route_status(
     """Also the parents for which there is no room. Raises Outdated."""
     current = _decode_route(stored)
     ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
-    parents, left_out = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer, left_alone)
+    parents, left_out = merge(PARENTS, current.parents, ours, writer, left_alone)
     return None if _same(parents, current.parents) else {"parents": list(parents)}, left_out
 
 
@@ -245,7 +243,7 @@ def policy_status(
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     """Also the ancestors for which there is no room. Raises Outdated."""
     current = _decode_policy(stored)
-    merged, left_out = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer, left_alone)
+    merged, left_out = merge(ANCESTORS, current.ancestors, ancestors, writer, left_alone)
     return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
 
 

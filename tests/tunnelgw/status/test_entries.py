@@ -9,11 +9,10 @@ import msgspec
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.refs import ParentRef
-from tunnelgw.status.entries import Entry, Writer, merge_ancestors, merge_parents
+from tunnelgw.status.entries import ANCESTORS, PARENTS, Entry, Writer, merge
 
 NOW = "2026-11-21T12:00:00Z"
 OURS = "tunnelgw.dev/tunnel-gateway-controller"
-OWNED = frozenset({ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS})
 ACCEPTED = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED)
 WRITER = Writer(OURS, "apps", 4, NOW)
 
@@ -45,7 +44,7 @@ def shown(entries: tuple[msgspec.Raw, ...]) -> list[dict[str, Any]]:
 def test_foreign_entries_keep_their_place_and_bytes_and_stale_ones_of_ours_go() -> None:
     foreign = raw({**stored("gw2", "example.net/other"), "future": {"kept": True}})
 
-    merged, left_out = merge_parents([foreign, raw(stored("gw1"))], [entry("gw1", section_name="web")], OWNED, WRITER)
+    merged, left_out = merge(PARENTS, [foreign, raw(stored("gw1"))], [entry("gw1", section_name="web")], WRITER)
 
     assert left_out == ()
     assert bytes(merged[0]) == bytes(foreign)
@@ -63,7 +62,7 @@ def test_foreign_entries_keep_their_place_and_bytes_and_stale_ones_of_ours_go() 
 def test_an_entry_is_found_again_with_the_defaults_applied() -> None:
     current = raw(stored("gw1", group="gateway.networking.k8s.io", kind="Gateway", namespace="apps", generation=4))
 
-    merged, _ = merge_parents([current], [entry("gw1")], OWNED, WRITER)
+    merged, _ = merge(PARENTS, [current], [entry("gw1")], WRITER)
 
     assert [bytes(each) for each in merged] == [bytes(current)]
 
@@ -71,7 +70,7 @@ def test_an_entry_is_found_again_with_the_defaults_applied() -> None:
 def test_an_explicit_core_group_is_another_parent() -> None:
     current = raw(stored("gw1", group=""))
 
-    merged, _ = merge_parents([current], [entry("gw1")], OWNED, WRITER)
+    merged, _ = merge(PARENTS, [current], [entry("gw1")], WRITER)
 
     assert [each["parentRef"]["group"] for each in shown(merged)] == ["gateway.networking.k8s.io"]
 
@@ -81,14 +80,14 @@ def test_a_foreign_condition_inside_our_entry_stays() -> None:
     checked = {**current["conditions"][0], "type": "example.net/Checked", "observedGeneration": 1}
     current["conditions"].append(checked)
 
-    merged, _ = merge_parents([raw(current)], [entry("gw1")], OWNED, WRITER)
+    merged, _ = merge(PARENTS, [raw(current)], [entry("gw1")], WRITER)
 
     assert [condition["type"] for condition in shown(merged)[0]["conditions"]] == ["Accepted", "example.net/Checked"]
     assert shown(merged)[0]["conditions"][1] == checked
 
 
 def test_two_references_that_mean_the_same_parent_share_one_entry() -> None:
-    merged, _ = merge_parents([], [entry("gw1"), entry("gw1", namespace="apps")], OWNED, WRITER)
+    merged, _ = merge(PARENTS, [], [entry("gw1"), entry("gw1", namespace="apps")], WRITER)
 
     assert len(merged) == 1
 
@@ -97,7 +96,7 @@ def test_a_full_list_takes_no_more_and_says_what_is_missing() -> None:
     current = [raw(stored(f"gw{n}", "example.net/other")) for n in range(15)]
     ancestors = [entry("one"), entry("two")]
 
-    merged, left_out = merge_ancestors(current, ancestors, OWNED, WRITER)
+    merged, left_out = merge(ANCESTORS, current, ancestors, WRITER)
 
     assert len(merged) == 16
     assert shown(merged)[-1]["ancestorRef"]["name"] == "one"
@@ -107,6 +106,6 @@ def test_a_full_list_takes_no_more_and_says_what_is_missing() -> None:
 def test_a_controller_without_anything_to_say_leaves_only_foreign_entries() -> None:
     foreign = raw(stored("gw2", "example.net/other"))
 
-    merged, _ = merge_parents([raw(stored("gw1")), foreign], [], OWNED, WRITER)
+    merged, _ = merge(PARENTS, [raw(stored("gw1")), foreign], [], WRITER)
 
     assert [bytes(each) for each in merged] == [bytes(foreign)]
