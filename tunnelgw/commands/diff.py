@@ -22,6 +22,7 @@ from tunnelgw.deliver.targets import (
     left_tunnels,
     named_tunnels,
     planes,
+    tunnel_name,
     tunnels,
 )
 from tunnelgw.provider.client import ProviderClient
@@ -155,7 +156,7 @@ def _parts(encoded: bytes) -> Mapping[str, Any]:
 
 
 def _of_tunnel(tunnel: Tunnel, hosts: frozenset[str], access: Access) -> Iterator[Difference]:
-    name = f"tunnel {tunnel.tunnel_id}"
+    name = tunnel_name(tunnel.tunnel_id)
     if tunnel.token.secret is None:
         yield Difference("error", name, message=tunnel.token.problem)
         return

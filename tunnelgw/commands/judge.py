@@ -9,11 +9,12 @@ from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Sta
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key, Object
-from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
+from tunnelgw.model.own import GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
-from tunnelgw.model.refs import GATEWAY_API, LocalRef, ParametersRef
+from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
-from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.sources.references import parameters
 from tunnelgw.translate.classes import config_problem, controllers_instead, left_out
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
@@ -46,10 +47,11 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     for kind in STATUS_KINDS:
         for key in sorted(snapshot.all(kind)):
             yield from _object(ObjectId(kind, key), snapshot, translation)
-    named = set(_named_configs(snapshot))
+    naming = (*snapshot.all(Kind.GATEWAY_CLASS).values(), *snapshot.all(Kind.GATEWAY).values())
+    named = {parameters(item) for item in naming}
     for kind in (Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG):
         for key, item in sorted(snapshot.all(kind).items()):
-            if isinstance(item, GatewayClassConfig | GatewayConfig) and ObjectId(kind, key) not in named:
+            if isinstance(item, GatewayClassConfig | GatewayConfig) and Entry(kind, key) not in named:
                 yield _unnamed(ObjectId(kind, key), item)
 
 
@@ -79,21 +81,6 @@ def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
             for target in item.spec.target_refs:
                 if not target.group and target.kind == Kind.SERVICE:
                     yield Kind.SERVICE, Key(item.metadata.namespace, target.name)
-
-
-def _named_configs(snapshot: Snapshot) -> Iterator[ObjectId]:
-    for gateway_class in snapshot.all(Kind.GATEWAY_CLASS).values():
-        if isinstance(gateway_class, GatewayClass):
-            yield from _config(gateway_class.spec.parameters_ref, Kind.GATEWAY_CLASS_CONFIG, "")
-    for gateway in snapshot.all(Kind.GATEWAY).values():
-        if isinstance(gateway, Gateway) and gateway.spec.infrastructure is not None:
-            ref = gateway.spec.infrastructure.parameters_ref
-            yield from _config(ref, Kind.GATEWAY_CONFIG, gateway.metadata.namespace)
-
-
-def _config(ref: ParametersRef | LocalRef | None, kind: Kind, namespace: str) -> Iterator[ObjectId]:
-    if ref is not None and (ref.group, ref.kind) == (TUNNELGW, kind):
-        yield ObjectId(kind, Key(namespace, ref.name))
 
 
 def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
