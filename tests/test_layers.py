@@ -1,6 +1,7 @@
 """The house's order is a tested fact: what `make lint` checks is checked by the suite too."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = [
+    init for room in ("daemonkit", "dnswebhook", "proxy", "tunnelgw") for init in (ROOT / room).rglob("__init__.py")
+]
 
 
 def test_imports_point_one_way_and_pure_rooms_stay_pure() -> None:
@@ -35,15 +39,24 @@ def test_rooms_that_say_they_are_pure_are_held_to_it(package: str, word: str) ->
     assert {room for room in saying if not held & {room, room.rpartition(".")[0]}} == set()
 
 
+def test_a_package_that_lists_its_modules_lists_all_of_them() -> None:
+    missing: dict[str, set[str]] = {}
+    for init in PACKAGES:
+        text = ast.get_docstring(ast.parse(init.read_text())) or ""
+        modules = {file.stem for file in init.parent.glob("*.py")} - {"__init__"}
+        listed = modules & {*re.findall(r"^ *(\w+)(?=  | [·>] )", text, re.MULTILINE)}
+        if len(listed) > 1:
+            missing[str(init.parent)] = modules - {*re.findall(r"\w+", text)}
+
+    assert len(missing) > 5
+    assert {package: modules for package, modules in missing.items() if modules} == {}
+
+
 def test_every_package_is_named_in_setup_cfg_and_tests_are_not() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     named = set(setup["options"]["packages"].split())
 
-    found = {
-        str(init.parent.relative_to(ROOT)).replace("/", ".")
-        for package in ("daemonkit", "dnswebhook", "proxy", "tunnelgw")
-        for init in (ROOT / package).rglob("__init__.py")
-    }
+    found = {str(init.parent.relative_to(ROOT)).replace("/", ".") for init in PACKAGES}
 
     assert found == named

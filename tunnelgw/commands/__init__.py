@@ -1,7 +1,8 @@
 """What people ask of the controller: what would be accepted, what becomes of a URL, what would change, how things are.
 
 main      command lines
-world     the objects asked about: a folder of manifests, or an API server, read once
+world     the objects asked about: a folder of manifests, or an API server (listing), read once
+access    how proxies and provider are reached
 judge     translation -> rows of a table (pure)
 show      rows on a terminal, in a pipe, as JSON
 check · explain · status · diff

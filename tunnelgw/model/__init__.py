@@ -9,5 +9,6 @@ becomes a verdict on its object rather than an object that cannot be read.
     core                                Kubernetes' own kinds
     own                                 the kinds of tunnelgw.dev
     kinds                               every kind with its group, version, plural and struct
+    statuses                            what is read of a stored status
     snapshot                            all objects at one moment, with the indexes that translation looks through
 """

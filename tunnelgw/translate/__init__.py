@@ -2,13 +2,17 @@
 
 Everything is a query (`queries`): a function of what it reads and asks, computed again only when that has changed.
 
-    hostnames · selectors · grants · names      words that all others use
+    hostnames · selectors · grants · names · protocols · verdicts
+                                                words that all others use
+    remarks > parts                             what is wrong with a part of a route, judged by the document's own rules
     certificates                                Secrets and ConfigMaps into certificates, or why not
-    classes · gateways · pools · addresses      whose Gateway, which proxy, which doors
+    settings > classes > gateways > pools > addresses
+                                                whose Gateway, with which settings, which proxy, which doors
     slots > listenertls > drafts > contest > listeners > gatewayverdicts
                                                 listeners: conflicts, each by itself, against other Gateways, as told
-    endpoints · backendtls · backends · policies · filters · matches · rules
-                                                what routes do with requests, and where they send them
-    attach > routes                             a route at its parents, and in the documents
-    proxyconfig > pipeline                      documents, verdicts and names of tunnels, as objects change
+    endpoints · external · backendtls > backends > backendrefs
+                                                where routes send requests, or why not
+    filters · matches · sessions > rules        what routes do with them
+    attach > routes > policies                  a route at its parents, and in the documents; policies of its backends
+    encodedparts > proxyconfig > pipeline       documents, verdicts and names of tunnels, as objects change
 """

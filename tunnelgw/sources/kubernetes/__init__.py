@@ -7,6 +7,9 @@ not used: objects are decoded from the raw bytes of a list or watch, one at a ti
     watch       one kind: list, watch, start again
     discovery   which version of a kind is served, and waiting for one that is not installed
     decode      bytes of the API to objects
-    server      requests and streams, with deadlines, and the errors of both
+    server      requests and streams, with deadlines
+    connections · reach                     what ends them from outside; whether anybody answers at all
+    kubeconfig                              where the API server is, and who we are to it
+    failures                                what a request can come to instead of an answer
     statuses · secrets · lease · events     what is written
 """

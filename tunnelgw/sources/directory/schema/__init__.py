@@ -1,7 +1,7 @@
 """What objects may look like: types, limits, defaults and rules of Gateway API's and our own CRDs, by kind.
 
     kinds       every kind with its versions and its shape
-    routes · gateways · policies · own     the shapes
+    routes · filters · gateways · policies · own     the shapes
     common      names, references and the like, which they share
     shapes      what shapes are made of
 
