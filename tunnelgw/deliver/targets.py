@@ -199,18 +199,18 @@ def _classes(snapshot: Snapshot, controller_name: str) -> Iterator[GatewayClass]
             yield item
 
 
+def _gateways(snapshot: Snapshot, gateway_class: GatewayClass) -> Iterator[Gateway]:
+    for item in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
+        if isinstance(item, Gateway):
+            yield item
+
+
 def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gateway, GatewayConfig]]:
     """Gateways with a data plane of their own."""
     for gateway_class in _classes(snapshot, controller_name):
-        for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
-            if not isinstance(gateway, Gateway):
-                continue
-            ref = gateway.parameters_ref
-            if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
-                continue
-            config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
-            if isinstance(config, GatewayConfig):
-                yield gateway, config
+        for gateway in _gateways(snapshot, gateway_class):
+            if own := _own_config(snapshot, gateway):
+                yield gateway, own
 
 
 def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
@@ -225,28 +225,30 @@ def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway
 
 def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
     """Gateways of ours with the configuration that decides of each, and the namespace of its references."""
-    own = {gateway.key: config for gateway, config in _own_configs(snapshot, discovery.controller_name)}
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
-        for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
-            if not isinstance(gateway, Gateway):
-                continue
-            if gateway.key in own:
-                yield gateway, own[gateway.key].spec, gateway.metadata.namespace
+        for gateway in _gateways(snapshot, gateway_class):
+            if own := _own_config(snapshot, gateway):
+                yield gateway, own.spec, gateway.metadata.namespace
             elif spec is not None:
                 yield gateway, spec, discovery.namespace
 
 
 def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
     """Configurations that no Gateway names, whoever's it is."""
-    used: set[Key] = set()
-    for gateway in snapshot.all(Kind.GATEWAY).values():
-        ref = gateway.parameters_ref if isinstance(gateway, Gateway) else None
-        if ref is not None:
-            used.add(Key(gateway.metadata.namespace, ref.name))
+    gateways = (item for item in snapshot.all(Kind.GATEWAY).values() if isinstance(item, Gateway))
+    used = {own.key for gateway in gateways if (own := _own_config(snapshot, gateway))}
     for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():
         if key not in used and isinstance(config, GatewayConfig):
             yield config
+
+
+def _own_config(snapshot: Snapshot, gateway: Gateway) -> GatewayConfig | None:
+    ref = gateway.parameters_ref
+    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
+        return None
+    config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
+    return config if isinstance(config, GatewayConfig) else None
 
 
 def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:

@@ -426,6 +426,17 @@ def test_a_configuration_that_no_gateway_uses_may_have_been_used() -> None:
     assert left_tunnels(Snapshot.of([kept_by_others, *rest]), DISCOVERY) == {}
 
 
+def test_a_configuration_is_not_used_by_a_gateway_that_names_something_else_of_its_name() -> None:
+    (kind, gateway), config = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
+    spec = msgspec.to_builtins(gateway)["spec"]
+    spec["infrastructure"]["parametersRef"] = {"group": "", "kind": "ConfigMap", "name": "own"}
+    items = [(kind, make(kind, "gw", spec, namespace="shop")), config]
+
+    left = left_tunnels(Snapshot.of([*items, secret("own", "shop", api_token="own")]), DISCOVERY)
+
+    assert left.keys() == {ONE}
+
+
 def test_tunnels_without_credentials_are_named_all_the_same() -> None:
     _, config = class_config("one")
     assert isinstance(config, GatewayClassConfig)
