@@ -19,7 +19,6 @@ from tunnelgw.status.objects import (
     Delivery,
     Patch,
     class_status,
-    classless_status,
     gateway_status,
     left_status,
     listener_set_status,
@@ -66,29 +65,23 @@ def compose(wish: Wish, author: Author, now: str) -> Composed:
 
 def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     item, verdict = wish.item, wish.verdict
-    generation, name = item.metadata.generation, author.controller_name
+    writer = Writer(author.controller_name, item.metadata.namespace, item.metadata.generation, now)
     match item, verdict:
         case GatewayClass(), ClassVerdict():
-            return class_status(item.status, verdict, author.features, generation, now), ()
+            return class_status(item.status, verdict, author.features, writer), ()
         case Gateway(), GatewayVerdict():
-            return gateway_status(item.status, verdict, wish.delivery, name, generation, now), ()
-        case Gateway(), OrphanVerdict():
-            return classless_status(item.status, verdict, name, generation, now), ()
+            return gateway_status(item.status, verdict, wish.delivery, writer), ()
         case ListenerSet(), ListenerSetVerdict():
-            return listener_set_status(item.status, verdict, wish.delivery, name, generation, now), ()
-        case ListenerSet(), OrphanVerdict():
-            return orphan_status(item.status, verdict, name, generation, now), ()
+            return listener_set_status(item.status, verdict, wish.delivery, writer), ()
+        case ((Gateway() | ListenerSet()), OrphanVerdict()):
+            return orphan_status(item, verdict, writer), ()
         case ((Gateway() | ListenerSet()), None) if not wish.left_alone:
-            return left_status(item.status, name), ()
+            return left_status(item.status, writer), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
-            return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now), wish.left_alone)
+            return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
-            return policy_status(item.status, _ancestors(verdict), _writer(item, author, now), wish.left_alone)
+            return policy_status(item.status, _ancestors(verdict), writer, wish.left_alone)
     return None, ()  # conditions of these kinds have no author's name: what others may have written stays
-
-
-def _writer(item: Object, author: Author, now: str) -> Writer:
-    return Writer(author.controller_name, item.metadata.namespace, item.metadata.generation, now)
 
 
 def _ancestors(verdict: PolicyVerdict | None) -> Sequence[Entry]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tunnelgw.model.conditions import Condition, ConditionType, Finding, Reason, Status
-from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
+from tunnelgw.model.gateways import Gateway, GatewayAddress, ListenerSet, RouteGroupKind
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.status.conditions import merge_conditions
@@ -102,16 +102,14 @@ _decode_route = msgspec.json.Decoder(_Route).decode
 _decode_policy = msgspec.json.Decoder(_Policy).decode
 
 
-def class_status(
-    stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], generation: int, now: str
-) -> Patch | None:
+def class_status(stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], writer: Writer) -> Patch | None:
     """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated.
 
     With a release of Gateway API that we do not know they stay as they are: in another release the field may have
     another shape, as it had in v1.1, and the API server would refuse all of the status.
     """
     current = _decode_class(stored)
-    conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, generation, now)
+    conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, writer.generation, writer.now)
     is_known = not any(finding.reason is Reason.UNSUPPORTED_VERSION for finding in verdict.findings)
     named = tuple({"name": feature} for feature in features[:MAX_FEATURES]) if is_known else current.supported_features
     if (conditions, named) == (current.conditions, current.supported_features):
@@ -120,26 +118,17 @@ def class_status(
     return {"conditions": conditions_json(conditions), **claimed}
 
 
-def gateway_status(
-    stored: msgspec.Raw,
-    verdict: GatewayVerdict,
-    delivery: Delivery,
-    controller_name: str,
-    generation: int,
-    now: str,
-) -> Patch | None:
+def gateway_status(stored: msgspec.Raw, verdict: GatewayVerdict, delivery: Delivery, writer: Writer) -> Patch | None:
     """Raises Outdated."""
     current = _decode_gateway(stored)
-    is_ours = _are_ours(current.conditions, controller_name, generation)
-    findings = [
-        *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
-    ]
+    is_ours = _are_ours(current.conditions, writer)
+    findings = _with_programmed(verdict.findings, current.conditions if is_ours else (), delivery, writer)
     if delivery.finding is not None:
-        findings.append(_signed(delivery.finding, controller_name))
+        findings.append(_signed(delivery.finding, writer))
     new = _Gateway(
         verdict.addresses,
-        merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, generation, now),
-        _listeners(current.listeners, verdict.listeners, delivery, generation, now, is_ours=is_ours),
+        merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, writer.generation, writer.now),
+        _listeners(current.listeners, verdict.listeners, delivery, writer, is_ours=is_ours),
         verdict.attached_listener_sets,
     )
     if new == current:
@@ -152,38 +141,18 @@ def gateway_status(
     }
 
 
-def classless_status(
-    stored: msgspec.Raw, verdict: OrphanVerdict, controller_name: str, generation: int, now: str
-) -> Patch | None:
-    """Of a Gateway whose class has gone. None also where this controller has told nothing of it: another one may have,
-    which has heard of a class before us. Raises Outdated.
-    """
-    current = _decode_gateway(stored)
-    if not any(_is_signed(condition, controller_name) for condition in current.conditions):
-        return None
-    conditions = merge_conditions(current.conditions, verdict.findings, GATEWAY_CONDITIONS, generation, now)
-    return {"addresses": [], "conditions": conditions_json(conditions), "listeners": [], "attachedListenerSets": 0}
-
-
 def listener_set_status(
-    stored: msgspec.Raw,
-    verdict: ListenerSetVerdict,
-    delivery: Delivery,
-    controller_name: str,
-    generation: int,
-    now: str,
+    stored: msgspec.Raw, verdict: ListenerSetVerdict, delivery: Delivery, writer: Writer
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_listener_set(stored)
-    is_ours = _are_ours(current.conditions, controller_name, generation)
-    findings = [
-        *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
-    ]
+    is_ours = _are_ours(current.conditions, writer)
+    findings = _with_programmed(verdict.findings, current.conditions if is_ours else (), delivery, writer)
     if delivery.finding is not None:
-        findings.append(_signed(delivery.finding, controller_name))
+        findings.append(_signed(delivery.finding, writer))
     new = _ListenerSet(
-        merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
-        _listeners(current.listeners, verdict.listeners, delivery, generation, now, is_ours=is_ours),
+        merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, writer.generation, writer.now),
+        _listeners(current.listeners, verdict.listeners, delivery, writer, is_ours=is_ours),
     )
     if new == current:
         return None
@@ -193,39 +162,40 @@ def listener_set_status(
     }
 
 
-def orphan_status(
-    stored: msgspec.Raw, verdict: OrphanVerdict, controller_name: str, generation: int, now: str
-) -> Patch | None:
-    """Of a ListenerSet whose Gateway has gone. None also where this controller has told nothing of it: another one may
-    have, which has heard of a Gateway before us. Raises Outdated.
+def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: Writer) -> Patch | None:
+    """Of a Gateway whose class has gone, or of a ListenerSet whose Gateway has. None also where this controller has
+    told nothing of it: another one may have, which has heard of that class or Gateway before us. Raises Outdated.
     """
-    current = _decode_listener_set(stored)
-    if not any(_is_signed(condition, controller_name) for condition in current.conditions):
+    current = _decode_left(item.status)
+    if not any(_is_signed(condition, writer) for condition in current.conditions):
         return None
-    conditions = merge_conditions(current.conditions, verdict.findings, LISTENER_SET_CONDITIONS, generation, now)
-    return {"conditions": conditions_json(conditions), "listeners": []}
+    owned, rest = LISTENER_SET_CONDITIONS, {}
+    if isinstance(item, Gateway):
+        owned, rest = GATEWAY_CONDITIONS, {"addresses": [], "attachedListenerSets": 0}
+    conditions = merge_conditions(current.conditions, verdict.findings, owned, writer.generation, writer.now)
+    return {"conditions": conditions_json(conditions), "listeners": [], **rest}
 
 
-def left_status(stored: msgspec.Raw, controller_name: str) -> Patch | None:
+def left_status(stored: msgspec.Raw, writer: Writer) -> Patch | None:
     """Of a Gateway whose class is another controller's, or has become so, or of a ListenerSet of such a Gateway: that
     we deliver it is so no more, and who has told the rest, nobody can say.
     """
     current = _decode_left(stored)
-    kept = tuple(condition for condition in current.conditions if not _is_signed(condition, controller_name))
+    kept = tuple(condition for condition in current.conditions if not _is_signed(condition, writer))
     return None if kept == current.conditions else {"conditions": conditions_json(kept)}
 
 
-def _signed(finding: Finding, controller_name: str) -> Finding:
-    return msgspec.structs.replace(finding, message=f"{controller_name}: {finding.message}")
+def _signed(finding: Finding, writer: Writer) -> Finding:
+    return msgspec.structs.replace(finding, message=f"{writer.controller_name}: {finding.message}")
 
 
-def _are_ours(conditions: Sequence[Condition], controller_name: str, generation: int) -> bool:
+def _are_ours(conditions: Sequence[Condition], writer: Writer) -> bool:
     """We never speak of a Gateway, or of a ListenerSet, without our name."""
-    return any(_is_signed(each, controller_name) and each.observed_generation == generation for each in conditions)
+    return any(_is_signed(each, writer) and each.observed_generation == writer.generation for each in conditions)
 
 
-def _is_signed(condition: Condition, controller_name: str) -> bool:
-    return condition.type == ConditionType.DELIVERED and condition.message.startswith(f"{controller_name}: ")
+def _is_signed(condition: Condition, writer: Writer) -> bool:
+    return condition.type == ConditionType.DELIVERED and condition.message.startswith(f"{writer.controller_name}: ")
 
 
 def route_status(
@@ -255,8 +225,7 @@ def _listeners(
     current: Sequence[_Listener],
     verdicts: Sequence[ListenerVerdict],
     delivery: Delivery,
-    generation: int,
-    now: str,
+    writer: Writer,
     *,
     is_ours: bool,
 ) -> tuple[_Listener, ...]:
@@ -265,7 +234,7 @@ def _listeners(
     merged = []
     for verdict in verdicts:
         before = stored.get(verdict.name, ())
-        findings = list(_with_programmed(verdict.findings, before if is_ours else (), delivery.is_held, generation))
+        findings = _with_programmed(verdict.findings, before if is_ours else (), delivery, writer)
         if verdict.name in delivery.unbound:
             findings = _unbound(findings, delivery.unbound[verdict.name])
         merged.append(
@@ -273,30 +242,30 @@ def _listeners(
                 verdict.name,
                 verdict.supported_kinds,
                 verdict.attached_routes,
-                merge_conditions(before, findings, LISTENER_CONDITIONS, generation, now),
+                merge_conditions(before, findings, LISTENER_CONDITIONS, writer.generation, writer.now),
             )
         )
     return tuple(merged)
 
 
 def _with_programmed(
-    findings: Sequence[Finding], stored: Sequence[Condition], is_held: bool, generation: int
-) -> tuple[Finding, ...]:
+    findings: Sequence[Finding], stored: Sequence[Condition], delivery: Delivery, writer: Writer
+) -> list[Finding]:
     """Findings with `Programmed`, in its usual place after `Accepted`."""
     if any(finding.type is ConditionType.PROGRAMMED for finding in findings):
-        return tuple(findings)
+        return list(findings)
     was_held = any(
         (condition.type, condition.status, condition.observed_generation)
-        == (ConditionType.PROGRAMMED, Status.TRUE, generation)
+        == (ConditionType.PROGRAMMED, Status.TRUE, writer.generation)
         for condition in stored
     )
-    if is_held or was_held:
+    if delivery.is_held or was_held:
         programmed = Finding(ConditionType.PROGRAMMED, Status.TRUE, Reason.PROGRAMMED)
     else:
         programmed = Finding(
             ConditionType.PROGRAMMED, Status.FALSE, Reason.PENDING, "no proxy has acknowledged this generation yet"
         )
-    return (*findings[:1], programmed, *findings[1:])
+    return [*findings[:1], programmed, *findings[1:]]
 
 
 def _unbound(findings: Sequence[Finding], reason: str) -> list[Finding]:

@@ -44,7 +44,13 @@ GATEWAY = GatewayVerdict(
     (ACCEPTED, RESOLVED), "shared", "", (GatewayAddress("192.0.2.1"),), (LISTENER,), attached_listener_sets=1
 )
 AUTHOR = "tunnelgw.dev/tunnel-gateway-controller"
-WRITER = Writer(AUTHOR, "apps", 4, NOW)
+
+
+def writer(generation: int, now: str, author: str = AUTHOR) -> Writer:
+    return Writer(author, "apps", generation, now)
+
+
+WRITER = writer(4, NOW)
 
 
 def stored(patch: Patch | None) -> msgspec.Raw:
@@ -57,7 +63,7 @@ def conditions(part: Any) -> dict[str, tuple[str, str]]:
 
 
 def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
 
     assert patch is not None
     assert conditions(patch) == {
@@ -75,15 +81,15 @@ def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None
 
 
 def test_nothing_is_written_again() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
 
-    assert gateway_status(first, GATEWAY, HELD, AUTHOR, 3, LATER) is None
+    assert gateway_status(first, GATEWAY, HELD, writer(3, LATER)) is None
 
 
 def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
 
-    patch = gateway_status(first, GATEWAY, NOT_HELD, AUTHOR, 3, LATER)
+    patch = gateway_status(first, GATEWAY, NOT_HELD, writer(3, LATER))
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("True", "Programmed")
@@ -91,13 +97,13 @@ def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
 
 
 def test_that_another_controller_had_programmed_a_gateway_before_its_class_became_ours_counts_for_nothing() -> None:
-    theirs = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
+    theirs = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
     assert theirs is not None
     theirs["conditions"] = [each for each in theirs["conditions"] if each["type"] != ConditionType.DELIVERED]
-    of_a_tunnelgw_too = gateway_status(NO_STATUS, GATEWAY, HELD, "example.net/tunnels", 3, NOW)
+    of_a_tunnelgw_too = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW, "example.net/tunnels"))
 
     for before in (theirs, of_a_tunnelgw_too):
-        patch = gateway_status(stored(before), GATEWAY, NOT_HELD, AUTHOR, 3, LATER)
+        patch = gateway_status(stored(before), GATEWAY, NOT_HELD, writer(3, LATER))
 
         assert patch is not None
         assert (
@@ -107,18 +113,18 @@ def test_that_another_controller_had_programmed_a_gateway_before_its_class_becam
 
 def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothing_though_it_is_a_tunnelgw_too() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
-    theirs = stored(listener_set_status(NO_STATUS, verdict, HELD, "example.net/tunnels", 2, NOW))
+    theirs = stored(listener_set_status(NO_STATUS, verdict, HELD, writer(2, NOW, "example.net/tunnels")))
 
-    patch = listener_set_status(theirs, verdict, NOT_HELD, AUTHOR, 2, LATER)
+    patch = listener_set_status(theirs, verdict, NOT_HELD, writer(2, LATER))
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
 
 
 def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
 
-    patch = gateway_status(first, GATEWAY, NOT_HELD, AUTHOR, 4, LATER)
+    patch = gateway_status(first, GATEWAY, NOT_HELD, writer(4, LATER))
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == ("False", "Pending")
@@ -128,14 +134,14 @@ def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
 def test_what_prevents_a_gateway_from_being_programmed_is_told_whatever_proxies_say() -> None:
     verdict = msgspec.structs.replace(GATEWAY, findings=(ACCEPTED, INVALID))
 
-    patch = gateway_status(NO_STATUS, verdict, HELD, AUTHOR, 3, NOW)
+    patch = gateway_status(NO_STATUS, verdict, HELD, writer(3, NOW))
 
     assert patch is not None
     assert conditions(patch)["Programmed"] == ("False", "Invalid")
 
 
 def test_failed_deliveries_are_a_condition_of_their_own() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, FAILED), AUTHOR, 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, FAILED), writer(3, NOW))
 
     assert patch is not None
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
@@ -143,7 +149,7 @@ def test_failed_deliveries_are_a_condition_of_their_own() -> None:
 
 
 def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
-    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, unbound={"web": "address in use"}), AUTHOR, 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, unbound={"web": "address in use"}), writer(3, NOW))
 
     assert patch is not None
     assert conditions(patch["listeners"][0])["Programmed"] == ("False", "PortUnavailable")
@@ -151,7 +157,7 @@ def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
 
 
 def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() -> None:
-    first = gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW)
+    first = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
     assert first is not None
     foreign = {
         "type": "example.net/Scanned",
@@ -165,7 +171,7 @@ def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() ->
     first["listeners"].append({**first["listeners"][0], "name": "gone"})
     first["conditions"].insert(0, foreign)
 
-    patch = gateway_status(stored(first), GATEWAY, HELD, AUTHOR, 3, LATER)
+    patch = gateway_status(stored(first), GATEWAY, HELD, writer(3, LATER))
 
     assert patch is not None
     assert [listener["name"] for listener in patch["listeners"]] == ["web"]
@@ -174,10 +180,10 @@ def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() ->
 
 
 def test_a_gateway_without_listeners_or_addresses_clears_what_was_there() -> None:
-    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, AUTHOR, 3, NOW))
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
     empty = GatewayVerdict((ACCEPTED,), "shared")
 
-    patch = gateway_status(first, empty, HELD, AUTHOR, 4, LATER)
+    patch = gateway_status(first, empty, HELD, writer(4, LATER))
 
     assert patch is not None
     assert (patch["addresses"], patch["listeners"], patch["attachedListenerSets"]) == ([], [], 0)
@@ -197,7 +203,7 @@ def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
         ]
     }
 
-    patch = gateway_status(stored(begun), GATEWAY, HELD, AUTHOR, 1, NOW)
+    patch = gateway_status(stored(begun), GATEWAY, HELD, writer(1, NOW))
 
     assert patch is not None
     assert [each["type"] for each in patch["conditions"]] == [
@@ -209,29 +215,29 @@ def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
 def test_a_class_says_which_features_are_served() -> None:
     verdict = ClassVerdict((ACCEPTED,))
 
-    patch = class_status(NO_STATUS, verdict, ["Gateway", "HTTPRoute"], 1, NOW)
+    patch = class_status(NO_STATUS, verdict, ["Gateway", "HTTPRoute"], writer(1, NOW))
 
     assert patch is not None
     assert patch["supportedFeatures"] == [{"name": "Gateway"}, {"name": "HTTPRoute"}]
-    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], 1, LATER) is None
+    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], writer(1, LATER)) is None
 
 
 def test_a_class_says_nothing_of_features_with_an_unknown_release_which_may_have_another_shape_for_them() -> None:
     unknown = Finding(ConditionType.SUPPORTED_VERSION, Status.FALSE, Reason.UNSUPPORTED_VERSION, "v1.1.0")
     verdict = ClassVerdict((ACCEPTED, unknown))
 
-    patch = class_status(stored({"supportedFeatures": ["Gateway"]}), verdict, ["Gateway", "HTTPRoute"], 1, NOW)
+    patch = class_status(stored({"supportedFeatures": ["Gateway"]}), verdict, ["Gateway", "HTTPRoute"], writer(1, NOW))
 
     assert patch is not None
     assert conditions(patch) == {"Accepted": ("True", "Accepted"), "SupportedVersion": ("False", "UnsupportedVersion")}
     assert "supportedFeatures" not in patch
-    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], 1, LATER) is None
+    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], writer(1, LATER)) is None
 
 
 def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
 
-    patch = listener_set_status(NO_STATUS, verdict, HELD, AUTHOR, 2, NOW)
+    patch = listener_set_status(NO_STATUS, verdict, HELD, writer(2, NOW))
 
     assert patch is not None
     assert conditions(patch) == {
@@ -239,7 +245,7 @@ def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
         "Programmed": ("True", "Programmed"),
         "tunnelgw.dev/Delivered": ("True", "Delivered"),
     }
-    later = listener_set_status(stored(patch), verdict, NOT_HELD, AUTHOR, 2, LATER)
+    later = listener_set_status(stored(patch), verdict, NOT_HELD, writer(2, LATER))
     assert later is not None
     assert conditions(later)["Programmed"] == ("True", "Programmed")
 
@@ -248,12 +254,12 @@ def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered_and_who
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
     finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "no answer")
 
-    patch = listener_set_status(NO_STATUS, verdict, Delivery(True, finding), AUTHOR, 2, NOW)
+    patch = listener_set_status(NO_STATUS, verdict, Delivery(True, finding), writer(2, NOW))
 
     assert patch is not None
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
     assert patch["conditions"][-1]["message"] == f"{AUTHOR}: no answer"
-    assert listener_set_status(stored(patch), verdict, Delivery(True, finding), AUTHOR, 2, LATER) is None
+    assert listener_set_status(stored(patch), verdict, Delivery(True, finding), writer(2, LATER)) is None
 
 
 def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
