@@ -84,7 +84,6 @@ class ChunkedReader:
     """`status_code` is the answer to broken framing: 400 to clients, 502 about backends."""
 
     __slots__ = (
-        "_body_bytes",
         "_extension_bytes",
         "_held",
         "_left_bytes",
@@ -108,7 +107,6 @@ class ChunkedReader:
         self._left_bytes = 0
         self._needs_crlf = False
         self._reads_trailers = False
-        self._body_bytes = 0
         self._extension_bytes = 0
         self.is_done = False
 
@@ -183,11 +181,6 @@ class ChunkedReader:
             raise self._error(f"chunk extensions of more than {self._limits.max_chunk_extension_bytes} bytes")
         self._left_bytes = size_bytes
         self._reads_trailers = not size_bytes
-        self._body_bytes += size_bytes
-        max_bytes = self._limits.max_body_bytes
-        if max_bytes is not None and self._body_bytes > max_bytes:
-            self._left_bytes = 0
-            raise RemoteProtocolError(413, f"body larger than {max_bytes} bytes")
 
     def _read_trailers(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event]) -> int:
         """The section is CRLF alone, or field lines and an empty line."""

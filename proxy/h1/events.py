@@ -19,14 +19,12 @@ class RequestReceived(Event):
     """A client's request (server role). No body follows when `end_stream`.
 
     `head.protocol` is set when the client asks to switch to it: answer with 101 or with anything else.
-    `expects_continue`: the client may hold its body back until an informational 100 has been sent.
     `is_http_10`: the client cannot read chunks; the codec sees to that. Others log it, and know by it that the end of
     the connection may be all that ends a body.
     """
 
     head: RequestHead
     end_stream: bool
-    expects_continue: bool
     is_http_10: bool
 
 

@@ -15,8 +15,6 @@ class Limits:
     """431; trailers are counted apart."""
     max_trailer_bytes: int = 16 * 1024
     """431."""
-    max_body_bytes: int | None = None
-    """413; None takes any length."""
     max_chunk_line_bytes: int = 256
     """400; a size has at most 16 digits, the rest are extensions, which nobody uses but attackers."""
     max_chunk_extension_bytes: int = 4 * 1024

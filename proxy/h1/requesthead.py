@@ -48,7 +48,6 @@ class Request(msgspec.Struct, eq=False):
     length_bytes: int
     is_http_10: bool
     keeps_alive: bool
-    expects_continue: bool
 
 
 class _Sink:
@@ -138,7 +137,7 @@ class RequestHeadDecoder:
             raise RemoteProtocolError(400, "request target with a fragment")
         head = RequestHead(method, self._scheme, authority, path, sink.fields)
         if not sink.special:
-            return Request(head, 0, is_http_10, not is_http_10, False)
+            return Request(head, 0, is_http_10, not is_http_10)
         values: dict[bytes, list[bytes]] = {}
         for name, value in sink.special:
             values.setdefault(name, []).append(value)
@@ -152,7 +151,7 @@ class RequestHeadDecoder:
         upgrades = values.get(b"upgrade")
         if upgrades and length_bytes != CHUNKED and not is_http_10 and not (length_bytes and expects_continue):
             head.protocol = _protocol(method, options, upgrades, has_body=length_bytes != 0)
-        return Request(head, length_bytes, is_http_10, keeps_alive, expects_continue)
+        return Request(head, length_bytes, is_http_10, keeps_alive)
 
     def _authority(self, hosts: list[bytes], is_http_10: bool) -> bytes:
         """RFC 9112, 3.2. An empty Host is refused with RFC 9110, 4.2.1: a URI without a host is invalid."""

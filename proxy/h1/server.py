@@ -176,9 +176,6 @@ class ServerConnection(Sending):
         self._is_first = False
         self._request = request = self._decoder.decode(head)
         length_bytes = request.length_bytes
-        max_bytes = self._limits.max_body_bytes
-        if max_bytes is not None and length_bytes > max_bytes:
-            raise RemoteProtocolError(413, f"body of {length_bytes} bytes, want at most {max_bytes}")
         self._keeps_alive = self._keeps_alive and request.keeps_alive
         self._writing = Writing.HEAD
         if length_bytes == 0:
@@ -186,8 +183,7 @@ class ServerConnection(Sending):
         else:
             self._reading = Reading.BODY
             self._body = reader_for(length_bytes, self._limits, 400)
-        expects_continue = length_bytes != 0 and request.expects_continue
-        events.append(RequestReceived(request.head, length_bytes == 0, expects_continue, request.is_http_10))
+        events.append(RequestReceived(request.head, length_bytes == 0, request.is_http_10))
 
     def _end_of_input(self, events: list[Event]) -> None:
         if self._reading == Reading.BODY:

@@ -14,7 +14,6 @@ LIMITS = Limits(
     max_trailer_bytes=60,
     max_chunk_line_bytes=24,
     max_chunk_extension_bytes=32,
-    max_body_bytes=40,
     max_informational=2,
     max_pipelined_bytes=1 << 20,
 )

@@ -287,26 +287,24 @@ def test_an_http2_preface_after_a_request_is_refused() -> None:
     assert [("terminated", 505)] == transcript(server.receive(b""))
 
 
-def test_a_client_that_waits_for_100_is_told_so_and_gets_it() -> None:
+def test_a_client_that_waits_for_100_gets_it() -> None:
     server = ServerConnection(Caches())
     head = b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
 
     (event,) = server.receive(head)
     assert isinstance(event, RequestReceived)
-    assert event.expects_continue
     server.send_headers(ResponseHead(100, []))
 
     assert server.data_to_send() == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert [("data", b"hi"), END] == transcript(server.receive(b"hi"))
 
 
-def test_a_client_that_expects_nothing_is_not_told_to_go_on() -> None:
+def test_an_expectation_of_nothing_is_none() -> None:
     server = ServerConnection(Caches())
 
     (event,) = server.receive(b"POST / HTTP/1.1\r\nHost: a.example\r\nExpect:\r\nContent-Length: 2\r\n\r\n")
 
     assert isinstance(event, RequestReceived)
-    assert not event.expects_continue
 
 
 def test_an_http_10_client_cannot_wait_for_100() -> None:
@@ -315,7 +313,6 @@ def test_an_http_10_client_cannot_wait_for_100() -> None:
     (event,) = server.receive(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     assert isinstance(event, RequestReceived)
     assert event.is_http_10
-    assert not event.expects_continue
     server.send_headers(ResponseHead(100, []))
 
     assert not server.has_output
@@ -327,8 +324,6 @@ def test_an_http_10_client_cannot_wait_for_100() -> None:
         (Limits(max_request_line_bytes=30), b"GET /" + b"a" * 40 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
         (Limits(max_head_bytes=60), b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40 + b"\r\n\r\n", 431),
         (Limits(max_fields=2), b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\nX: b\r\n\r\n", 431),
-        (Limits(max_body_bytes=4), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 413),
-        (Limits(max_body_bytes=4), CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 413),
         (Limits(max_chunk_line_bytes=20), CHUNKED + b"1;" + b"a" * 20 + b"\r\nx\r\n", 400),
         (Limits(max_chunk_extension_bytes=8), CHUNKED + b"1;abcd\r\nx\r\n" * 2, 400),
         (Limits(max_trailer_bytes=20), CHUNKED + b"0\r\nX: " + b"a" * 20 + b"\r\n\r\n", 431),
@@ -363,19 +358,6 @@ def test_limits_are_met_exactly_without_being_passed() -> None:
             seen = receive_in_pieces(ServerConnection(Caches(), limits=limits), raw, cuts)
 
             assert is_taken == (seen[-1] == END)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
-        CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
-    ],
-    ids=["length", "chunked"],
-)
-def test_a_body_as_long_as_the_limit_is_taken(raw: bytes) -> None:
-    for cuts in three_ways(raw):
-        assert END == receive_in_pieces(ServerConnection(Caches(), limits=Limits(max_body_bytes=5)), raw, cuts)[-1]
 
 
 @pytest.mark.parametrize(
