@@ -124,13 +124,8 @@ class RouteSet:
         return found if isinstance(found, HttpMatch) else None
 
     def _find_call(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
-        exact, others = self.exact.get(host), [*self._covering(host)]
-        if exact is not None:
-            others.insert(0, exact)
-        if self._any is not None:
-            others.append(self._any)
         asked = Asked(query, head)
-        for index in others:
+        for _, index in self.indexes_of(host):
             call = None if index.calls is None else index.calls.find(path, asked)
             if call is not None:
                 return call
