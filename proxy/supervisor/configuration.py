@@ -85,13 +85,11 @@ class Configuration:
         self._certificates = CertificateCheck()
         self._keeping = threading.Lock()
         """Held while a document is written to the disk, which may take long; guards what follows."""
-        self._kept_changes = 0
+        self._kept: Loaded | None = None
         self._turn = threading.Lock()
         """Held while a document is taken; guards all that follows."""
         self._generation = 0
         self._is_closed = False
-        self._changes = 0
-        """Of what is to be kept."""
         self.refused = 0
         """Documents that were not taken, for what is wrong with them or their file."""
         self.loaded: Loaded | None = None
@@ -194,7 +192,8 @@ class Configuration:
             except DocumentError as error:
                 log.error("the document in the state directory cannot be used, starting without it", error=error)
                 return
-            self._adopt(reading.content, reading.version or 1, is_news=True, keeps=False)
+            self._adopt(reading.content, reading.version or 1, is_news=True)
+            self._kept = self.loaded
 
     def _want_open(self) -> None:
         """Ports that were bound now would take clients in until the end, and nobody would serve them."""
@@ -235,9 +234,12 @@ class Configuration:
             raise VersionConflict(loaded.version, f"version {version} is loaded with other content")
         return version
 
-    def _adopt(self, content: Content, version: int, *, is_news: bool, keeps: bool = True) -> None:
+    def _adopt(self, content: Content, version: int, *, is_news: bool) -> None:
+        before = self.loaded
+        if before is not None and not is_news and version == before.version:
+            return
         certificates = self._certificates.validities(content.settings.listeners)
-        before, loaded = self.loaded, Loaded(content, version, time.time(), certificates)
+        loaded = Loaded(content, version, time.time(), certificates)
         if is_news:
             self._sockets.use(content.settings.listeners)
             self._deploy(loaded)
@@ -246,8 +248,6 @@ class Configuration:
         if is_news:
             tell_of_expired(certificates, {} if before is None else before.certificates)
             log.info("configuration loaded", version=version, routes=len(content.routes))
-        if keeps and (before is None or is_news or before.version != version):
-            self._changes += 1
 
     def _keep(self) -> None:
         """Not in a turn: a disk that hangs holds up no worker and no stop, and but for one no other document."""
@@ -262,15 +262,13 @@ class Configuration:
             self._keeping.release()
 
     def _write(self, state: StateFile) -> None:
-        """What has changed, and what changes meanwhile: who has brought that may wait no more."""
-        while True:
-            # In this order: the document may be a later one than that of these changes, never an earlier one.
-            changes, loaded = self._changes, self.loaded
-            if loaded is None or changes == self._kept_changes:
-                return
+        """What is loaded, and what comes meanwhile: who has brought that may wait no more."""
+        while (loaded := self.loaded) is not None and loaded is not self._kept:
+            # Where the disk takes none, no former one is to stay in memory.
+            self._kept = None
             if not state.write(loaded.content.encode(loaded.version)):
                 return
-            self._kept_changes = changes
+            self._kept = loaded
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

@@ -29,12 +29,14 @@ def test_a_restarted_proxy_serves_the_last_document_with_its_version(tmp_path: P
         with Proxy("--state-dir", str(tmp_path)) as proxy:
             proxy.use({"version": 41, **fixed(port, "kept")})
             proxy.put({"version": 42, "routes": [{"hostnames": ["NO"]}]})
+        written = (tmp_path / NAME).stat().st_ino
 
         with Proxy("--state-dir", str(tmp_path)) as proxy:
             eventually(lambda: proxy.readiness() == (200, "ready"), "ready without a PUT")
             assert ask(port).text == "kept"
             assert proxy.get().json()["version"] == 41
             assert proxy.use({"version": 41, **fixed(port, "kept")}) == {"version": 41, "changed": False}
+            assert (tmp_path / NAME).stat().st_ino == written
             assert proxy.use(fixed(port, "next"))["version"] == 42
 
 

@@ -31,9 +31,11 @@ def test_without_a_version_the_loaded_one_is_counted_up() -> None:
 def test_the_loaded_version_with_equal_content_changes_nothing_however_it_is_written() -> None:
     with Proxy() as proxy:
         proxy.use({"version": 5, **ONE})
+        loaded_at_s = proxy.metric("tunnelgw_proxy_config_loaded_timestamp_seconds")
 
         assert proxy.use({**ONE, "listeners": [], "version": 5}) == {"version": 5, "changed": False}
         assert proxy.metric("tunnelgw_proxy_config_swaps_total") == 1
+        assert proxy.metric("tunnelgw_proxy_config_loaded_timestamp_seconds") == loaded_at_s
 
 
 @pytest.mark.parametrize("version", [5, 4, 0])
