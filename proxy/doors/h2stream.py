@@ -53,7 +53,6 @@ class H2Stream:
         "_transport",
         "arrival",
         "exchange",
-        "has_answered",
         "has_body",
         "is_request_dropped",
         "is_waiting",
@@ -78,7 +77,6 @@ class H2Stream:
         self.arrival = arrival
         self.exchange: ClientExchange | None = None
         """None until `begin` has returned, and after the end."""
-        self.has_answered = False
         self.has_body = has_body
         """The request came with one."""
         self.is_request_dropped = False
@@ -105,7 +103,6 @@ class H2Stream:
             head = dialect.encode(head)
         self._codec.send_headers(self.stream_id, head, end_stream)
         self._transport.flush_later()
-        self.has_answered = True
         if end_stream:
             self._connection.on_response_end(self)
 
@@ -141,7 +138,6 @@ class H2Stream:
             head = connection.dialect.encode(head)
         size_bytes = self._codec.send_response(self.stream_id, head, data)
         self._transport.flush_later()
-        self.has_answered = True
         if size_bytes < len(data):
             connection.on_window_closed(self)
         else:

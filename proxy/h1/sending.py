@@ -57,10 +57,6 @@ class Sending(ABC):
         output, self._output = self._output, []
         return output
 
-    @property
-    def has_output(self) -> bool:
-        return bool(self._output)
-
     # -- bodies ------------------------------------------------------------------------------------------------------
 
     def send_data(self, data: bytes | memoryview, end_stream: bool = False) -> None:
@@ -100,10 +96,6 @@ class Sending(ABC):
     def is_length_reached(self) -> bool:
         """All that the head announced is queued, and nobody has said yet that it was all."""
         return self._is_sending_body and self._framing == Framing.LENGTH and not self._left_bytes
-
-    def end_stream(self) -> None:
-        """End the message without further data."""
-        self.send_data(b"", True)
 
     def _end_body(self, last_chunk: bytes) -> None:
         if self._framing == Framing.CHUNKED:

@@ -34,7 +34,6 @@ class Place:
     is_moving: bool = False
     """Withdrawn by us, to come back at once."""
     location: str = ""
-    connection_id: str = ""
     registrations: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     """By cause, losses included."""
@@ -47,4 +46,4 @@ class Place:
         self.number = 0
         self.slot = self.pid = None
         self.is_registered = False
-        self.location = self.connection_id = ""
+        self.location = ""

@@ -308,7 +308,7 @@ class Tunnel:
         place.is_registered = True
         place.registered_at_s = time.monotonic()
         place.is_moving = False
-        place.location, place.connection_id = report.location, report.connection_id
+        place.location = report.location
         place.registrations += 1
         log.info(
             "edge connection registered",

@@ -591,7 +591,7 @@ def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: Req
     with pytest.raises(LocalProtocolError):
         client.send_request(request_head, end_stream)
 
-    assert not client.has_output
+    assert not client.data_to_send()
     assert client.is_reusable
 
     # Of what was sent once before, less is looked at.
@@ -601,7 +601,7 @@ def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: Req
     client.data_to_send()
     with pytest.raises(LocalProtocolError):
         client.send_request(request_head, end_stream)
-    assert not client.has_output
+    assert not client.data_to_send()
 
 
 def test_a_second_request_waits_for_the_first_response() -> None:

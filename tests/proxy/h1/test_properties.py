@@ -152,7 +152,7 @@ def send_body(codec: ServerConnection | ClientConnection, pieces: list[bytes], t
     if trailers:
         codec.send_trailers(trailers)
     else:
-        codec.end_stream()
+        codec.send_data(b"", True)
 
 
 def said(fields: Fields) -> Fields:

@@ -315,7 +315,7 @@ def test_an_http_10_client_cannot_wait_for_100() -> None:
     assert event.is_http_10
     server.send_headers(ResponseHead(100, []))
 
-    assert not server.has_output
+    assert not server.data_to_send()
 
 
 @pytest.mark.parametrize(

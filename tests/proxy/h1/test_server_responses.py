@@ -116,7 +116,7 @@ def test_a_websocket_is_opened_and_takes_what_came_early() -> None:
     assert [END] == transcript(server.receive_eof())
     assert not server.should_close
 
-    server.end_stream()
+    server.send_data(b"", True)
 
     assert server.should_close
 
@@ -248,7 +248,7 @@ def test_a_field_that_could_change_the_framing_is_never_sent(field: tuple[bytes,
         with pytest.raises(LocalProtocolError):
             server.send_headers(ResponseHead(200, [field]))
 
-    assert not server.has_output
+    assert not server.data_to_send()
 
 
 def test_a_response_has_one_head() -> None:
@@ -258,7 +258,7 @@ def test_a_response_has_one_head() -> None:
 
     with pytest.raises(LocalProtocolError):
         server.send_headers(ResponseHead(200, LENGTH))
-    assert not server.has_output
+    assert not server.data_to_send()
 
 
 def test_an_announced_length_is_kept_or_refused() -> None:
@@ -269,7 +269,7 @@ def test_an_announced_length_is_kept_or_refused() -> None:
     calls: list[Callable[[], None]] = [
         lambda: server.send_data(b"lo!"),
         lambda: server.send_data(b"l", True),
-        server.end_stream,
+        lambda: server.send_data(b"", True),
         lambda: server.send_trailers([]),
     ]
     for call in calls:
@@ -277,7 +277,7 @@ def test_an_announced_length_is_kept_or_refused() -> None:
             call()
 
     assert sent.endswith(b"hel")
-    assert not server.has_output
+    assert not server.data_to_send()
 
 
 @pytest.mark.parametrize(
@@ -299,13 +299,18 @@ def test_a_head_that_fits_no_exchange_is_refused(raw: bytes, head: ResponseHead,
     with pytest.raises(LocalProtocolError):
         server.send_headers(head, end_stream)
 
-    assert not server.has_output
+    assert not server.data_to_send()
 
 
 def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, []), True)
-    for call in (server.end_stream, lambda: server.send_data(b"x"), lambda: server.send_trailers([])):
+    calls: list[Callable[[], None]] = [
+        lambda: server.send_data(b"", True),
+        lambda: server.send_data(b"x"),
+        lambda: server.send_trailers([]),
+    ]
+    for call in calls:
         with pytest.raises(LocalProtocolError):
             call()
 
