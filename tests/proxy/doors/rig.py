@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from proxy import document
-from proxy.doors import Doors
+from proxy.doors.doors import Doors
 from proxy.loop import Loop
 from proxy.routing import Table, compile_table, socket_door
 from proxy.stats import DoorStats, Stats

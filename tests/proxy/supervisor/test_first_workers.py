@@ -55,7 +55,17 @@ def test_a_failed_start_ends_its_workers() -> None:
 )
 def test_a_start_imports_nothing_large_that_it_does_not_need(room: str) -> None:
     """They would be a third of the time until the first registration."""
-    listing = f"import sys, {room}; print(*sys.modules)"
-    imported = subprocess.run([sys.executable, "-c", listing], capture_output=True, check=True, text=True).stdout
+    assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & _imported_by(room)
 
-    assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & set(imported.split())
+
+def test_a_supervisor_that_tries_certificates_imports_nothing_that_serves_requests() -> None:
+    rooms = "proxy.supervisor.main, proxy.doors.tls, proxy.backend.tls"
+
+    assert not {"hpack", "httptools", "proxy.h1", "proxy.h2", "proxy.exchange.exchange"} & _imported_by(rooms)
+
+
+def _imported_by(rooms: str) -> set[str]:
+    listing = f"import sys, {rooms}; print(*sys.modules)"
+    return set(
+        subprocess.run([sys.executable, "-c", listing], capture_output=True, check=True, text=True).stdout.split()
+    )
