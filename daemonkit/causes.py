@@ -1,4 +1,4 @@
-"""What is inside an error of requests, urllib3 or the standard library: people see the innermost."""
+"""What is inside an error of requests, urllib3 or the standard library (people see the innermost), and behind it."""
 
 from collections.abc import Iterator
 
@@ -14,3 +14,18 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         yield cause
         wrapped = (getattr(cause, "reason", None), cause.__cause__, *cause.args)
         waiting.extend(inner for inner in wrapped if isinstance(inner, BaseException))
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of all that the calls had at hand which `error` came through, a reply of many MiB for instance.
+
+    Who keeps an error keeps that too; so do errors that know each other, until garbage is looked for, which daemons do
+    rarely.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        seen.add(id(each))
+        each.__traceback__ = None
+        chained = (each.__cause__, each.__context__)
+        waiting.extend(inner for inner in chained if inner is not None and id(inner) not in seen)

@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from daemonkit.wsgibody import BodyTooLarge, read_body
 from daemonkit.wsgistreams import BodyError
@@ -103,6 +104,7 @@ class WebhookApp:
                 raise  # a bug: the server logs it with its stack and answers 500
             response = _error_response(refused)
             self._log_refusal(error, refused, request, request_id)
+            forget_frames(error)
         response.headers["X-Request-Id"] = request_id
         duration_s = time.monotonic() - started
         self._metrics.requests.labels(route, str(response.status_code)).observe(duration_s)

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
+from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from dnswebhook.canonical import host_of
 from dnswebhook.deadline import Deadline
@@ -283,6 +284,7 @@ class Run:
         return True
 
     def _failed(self, verb: str, spec: RecordSpec, error: StoreError) -> None:
+        forget_frames(error)
         with self._lock:
             self._report.counts[verb, Outcome.FAILED] += 1
             self._report.failures.append(Failure(spec.name, spec.type, error))

@@ -10,6 +10,7 @@ from threading import Lock
 
 import msgspec
 
+from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
@@ -237,6 +238,7 @@ class Provider:
                 untold.add(row)
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
+                forget_frames(error)
                 if error.is_systemic:  # so would all the others, and the listing has to be answered in time
                     break
             else:

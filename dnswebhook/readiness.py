@@ -8,6 +8,7 @@ and only when the verdict changes.
 import threading
 from collections.abc import Callable
 
+from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError
@@ -75,6 +76,7 @@ class Readiness:
             self._store.probe(Deadline.after(PROBE_TIMEOUT_S, self._stop))
         except StoreError as error:
             self._conclude(error.reason, error)
+            forget_frames(error)
         else:
             self._conclude(None, None)
 

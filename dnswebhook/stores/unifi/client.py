@@ -29,8 +29,11 @@ class Client:
         """A reply with a status of success; raises StoreError, or Unclear for a POST."""
         reply = self._authenticated(request, deadline)
         failure = replies.failure_of(reply)
-        if failure is not None:
-            raise failure
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # which would keep this frame, with the reply, and be kept by it
         return reply
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:

@@ -1,0 +1,97 @@
+"""A call that failed lets go of all that it had at hand, a reply of many MiB for instance, without a collector's help.
+
+Errors and the frames that they came through keep each other, and garbage is looked for rarely: a controller that kept
+failing made the daemon grow by hundreds of MiB.
+"""
+
+import gc
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dnswebhook.app import Limits, WebhookApp
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.journal import Journal
+from dnswebhook.metrics import Metrics
+from dnswebhook.provider import Policy, Provider
+from dnswebhook.readiness import Readiness
+from dnswebhook.stores.unifi.store import UnifiStore
+from tests.dnswebhook.stores.unifi.conftest import OpenStore, api, controller, open_store, store
+from tests.support.controller import Controller, Huge, Reply, Reset, Truncate, faults
+from tests.support.controller.faults import Effect
+from tests.support.lettinggo import lets_go
+from tests.support.memory_store import WAIT_S
+from tests.support.webhook_site import MAX_BODY_BYTES, NEW, OTHER
+
+__all__ = ["OpenStore", "api", "controller", "open_store", "store"]
+
+EFFECTS: dict[str, Callable[[], Effect]] = {
+    "400": lambda: Reply(status=400, body='{"code":"api.err.Anything"}'),
+    "403": lambda: Reply(status=403, body='{"code":"api.err.Anything"}'),
+    "500": lambda: Reply(status=500),
+    "a page": faults.html_page,
+    "garbage": faults.garbage,
+    "an object for an array": faults.object_instead_of_array,
+    "too much": lambda: Huge(size_bytes=65 * 1024 * 1024),
+    "half": Truncate,
+    "a reset": Reset,
+}
+
+
+def app_on(store: UnifiStore) -> WebhookApp:
+    metrics = Metrics(CollectorRegistry())
+    provider = Provider(store, Policy(DomainFilter(), ProtectedNames()), metrics, Journal())
+    return WebhookApp(provider, Limits(MAX_BODY_BYTES, WAIT_S), metrics, threading.Event(), lambda _: None)
+
+
+def replies_alive() -> int:
+    """Of a controller, whole or not."""
+    return sum(type(each).__name__ in ("Reply", "WholeReply", "_Sink") for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_of_a_listing_that_failed(store: UnifiStore, controller: Controller, effect: str) -> None:
+    app = app_on(store)
+    controller.fault(EFFECTS[effect](), on="list")
+    gc.collect()
+
+    assert lets_go(app, "/records")
+    assert not replies_alive()
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("operation", ["create", "delete"])
+def test_of_changes_that_failed(store: UnifiStore, controller: Controller, operation: str, effect: str) -> None:
+    app = app_on(store)
+    assert lets_go(app, "/records", "POST", json.dumps({"create": [OTHER]}).encode())
+    controller.fault(EFFECTS[effect](), on=operation)
+    gc.collect()
+    before = replies_alive()
+    gc.disable()
+    try:
+        assert lets_go(app, "/records", "POST", json.dumps({"create": [NEW], "delete": [OTHER]}).encode())
+        assert replies_alive() == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("effect", ["403", "500"])
+def test_of_a_probe_that_failed(store: UnifiStore, controller: Controller, effect: str) -> None:
+    controller.fault(EFFECTS[effect]())
+    stop = threading.Event()
+
+    def end(_: bool) -> None:
+        stop.set()
+        readiness.wake()
+
+    readiness = Readiness(store, stop, end)
+    gc.collect()
+    gc.disable()
+    try:
+        readiness.run()
+        assert not replies_alive()
+    finally:
+        gc.enable()
