@@ -11,9 +11,11 @@ import http.client
 import io
 import socket
 import time
+from functools import cache
 from typing import Any
 
 
+@cache  # classes are left to the collector of garbage
 def response_within(limit_s: float) -> type[http.client.HTTPResponse]:
     class TimedResponse(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:

@@ -1,13 +1,15 @@
-"""Whether a WSGI app lets go of a request with its answer, or leaves it to the collector of garbage.
+"""Whether a WSGI app lets go of a request with its answer, or leaves it to the collector of garbage; and others alike.
 
 Daemons look for garbage rarely: requests in cycles would add up to tens of MiB before it goes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 from werkzeug.test import EnvironBuilder
@@ -44,3 +46,31 @@ def _answered(app: Callable[..., Iterable[bytes]], environ: _Watched) -> None:
         close = getattr(answer, "close", None)
         if close is not None:
             close()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[Callable[[str], list[Any]]]:
+    """No garbage goes within the block. What is given tells, and forgets, what a package has left of it since: its
+    objects, and frames of its functions.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield _garbage_of
+    finally:
+        gc.enable()
+
+
+def _garbage_of(package: str) -> list[Any]:
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        return [each for each in gc.garbage if _module_of(each).partition(".")[0] == package]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+def _module_of(each: Any) -> str:
+    frame = each if isinstance(each, FrameType) else getattr(each, "gi_frame", None)
+    return str(frame.f_globals["__name__"]) if isinstance(frame, FrameType) else type(each).__module__

@@ -103,7 +103,8 @@ class Courier(Generic[P]):
         under way to it has arrived by then.
         `on_end` is called from the courier's thread when it has ended, as `has_ended` says.
         """
-        self.target = make(lambda: not self._is_stopping)
+        stopping = self._stopping = threading.Event()
+        self.target = make(lambda: not stopping.is_set())  # without us, whom the target would keep after our end
         self._on_end = on_end
         self._report = report
         self._on_crash = on_crash
@@ -113,7 +114,6 @@ class Courier(Generic[P]):
         self._was_there = False
         self._changed = threading.Condition()
         self._parcel: P | None = None
-        self._is_stopping = False
         self._receipt: Receipt | None = None
         self._rare_log = log.every(60.0)
         self._ended = threading.Event()
@@ -137,7 +137,7 @@ class Courier(Generic[P]):
     def stop(self) -> None:
         """The call under way is finished or times out; none begins any more. See `join`."""
         with self._changed:
-            self._is_stopping = True
+            self._stopping.set()
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> bool:
@@ -166,7 +166,7 @@ class Courier(Generic[P]):
             except Withheld:
                 next_visit_s = time.monotonic() + FIRST_PAUSE_S
             except Undelivered as failure:
-                if self._is_stopping:
+                if self._stopping.is_set():
                     return
                 self._was_there |= not failure.is_absent
                 is_starting = not self._was_there and time.monotonic() < starting_until_s
@@ -188,7 +188,7 @@ class Courier(Generic[P]):
     def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
         """The parcel to deliver now: a new one at once, the last one again when its time has come; None to stop."""
         with self._changed:
-            while not self._is_stopping:
+            while not self._stopping.is_set():
                 due_s = not_before_s if self._parcel is not done else next_visit_s
                 wait_s = due_s - time.monotonic()
                 if self._parcel is not None and wait_s <= 0:

@@ -9,6 +9,7 @@ One thread calls `send`, `stop` and `join`; `receipts` may be read from any.
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -99,12 +100,13 @@ class Couriers(Generic[K, P]):
         """None: there are as many threads as there may be. Whoever is served already is so all the same."""
         courier: Courier[P] = Courier(
             lambda is_served: self._make(key, is_served),
-            lambda receipt: self._note(key, courier, receipt),
+            lambda receipt: self._note(key, hired(), receipt),
             self._on_crash,
             visit_every_s=self._visit_every_s,
             look_again_s=self._look_again_s,
             on_end=self._on_news,
         )
+        hired = weakref.ref(courier)  # whom it tells would else keep it after its end, with its parcel
         self._couriers[key] = courier
         try:
             courier.start()
@@ -135,7 +137,7 @@ class Couriers(Generic[K, P]):
         courier.stop()
         self._leaving.append((key.place, courier))
 
-    def _note(self, key: K, courier: Courier[P], receipt: Receipt) -> None:
+    def _note(self, key: K, courier: Courier[P] | None, receipt: Receipt) -> None:
         with self._lock:
             if self._couriers.get(key) is not courier:
                 return

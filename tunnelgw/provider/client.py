@@ -8,6 +8,7 @@ thread at a time may call.
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -21,7 +22,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError
 from urllib3.util.ssl_ import create_urllib3_context
 
 import daemonkit
-from daemonkit.causes import causes_of
+from daemonkit.causes import causes_of, forget_frames
 from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
@@ -117,6 +118,7 @@ class _TimedAdapter(HTTPAdapter):
         return manager
 
 
+@cache  # classes are left to the collector of garbage
 def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         response_class = response_within(answer_s)
@@ -258,6 +260,7 @@ class ProviderClient:
             ) as response:
                 return Answer(call, response.status_code, _read(response, call), response.headers)
         except (requests.RequestException, HTTPError) as error:
+            forget_frames(error)
             raise _unreachable(call, self._base_url, error) from error
         finally:
             self._used_at_s = time.monotonic()

@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from daemonkit.secret import Secret
 from tests.e2e.controller.fronts import Asked, Front
-from tests.proxy.site import TOKEN, Proxy
+from tests.proxy.site import TOKEN, Proxy, eventually
 from tests.support.controller.faults import Reply
+from tests.support.lettinggo import uncollected
 from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider import TOKEN as API_TOKEN
 from tests.support.provider.provider import PREFIX
@@ -390,3 +391,22 @@ def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
 
         (receipt,) = dispatch.proxy_receipts("shared")
         assert (receipt.error, receipt.is_credential_problem) == ("secret not found: a/b", True)
+
+
+def test_of_targets_that_are_served_no_more_nothing_is_left_for_the_collector_of_garbage() -> None:
+    """It comes so rarely to what has lived for a while that each proxy that was replaced left a document behind."""
+    with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk, uncollected() as garbage:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(proxy.api, "http://127.0.0.1:1"))
+        dispatch.send_hosts(HOSTS, {})
+        desk.until(lambda: dispatch.has_answered("shared") and TUNNEL_ID in dispatch.tunnel_receipts())
+        desk.until(lambda: len(dispatch.proxy_receipts("shared")) == 2)
+
+        dispatch.send({})
+        dispatch.send_hosts({}, {})
+        eventually(lambda: not served(), "all couriers have ended", WAIT_S)
+        dispatch.send({})  # as after each news
+        dispatch.send_hosts({}, {})
+
+        assert not garbage("tunnelgw")

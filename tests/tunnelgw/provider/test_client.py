@@ -16,6 +16,7 @@ from daemonkit import wholenames
 from daemonkit.secret import Secret
 from tests.support.certificates import Authority, bare_authority
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
+from tests.support.lettinggo import uncollected
 from tests.support.ports import ReservedPort
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
 from tests.support.socketbackend import Dialogue, SocketBackend
@@ -220,6 +221,20 @@ def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: P
     assert len(str(raised.value)) < 1000
     provider.heal()
     assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
+
+
+def test_a_call_without_an_answer_leaves_nothing_for_the_collector_of_garbage(
+    provider: Provider, client: ProviderClient
+) -> None:
+    """A provider that is away is asked for days, and urllib3's errors and frames keep each other."""
+    client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
+    provider.stop()
+    with uncollected() as garbage:
+        with suppress(ProviderUnreachable):
+            client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+        assert not garbage("urllib3")
+    provider.start()
 
 
 def drip(dialogue: Dialogue) -> None:

@@ -34,7 +34,7 @@ from urllib3.exceptions import (
 )
 
 import daemonkit
-from daemonkit.causes import causes_of
+from daemonkit.causes import causes_of, forget_frames
 from daemonkit.secret import Secret
 from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
 from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable, refusal
@@ -144,11 +144,14 @@ class ApiServer:
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
-            inside = list(causes_of(error))
-            words = _words(inside, access.host, timeout_s)
-            lost = Unreachable(f"{method} {path}: {words}", has_answered=has_answered)
-            self.reach.lost(lost)
-            raise lost from None  # it tells all that its causes would
+            words = _words(list(causes_of(error)), access.host, timeout_s)
+            forget_frames(error)
+            raise self._lost(f"{method} {path}: {words}", has_answered) from None  # it tells all that its causes would
+
+    def _lost(self, message: str, has_answered: bool) -> Unreachable:
+        lost = Unreachable(message, has_answered=has_answered)
+        self.reach.lost(lost)
+        return lost
 
     def _current(self) -> "_Access":
         with self._lock:

@@ -9,7 +9,7 @@ import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,6 +21,7 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from tests.kube.processes import wait_until
 from tests.support.certificates import Authority, bare_authority
+from tests.support.lettinggo import uncollected
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, let_one_kind_alone_come_back_soon, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
 from tunnelgw.model.kinds import Kind
@@ -433,3 +434,13 @@ def test_who_has_no_home_has_no_kubeconfig_there(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(Unreachable, match=r"^no access to a cluster: this is no Pod, and there is no ~/.kube/config$"):
         load_configuration()
+
+
+def test_a_server_that_is_away_leaves_nothing_for_the_collector_of_garbage() -> None:
+    """It is asked again for days, and whoever asked had pages of a list at hand."""
+    configuration = Configuration(host="http://127.0.0.1:1")
+    with closing(ApiServer(lambda: configuration)) as server, uncollected() as garbage:
+        with suppress(Unreachable):
+            server.request("GET", "/api/v1/namespaces")
+
+        assert not garbage("tunnelgw")
