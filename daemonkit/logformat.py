@@ -7,6 +7,7 @@ attribute) and those of libraries alike. Nothing in here raises for a value it c
 import json
 import logging
 import math
+import re
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -20,6 +21,8 @@ FIELDS_ATTRIBUTE: Final = "daemonkit_line"
 
 MAX_ERROR_CHARS = 2048
 MAX_CAUSES = 8
+MAX_STACK_CHARS = 16 * 1024
+"""journald makes several entries of a line of more than 48 KiB, none of which is JSON then."""
 _MAX_DEPTH = 6
 _OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
 
@@ -111,8 +114,14 @@ def line_of(record: logging.LogRecord) -> dict[str, object]:
     for key, value in fields.items():
         line[f"{key}_" if key in _OWN_KEYS else key] = plain(value)
     if has_stack and isinstance(error, BaseException):
-        line["stack"] = "".join(traceback.format_exception(error)).rstrip("\n")
+        line["stack"] = _without_middle("".join(traceback.format_exception(error)).rstrip("\n"))
     return line
+
+
+def _without_middle(stack: str) -> str:
+    """Where it begins and where it ends says the most; the longest is the text of an error."""
+    half = MAX_STACK_CHARS // 2
+    return stack if len(stack) <= MAX_STACK_CHARS else f"{stack[: half - 1]}…{stack[-half:]}"
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -129,10 +138,21 @@ def _rfc3339(created: float) -> str:
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=_shown, separators=(",", ":")).encode
 
+_NOT_IN_A_LINE: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
+"""Controls that JSON leaves as they are: they drive terminals, and for journalctl a line with one is no text. And
+halves of surrogate pairs (`os.fsdecode`), which UTF-8 cannot have; as escapes, strict readers of JSON refuse them, such
+as Rust's serde_json."""
+
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return _encode(line_of(record))
+        return _NOT_IN_A_LINE.sub(_escaped, _encode(line_of(record)))
+
+
+def _escaped(char: re.Match[str]) -> str:
+    """In a string of JSON: the same character, or of half a pair the text of its escape."""
+    code = ord(char[0])
+    return f"\\u{code:04x}" if code < 0xD800 else f"\\\\u{code:04x}"
 
 
 class TextFormatter(logging.Formatter):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hpack
+import msgspec
 import pytest
 
 from daemonkit import logs
@@ -129,6 +130,18 @@ def test_an_exception_line_has_the_stack(journal: Journal) -> None:
     assert journal.last()["error"] == "KeyError: 'k'"
     assert "test_logs.py" in journal.last()["stack"]
     assert len(journal.lines()) == 1
+
+
+def test_the_middle_of_a_long_stack_is_left_out_so_that_journald_does_not_cut_the_line(journal: Journal) -> None:
+    try:
+        raise ValueError("x\n" * 50_000 + "end")
+    except ValueError:
+        ours.exception("bug")
+
+    stack = journal.last()["stack"]
+    assert stack.startswith("Traceback")
+    assert stack.endswith("end")
+    assert len(journal.lines()[0].encode()) < 48 * 1024
 
 
 def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal: Journal) -> None:
@@ -317,13 +330,24 @@ def test_lines_that_a_reader_had_no_room_for_are_counted_in_the_log_when_it_has(
     assert lost["count"] == 10_000 - len(seen)
 
 
-def test_surrogates_are_written_as_escapes(tmp_path: Path) -> None:
+def test_what_is_no_utf_8_is_text_that_also_strict_readers_of_json_take(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as stream:
         logs.setup("info", "json", stream)
-        ours.info("x", path=os.fsdecode(b"\xff"), umlaut="ü")
+        ours.info("x", ValueError("half \ud83d"), path=os.fsdecode(b"\xff"), umlaut="ü", emoji="\U0001f600")
 
-    line = json.loads((tmp_path / "log").read_text())
-    assert (line["path"], line["umlaut"]) == ("\udcff", "ü")
+    line = msgspec.json.decode((tmp_path / "log").read_bytes())
+    assert (line["error"], line["path"]) == ("ValueError: half \\ud83d", "\\udcff")
+    assert (line["umlaut"], line["emoji"]) == ("ü", "\U0001f600")
+
+
+def test_controls_of_terminals_are_escaped_and_stay_what_they_are(journal: Journal) -> None:
+    """A line with one is no text for journalctl, which says `blob data` in its place."""
+    controls = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
+    ours.info("x", name=controls)
+
+    (line,) = journal.getvalue().splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["name"] == controls
 
 
 def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the_rest(journal: Journal) -> None:
