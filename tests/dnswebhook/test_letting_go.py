@@ -22,7 +22,7 @@ from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore, api, controller, open_store, store
 from tests.support.controller import Controller, Huge, Reply, Reset, Truncate, faults
 from tests.support.controller.faults import Effect
-from tests.support.lettinggo import lets_go
+from tests.support.lettinggo import lets_go, uncollected
 from tests.support.memory_store import WAIT_S
 from tests.support.webhook_site import MAX_BODY_BYTES, NEW, OTHER
 
@@ -60,6 +60,15 @@ def test_of_a_listing_that_failed(store: UnifiStore, controller: Controller, eff
 
     assert lets_go(app, "/records")
     assert not replies_alive()
+
+
+def test_of_a_listing_while_the_controller_is_away(store: UnifiStore, controller: Controller) -> None:
+    app = app_on(store)
+    controller.stop()
+    with uncollected() as garbage:
+        lets_go(app, "/records")
+
+        assert not garbage("dnswebhook")
 
 
 @pytest.mark.parametrize("effect", EFFECTS)

@@ -15,7 +15,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
-from daemonkit.causes import causes_of
+from daemonkit.causes import causes_of, forget_frames
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreRestarting, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import connections, sockets, tls
@@ -107,6 +107,7 @@ class Transport:
             message = f"{request.method} {request.path}: the reply is longer than the limit of {limit} bytes"
             raise NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=False) from None
         except (HTTPError, OSError) as error:
+            forget_frames(error)
             raise self._no_reply(request, error, timeout_s, deadline) from error
         return Reply(
             request=request,
