@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import backoff
 
+from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from daemonkit.waits import doubling
 from tunnelgw.deliver.receipts import Receipt, Remark
@@ -174,6 +175,7 @@ class Courier(Generic[P]):
                 self._note_failure(parcel, failure, pause_s, is_starting=is_starting)
                 not_before_s = time.monotonic() + failure.retry_after_s
                 next_visit_s = time.monotonic() + pause_s
+                forget_frames(failure)  # some of which keep it, and all that the target has
             else:
                 self._was_there = True
                 caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from daemonkit.secret import Secret
@@ -393,13 +394,15 @@ def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
         assert (receipt.error, receipt.is_credential_problem) == ("secret not found: a/b", True)
 
 
-def test_of_targets_that_are_served_no_more_nothing_is_left_for_the_collector_of_garbage() -> None:
+@pytest.mark.parametrize("token", [API_TOKEN, "refused"])
+def test_of_targets_that_are_served_no_more_nothing_is_left_for_the_collector_of_garbage(token: str) -> None:
     """It comes so rarely to what has lived for a while that each proxy that was replaced left a document behind."""
+    tunnel = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret(token)))
     with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk, uncollected() as garbage:
         dispatch = desk.dispatch
         dispatch.put_document("shared", document("a.example"), (), 1)
         dispatch.send(plane(proxy.api, "http://127.0.0.1:1"))
-        dispatch.send_hosts(HOSTS, {})
+        dispatch.send_hosts({tunnel: HOSTS[TUNNEL]}, {})
         desk.until(lambda: dispatch.has_answered("shared") and TUNNEL_ID in dispatch.tunnel_receipts())
         desk.until(lambda: len(dispatch.proxy_receipts("shared")) == 2)
 
