@@ -165,7 +165,7 @@ class TextFormatter(logging.Formatter):
         pairs = "".join(f" {key}={_word(value)}" for key, value in line.items())
         text = f"{moment} {level:<7} {_one_line(str(msg))}{' ' if pairs else ''}{pairs}"
         if stack is not None:
-            text += "".join(f"\n    | {row}" for row in str(stack).splitlines())
+            text += "".join(f"\n    | {_one_line(row)}" for row in str(stack).splitlines())
         return text
 
 

@@ -279,6 +279,16 @@ def test_a_stack_in_the_text_format_is_indented_so_that_it_forges_no_line() -> N
     assert all(line.startswith("    | ") for line in stream.lines()[1:])
 
 
+def test_a_stack_in_the_text_format_drives_no_terminal() -> None:
+    stream = Journal()
+    logs.setup("debug", "text", stream)
+
+    ours.exception("bug", ValueError("cleared: \x1b[2J"))
+
+    assert all(line.isprintable() for line in stream.lines())
+    assert stream.lines()[-1].endswith(r"cleared: \x1b[2J")
+
+
 def test_setting_up_again_replaces_the_stream() -> None:
     first, second = Journal(), Journal()
     logs.setup("info", "json", first)
