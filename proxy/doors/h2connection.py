@@ -147,7 +147,7 @@ class H2Connection:
             self._lose_stream(event.stream_id, how)
         elif isinstance(event, h2.RequestTooLarge):
             detail = f"header fields of {event.size_bytes} bytes, want at most {event.limit_bytes}"
-            self._refuse(event.stream_id, 431, detail, "protocol")
+            self._refuse(event.stream_id, event.method, 431, detail, "protocol")
         elif isinstance(event, h2.RequestRejected):
             if event.error_code != ErrorCode.REFUSED_STREAM:
                 self._keeper.refused("protocol", event.reason)
@@ -176,10 +176,10 @@ class H2Connection:
             return
         if len(head.path) > self._terms.max_uri_bytes:
             detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
-            self._refuse(stream_id, 414, detail, "protocol")
+            self._refuse(stream_id, head.method, 414, detail, "protocol")
             return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
-            self._refuse(stream_id, 421, MISDIRECTED, "misdirected")
+            self._refuse(stream_id, head.method, 421, MISDIRECTED, "misdirected")
             return
         streams = self._streams
         if not streams:
@@ -280,12 +280,14 @@ class H2Connection:
         if not self._streams:
             self._on_streams_gone()
 
-    def _refuse(self, stream_id: int, status_code: int, detail: str, cause: RefusalCause) -> None:
+    def _refuse(self, stream_id: int, method: bytes | None, status_code: int, detail: str, cause: RefusalCause) -> None:
         """Answer a stream that has not become an exchange. A window too small for the text cuts it: no harm."""
         self._keeper.refused(cause, detail)
         head, body = refusal(status_code, detail)
         codec = self._codec
-        if codec.sendable(stream_id) < len(body):
+        if method == b"HEAD":
+            body = b""
+        elif codec.sendable(stream_id) < len(body):
             head, body = ResponseHead(status_code, []), b""
         if self.dialect is not None:
             head = self.dialect.encode(head)

@@ -31,7 +31,8 @@ class RequestTooLarge(Event):
     stream_id: int
     size_bytes: int
     limit_bytes: int
-    end_stream: bool
+    method: bytes | None
+    """As it was sent, whatever else is wrong."""
 
 
 class RequestRejected(Event):

@@ -13,7 +13,16 @@ from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
 from proxy.h2.fieldcache import BlockDecoder
 from proxy.h2.fieldlines import BlockEncoder
-from proxy.h2.fields import CONTENT_LENGTH, FieldBlock, Malformed, content_length, request_head, response_head, trailers
+from proxy.h2.fields import (
+    CONTENT_LENGTH,
+    METHOD,
+    FieldBlock,
+    Malformed,
+    content_length,
+    request_head,
+    response_head,
+    trailers,
+)
 from proxy.h2.sending import Sending
 from proxy.h2.settings import Settings
 from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
@@ -107,7 +116,8 @@ class Receiving(Sending):
         limit_bytes = self.settings.max_header_list_bytes
         event: Event
         if decoded.size_bytes > limit_bytes:
-            event = events.RequestTooLarge(stream.stream_id, decoded.size_bytes, limit_bytes, end_stream)
+            method = decoded.special[METHOD]
+            event = events.RequestTooLarge(stream.stream_id, decoded.size_bytes, limit_bytes, method)
         else:
             head = request_head(decoded, self.settings.is_extended_connect_enabled)
             stream.is_connect = head.method == b"CONNECT"

@@ -476,6 +476,23 @@ def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes,
         assert b"hello\n" == client.get("/hello").body
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "status_code"),
+    [("/" + "a" * 16_384, [], 414), ("/", [(b"x-large", b"a" * 15_000)] * 5, 431)],
+    ids=["long target", "large fields"],
+)
+def test_a_refused_head_is_told_by_the_head_alone(
+    path: str, fields: list[tuple[bytes, bytes]], status_code: int
+) -> None:
+    """curl and browsers take a body there for a broken stream, and show nothing of the answer."""
+    with serving() as rig, client_of(rig) as client:
+        client.read_until(lambda: client.h2.remote_settings.max_header_list_size is not None)
+        answer = client.answer(client.ask(path, method="HEAD", fields=fields))
+
+        assert (status_code, b"", None) == (answer.status_code, answer.body, answer.reset_code)
+        assert int(answer.headers[b"content-length"]) > 0
+
+
 def test_a_refusal_has_no_text_where_the_client_has_no_room_for_it() -> None:
     with serving(limits={"maxUriBytes": 256}) as rig, client_of(rig) as client:
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 3})

@@ -222,8 +222,10 @@ def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on()
             client = H2Client(sock)
             assert 200 == client.get("/hello", authority="a.example").status_code
             assert 421 == client.get("/hello", authority="b.example").status_code
+            head = client.get("/hello", method="HEAD", authority="b.example")
+            assert (421, b"") == (head.status_code, head.body)
             assert 200 == client.get("/hello", authority="c.example").status_code
-        assert {"misdirected": 1} == rig.door_stats.refused
+        assert {"misdirected": 2} == rig.door_stats.refused
 
 
 def test_an_early_answer_is_all_that_its_record_holds() -> None:

@@ -287,7 +287,7 @@ def test_a_request_over_the_field_limit_can_be_answered_with_431() -> None:
 
     too_large = link.at_server[0]
     assert isinstance(too_large, RequestTooLarge)
-    assert (4096, True, False) == (too_large.limit_bytes, too_large.size_bytes > 5000, too_large.end_stream)
+    assert (4096, True, b"GET") == (too_large.limit_bytes, too_large.size_bytes > 5000, too_large.method)
     answer = link.at_client[0]
     assert isinstance(answer, ResponseReceived)
     assert 431 == answer.head.status_code
