@@ -1,6 +1,6 @@
 """How an exchange ends: with the backend's last byte, an answer of our own, a reset, or because the client has gone.
 
-`Ending` holds what every exchange has to know of itself, and everything that leads to `_finish`, which is called
+`Ending` holds what every exchange has to know of itself, and everything that leads to `_finish`, which takes effect
 exactly once: there the exchange is counted, told to the access log, and out of the running set.
 """
 

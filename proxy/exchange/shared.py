@@ -26,7 +26,7 @@ def _always(_status_code: int) -> bool:
 
 
 class Running(Protocol):
-    """An exchange or a mirror, as the sweep for idle ones sees it."""
+    """What the sweep for idle ones sees of an exchange, a mirror, or the rest of an answer that gave permission."""
 
     active_s: float
     """When bytes last moved, by the loop's clock."""
@@ -54,7 +54,7 @@ class Shared:
     def __post_init__(self) -> None:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
-        """Exchanges and mirrors that have not ended."""
+        """Of those, all that have not ended."""
         self.mirrors_behind_bytes = 0
         """What the backends of all mirrors have not taken yet."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
