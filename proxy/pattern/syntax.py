@@ -353,4 +353,5 @@ class _Parser:
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 4
+    """To RE2, digits behind a zero are no count, and `a{02}` is that text."""
+    return text.isascii() and text.isdigit() and len(text) <= 4 and (text == "0" or text[0] != "0")

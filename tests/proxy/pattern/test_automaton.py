@@ -158,6 +158,8 @@ REFUSED = [
     (r"*a", "nothing before `*` to repeat"),
     (r"a{", "`{` that begins no count"),
     (r"a{x}", "`{` that begins no count"),
+    (r"a{02}", "`{` that begins no count"),
+    (r"a{1,02}", "`{` that begins no count"),
     (r"a{2,1}", "repetition {2,1}"),
     (r"a{257}", "repetition {257,257}"),
     (r"a{1,257}", "repetition {1,257}"),
