@@ -8,35 +8,29 @@ again at once. With the TXT registry a listing comes first.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import cached_property
 
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
 from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
+from dnswebhook.past import Past
 from dnswebhook.vouchers import Voucher
-from dnswebhook.wishes import SetKey, Wish
+from dnswebhook.wishes import Wish
 
 
 class Claims:
     """The ownership records that are served, and those that external-dns has seen. Indexed when first asked for."""
 
-    def __init__(
-        self,
-        records: Collection[Record],
-        told: Collection[Record] | None,
-        removed: Iterable[Voucher],
-        insisted: Collection[SetKey] = (),
-    ) -> None:
-        """For `told`, `removed` and `insisted` see `dnswebhook.difference.Difference`."""
+    def __init__(self, records: Collection[Record], past: Past) -> None:
         self._records = records
-        self._insisted = insisted
-        self._told = told
-        self._seen = records if told is None else told
+        self._insisted = past.insisted
+        self._told = past.told
+        self._seen = records if past.told is None else past.told
         """What external-dns has seen, as far as we know."""
         self._removed: dict[str, list[Voucher]] = defaultdict(list)
         """By the name that they vouched for, the latest last."""
-        for voucher in removed:
+        for voucher in past.removed:
             self._removed[voucher.owned.name].append(voucher)
 
     def is_first_told(self, row: Record) -> bool:

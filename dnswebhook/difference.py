@@ -4,7 +4,7 @@ The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the resu
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from functools import cached_property
 
 import msgspec
@@ -17,8 +17,8 @@ from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.opennotes import OpenNotes
 from dnswebhook.operations import Update
 from dnswebhook.ownership import owner_in
-from dnswebhook.vouchers import Voucher
-from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
+from dnswebhook.past import Past
+from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish, Wishes
 
 LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
 """They lead a client to a host, so one takes the place of another. Texts and the like take nobody's."""
@@ -41,26 +41,12 @@ class SetDifference(msgspec.Struct):
 class Difference:
     """All record sets of one call. After construction `sets`, `refusals` and `skips` say everything."""
 
-    def __init__(
-        self,
-        wishes: Mapping[SetKey, Wish],
-        records: Iterable[Record],
-        refusals: Iterable[Refusal],
-        skips: Iterable[Skip],
-        told: Collection[Record] | None = (),
-        noted: Iterable[Voucher] = (),
-        removed: Iterable[Voucher] = (),
-        insisted: Collection[SetKey] = (),
-    ) -> None:
-        """`told` are the rows of the listing that external-dns was given last, None if it was before our start, `noted`
-        what earlier calls left open, `removed` the ownership records that went since that listing, `insisted` the sets
-        that the last call was refused for want of one, where external-dns has not listed since."""
-        records = tuple(records)
-        self.notes = OpenNotes(noted)
-        self._claims = Claims(records, told, removed, insisted)
-        self.wishes = dict(sorted(wishes.items()))
-        self.refusals = list(refusals)
-        self.skips = list(skips)
+    def __init__(self, asked: Wishes, records: Collection[Record], past: Past) -> None:
+        self.notes = OpenNotes(past.noted)
+        self._claims = Claims(records, past)
+        self.wishes = dict(sorted(asked.wishes.items()))
+        self.refusals = list(asked.refusals)
+        self.skips = list(asked.skips)
         self.by_name: dict[str, list[Wish]] = defaultdict(list)
         self.vouchers: dict[str, list[Wish]] = defaultdict(list)
         """Ownership records by the name that they vouch for."""

@@ -20,7 +20,7 @@ Equal input gives equal output, in any order of rows and changes.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
@@ -28,6 +28,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
 from dnswebhook.ownership import OwnedSet
+from dnswebhook.past import Past
 from dnswebhook.served import Served
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
@@ -43,21 +44,12 @@ def make_plan(
     capabilities: Capabilities,
     domain_filter: DomainFilter,
     protected: ProtectedNames,
-    told: Collection[Record] | None = (),
-    noted: Iterable[Voucher] = (),
-    removed: Iterable[Voucher] = (),
-    insisted: Collection[SetKey] = (),
+    past: Past,
 ) -> Plan:
-    """`records` is a complete listing; only rows whose name occurs in `changes` matter.
-
-    `told` is the one that external-dns was given last, None if that was before our start: `changes` follow from it, or
-    from one before. `noted` is what earlier calls have left open, `removed` the ownership records that they have
-    removed since, `insisted` the sets that the last one was refused for want of an ownership record, if no listing has
-    come since.
-    """
+    """`records` is a complete listing; only rows whose name occurs in `changes` matter."""
     records = tuple(records)
     asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))
-    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted, removed, insisted)
+    difference = Difference(asked, records, past)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(
         strands=tuple(strand for strand in strands if strand.steps),

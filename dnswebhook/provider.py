@@ -27,6 +27,7 @@ from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
+from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
@@ -138,10 +139,7 @@ class Provider:
                 self._store.capabilities(),
                 policy.domain_filter,
                 policy.protected,
-                told,
-                self._journal.vouchers,
-                self._removed.values(),
-                self._unclaimed,
+                Past(told, self._journal.vouchers, tuple(self._removed.values()), self._unclaimed),
             )
             refusals = [each for each in plan.refusals if each.reason is RefusalReason.NO_OWNERSHIP]
             self._unclaimed = frozenset((each.name, each.type) for each in refusals)

@@ -1,16 +1,20 @@
 """Ways to say changes, rows and plans in a line."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, Plan, Step
+from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
+from dnswebhook.served import Served
 from dnswebhook.vouchers import Voucher
 from tests.support.memory_store import CAPABILITIES
 
 EVERYTHING = DomainFilter()
 NOTHING_PROTECTED = ProtectedNames()
+NOTHING_SERVED = Served(())
+NO_PAST = Past((), (), (), ())
 
 
 def a(name: str, *targets: str, ttl_s: int = 0) -> Endpoint:
@@ -44,10 +48,10 @@ def planned(
     domain_filter: DomainFilter = EVERYTHING,
     protected: ProtectedNames = NOTHING_PROTECTED,
     told: Collection[Record] | None = (),
-    noted: Iterable[Voucher] = (),
-    removed: Iterable[Voucher] = (),
+    noted: Collection[Voucher] = (),
+    removed: Collection[Voucher] = (),
 ) -> Plan:
-    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told, noted, removed)
+    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, Past(told, noted, removed, ()))
 
 
 def steps(plan: Plan) -> list[Step]:

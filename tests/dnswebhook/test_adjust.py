@@ -15,11 +15,11 @@ from dnswebhook.model import Capabilities, Changes, Endpoint, Record, RecordSpec
 from dnswebhook.plan import make_plan
 from dnswebhook.stores.embedded import EmbeddedStore
 from dnswebhook.stores.unifi import integrationrows, v2rows
+from tests.dnswebhook.planning import NO_PAST, NOTHING_PROTECTED, NOTHING_SERVED
 from tests.support.plan_world import World
 from tests.support.record_sets import record_sets
 from tests.support.strategies import endpoints
 
-NOTHING_PROTECTED = ProtectedNames()
 EMBEDDED = EmbeddedStore(Path("unused")).capabilities()  # opens nothing
 
 Translate = Callable[[Iterable[RecordSpec]], tuple[Record, ...]]
@@ -53,7 +53,7 @@ STORES = [
 
 
 def adjusted(endpoint: Endpoint, capabilities: Capabilities = v2rows.CAPABILITIES) -> Endpoint | None:
-    return adjust(endpoint, capabilities, NOTHING_PROTECTED.matches).endpoint
+    return adjust(endpoint, capabilities, NOTHING_PROTECTED.matches, NOTHING_SERVED).endpoint
 
 
 def adjusted_all(wanted: Iterable[Endpoint], capabilities: Capabilities) -> list[Endpoint]:
@@ -91,7 +91,7 @@ def test_set_identifier_and_properties_are_removed() -> None:
 def test_a_protected_name_is_dropped_for_that_reason() -> None:
     protected = ProtectedNames(["*.lan"])
 
-    result = adjust(Endpoint("NAS.lan", "A", ("192.0.2.1",)), v2rows.CAPABILITIES, protected.matches)
+    result = adjust(Endpoint("NAS.lan", "A", ("192.0.2.1",)), v2rows.CAPABILITIES, protected.matches, NOTHING_SERVED)
 
     assert result.endpoint is None
     assert [DropReason.PROTECTED] == [drop.reason for drop in result.drops]
@@ -99,7 +99,8 @@ def test_a_protected_name_is_dropped_for_that_reason() -> None:
 
 
 def test_an_endpoint_of_which_nothing_can_be_held_is_dropped_with_the_reasons() -> None:
-    result = adjust(Endpoint("app.example.com", "A", ("x",)), v2rows.CAPABILITIES, NOTHING_PROTECTED.matches)
+    endpoint = Endpoint("app.example.com", "A", ("x",))
+    result = adjust(endpoint, v2rows.CAPABILITIES, NOTHING_PROTECTED.matches, NOTHING_SERVED)
 
     assert result.endpoint is None
     assert [DropReason.INVALID_TARGET, DropReason.NO_TARGETS] == [drop.reason for drop in result.drops]
@@ -168,7 +169,7 @@ def test_what_is_adjusted_then_written_is_what_is_listed(
 ) -> None:
     desired = _one_kind_per_name(adjusted_all(wanted, capabilities))
     world = World(())
-    plan = make_plan(Changes(create=tuple(desired)), (), capabilities, DomainFilter(), NOTHING_PROTECTED)
+    plan = make_plan(Changes(create=tuple(desired)), (), capabilities, DomainFilter(), NOTHING_PROTECTED, NO_PAST)
     world.play(plan)
 
     listed = record_sets(translate(record.spec for record in world.rows.values()))
@@ -187,12 +188,12 @@ def test_a_second_pass_over_what_was_written_plans_nothing(
 ) -> None:
     desired = tuple(_one_kind_per_name(adjusted_all(wanted, capabilities)))
     world = World(())
-    world.play(make_plan(Changes(create=desired), (), capabilities, DomainFilter(), NOTHING_PROTECTED))
+    world.play(make_plan(Changes(create=desired), (), capabilities, DomainFilter(), NOTHING_PROTECTED, NO_PAST))
     held = translate(record.spec for record in world.rows.values())
 
     again = Changes(update_old=tuple(record_sets(held)), update_new=desired)
 
-    assert () == make_plan(again, held, capabilities, DomainFilter(), NOTHING_PROTECTED).strands
+    assert () == make_plan(again, held, capabilities, DomainFilter(), NOTHING_PROTECTED, NO_PAST).strands
 
 
 def _one_kind_per_name(desired: Iterable[Endpoint]) -> list[Endpoint]:

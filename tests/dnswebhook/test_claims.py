@@ -8,6 +8,7 @@ import pytest
 from dnswebhook.claims import Claims
 from dnswebhook.model import Record
 from dnswebhook.ownership import OwnedSet
+from dnswebhook.past import Past
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Wish
 from tests.dnswebhook.planning import row
@@ -37,7 +38,7 @@ def removed(owner: str, *types: str) -> Voucher:
 def claims(
     served: Collection[Record] = (), told: Collection[Record] | None = (), removed: Collection[Voucher] = ()
 ) -> Claims:
-    return Claims(served, told, removed)
+    return Claims(served, Past(told, (), removed, ()))
 
 
 @pytest.mark.parametrize("own", [OURS, ENCRYPTED], ids=["readable", "encrypted"])

@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
+import msgspec
+
 from dnswebhook.chains import MAX_NAMES
 from dnswebhook.difference import Difference
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
-from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish
+from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish, Wishes
+from tests.dnswebhook.planning import NO_PAST
 
 NAME = "app.example.com"
 
@@ -49,7 +52,7 @@ def voucher(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), 
 
 
 def difference(wishes: Iterable[Wish], rows: Iterable[Record] = (), refusals: Iterable[Refusal] = ()) -> Difference:
-    return Difference({one.key: one for one in wishes}, rows, refusals, ())
+    return Difference(Wishes({one.key: one for one in wishes}, tuple(refusals), ()), tuple(rows), NO_PAST)
 
 
 def is_half(wanted: Iterable[str], here: Iterable[str]) -> bool:
@@ -57,9 +60,8 @@ def is_half(wanted: Iterable[str], here: Iterable[str]) -> bool:
     owned = OwnedSet(NAME, frozenset({"TXT"}))
     note = Voucher(NAME, "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
     wanted_set = wish(wanted, ["three"], "TXT")
-    return Difference(
-        {wanted_set.key: wanted_set}, [row(value, "TXT") for value in here], (), (), noted=[note]
-    ).is_half(wanted_set)
+    asked, past = Wishes({wanted_set.key: wanted_set}, (), ()), msgspec.structs.replace(NO_PAST, noted=(note,))
+    return Difference(asked, [row(value, "TXT") for value in here], past).is_half(wanted_set)
 
 
 def values(difference_: Difference, kind: str = "A") -> tuple[list[str], list[str], list[str]]:
