@@ -17,7 +17,7 @@ import msgspec
 from dnswebhook.canonical import DropReason
 from dnswebhook.fit import Drop, fit
 from dnswebhook.model import Capabilities, Endpoint
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import Served
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +34,7 @@ def adjust(
     endpoint: Endpoint,
     capabilities: Capabilities,
     is_protected: Callable[[str], bool],
-    served: Served = NOTHING_SERVED,
+    served: Served,
 ) -> Adjusted:
     """Canonical name and targets, a TTL that the store keeps, no setIdentifier and no foreign properties; labels stay.
 
@@ -46,8 +46,8 @@ def adjust(
         endpoint.targets,
         endpoint.ttl_s,
         capabilities,
-        reserved_octets=capabilities.reserved_name_octets,
-        served=served,
+        served,
+        capabilities.reserved_name_octets,
     )
     if fitted.values and is_protected(fitted.name):
         drop = Drop(DropReason.PROTECTED, fitted.name, fitted.type, "", "the name is protected by --protect")

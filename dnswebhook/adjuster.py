@@ -18,7 +18,7 @@ from dnswebhook.domains import ProtectedNames
 from dnswebhook.errors import excerpt
 from dnswebhook.fit import Drop
 from dnswebhook.model import Capabilities, Endpoint
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import Served
 
 log = get_logger(__name__)
 
@@ -55,7 +55,7 @@ class Adjuster:
         self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
         """The memory's record sets, made when somebody asks for them, and the memory that they were made of."""
 
-    def adjust(self, body: bytes, capabilities: Capabilities, served: Served = NOTHING_SERVED) -> bytes:
+    def adjust(self, body: bytes, capabilities: Capabilities, served: Served) -> bytes:
         """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""
         wanted = wire.decode_endpoint_list(body)
         known_for, known = self._memory

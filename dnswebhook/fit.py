@@ -23,7 +23,7 @@ from dnswebhook.canonical import (
     stored_value,
 )
 from dnswebhook.model import Capabilities
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import Served
 
 MAX_NAMED_DROPS = 20
 """Of one set. One user's annotation can hold 50,000 targets, which would be as many objects and lines of the log."""
@@ -65,8 +65,8 @@ def fit(
     targets: Sequence[str],
     ttl_s: int,
     capabilities: Capabilities,
+    served: Served,
     reserved_octets: int = 0,
-    served: Served = NOTHING_SERVED,
 ) -> Fitted:
     """Rewrite a wanted set into what `capabilities` allow; `reserved_octets` shorten the longest name."""
     try:

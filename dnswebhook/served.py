@@ -32,5 +32,4 @@ class _Unlisted(Served):
         return frozenset(values)
 
 
-NOTHING_SERVED = Served(())
 UNLISTED = _Unlisted(())

@@ -21,7 +21,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
 from dnswebhook.ownership import OWNER_LABEL, OwnedSet, Reading, owned_set, reading, same_texts
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import Served
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def collect_wishes(
     capabilities: Capabilities,
     domain_filter: DomainFilter,
     protected: ProtectedNames,
-    served: Served = NOTHING_SERVED,
+    served: Served,
 ) -> Wishes:
     """Fold the four lists into one wish per record set; what may not or cannot be written is set aside."""
     return _Collector(changes, capabilities, domain_filter, protected, served).collect()
@@ -206,7 +206,7 @@ class _Collector:
             endpoint.targets,
             endpoint.ttl_s,
             self.capabilities,
-            served=self.served,
+            self.served,
         )
         self.refusals += [
             Refusal(RefusalReason.CANNOT_BE_HELD, stored_name(drop.name), drop.type, drop.detail)

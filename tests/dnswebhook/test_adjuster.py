@@ -17,8 +17,9 @@ from dnswebhook.canonical import DropReason
 from dnswebhook.domains import ProtectedNames
 from dnswebhook.fit import Drop
 from dnswebhook.model import Record
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import Served
 from dnswebhook.stores.unifi import integrationrows, v2rows
+from tests.dnswebhook.planning import NOTHING_SERVED
 from tests.support.counting import calls_of
 from tests.support.strategies import endpoints
 

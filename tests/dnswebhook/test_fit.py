@@ -7,6 +7,7 @@ from dnswebhook.fit import MAX_NAMED_DROPS, Fitted, fit
 from dnswebhook.model import Capabilities, Record
 from dnswebhook.served import Served
 from dnswebhook.stores.unifi import integrationrows, v2rows
+from tests.dnswebhook.planning import NOTHING_SERVED
 from tests.support.memory_store import CAPABILITIES
 
 INTEGRATION = integrationrows.CAPABILITIES
@@ -21,7 +22,7 @@ def fitted(
     capabilities: Capabilities = CAPABILITIES,
     reserved_octets: int = 0,
 ) -> Fitted:
-    return fit(name, record_type, targets, ttl_s, capabilities, reserved_octets)
+    return fit(name, record_type, targets, ttl_s, capabilities, NOTHING_SERVED, reserved_octets)
 
 
 def reasons(result: Fitted) -> list[DropReason]:
@@ -218,7 +219,7 @@ def served(name: str, record_type: str, *values: str) -> Served:
 
 
 def held_as_served(name: str, record_type: str, targets: tuple[str, ...], listing: Served, ttl_s: int = 0) -> Fitted:
-    return fit(name, record_type, targets, ttl_s, integrationrows.CAPABILITIES, 6, listing)
+    return fit(name, record_type, targets, ttl_s, integrationrows.CAPABILITIES, listing, 6)
 
 
 def test_what_is_served_under_a_name_that_is_too_long_for_the_store_stays_as_it_is() -> None:

@@ -6,6 +6,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint
 from dnswebhook.ownership import Reading
 from dnswebhook.wishes import RefusalReason, SkipReason, Wishes, collect_wishes
+from tests.dnswebhook.planning import NOTHING_SERVED
 from tests.support.memory_store import CAPABILITIES
 from tests.support.strategies import HERITAGE
 
@@ -19,7 +20,7 @@ def ownership(of: str, kind: str = "a") -> Endpoint:
 
 
 def collected(changes: Changes, *include: str, protect: tuple[str, ...] = ()) -> Wishes:
-    return collect_wishes(changes, CAPABILITIES, DomainFilter(include), ProtectedNames(protect))
+    return collect_wishes(changes, CAPABILITIES, DomainFilter(include), ProtectedNames(protect), NOTHING_SERVED)
 
 
 def test_create_and_update_new_are_wanted_delete_and_update_old_may_go() -> None:
