@@ -1,10 +1,9 @@
 """All doors of a worker.
 
     doors = Doors(loop, services.begin, stats, pools.forget_client)
-    doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
-    doors.prepare(table, sockets)   the part of `use` that may fail; returns the rest
-    doors.drain(on_idle)            who waits is let in, the sockets are closed, running exchanges finish
-    doors.abort(reason)             the rest, when the grace period is over
+    doors.prepare(table, sockets)()   at the start and with each new table; sockets by `routing.socket_door` name
+    doors.drain(on_idle)              who waits is let in, the sockets are closed, running exchanges finish
+    doors.abort(reason)               the rest, when the grace period is over
 
 Sockets are bound and listen already, and belong to the doors from then on: bind errors were somebody else's to tell.
 Called in the loop's thread only.
@@ -42,15 +41,13 @@ class Doors:
         self._is_closed = False
         """Nobody is let in any more."""
 
-    def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
-        """Serve by `table`. `sockets` needs those only that are new; a door without one, or not of the table, is shut.
-
-        Of a door that the table has no more, whoever waits is let in, and connections finish what runs.
-        """
-        self.prepare(table, sockets)()
-
     def prepare(self, table: Table, sockets: Mapping[str, socket.socket]) -> Callable[[], None]:
-        """To be called at once. Where this raises nothing has changed, and the sockets are the caller's still."""
+        """What is to be called at once, to serve by `table`; so what may fail comes before anything has changed.
+
+        Where this raises, the sockets are the caller's still. `sockets` needs those only that are new; a door without
+        one, or not of the table, is shut. Of a door that the table has no more, whoever waits is let in, and
+        connections finish what runs.
+        """
         if self._is_draining:
             return partial(_close, sockets.values())
         wanted = dict(layouts(table, terms_of(table.settings.limits, self._begin, self.caches)))

@@ -50,7 +50,7 @@ class Proxy(Rig):
         def use() -> None:
             self.real.use(table)
             self.pools.use(table)
-            self.doors.use(table, {socket_door("127.0.0.1", self.port): sock})
+            self.doors.prepare(table, {socket_door("127.0.0.1", self.port): sock})()
 
         self.call(use)
         return self

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -84,6 +84,12 @@ class Rig:
             raise TimeoutError("the loop did not answer")
         return found[0]
 
+    def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
+        def use() -> None:
+            self.doors.prepare(table, sockets)()
+
+        self.call(use)
+
     def drain(self) -> None:
         """In the loop's thread only."""
         self.doors.drain(self.is_idle.set)
@@ -109,7 +115,7 @@ class Rig:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self.port = port_of(sock)
         table = table_of(plain(self.port, **fields), **self._settings)
-        self.call(lambda: self.doors.use(table, {self.door: sock}))
+        self.use(table, {self.door: sock})
         return self
 
     @property

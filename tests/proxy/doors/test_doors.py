@@ -51,19 +51,19 @@ def test_doors_are_opened_kept_and_retired_as_listeners_come_and_go() -> None:
     ports = port_of(first), port_of(second)
     names = [socket_door("127.0.0.1", port) for port in ports]
     with Rig() as rig:
-        rig.call(lambda: rig.doors.use(table_of(plain(ports[0])), {names[0]: first}))
+        rig.use(table_of(plain(ports[0])), {names[0]: first})
         with connect(ports[0]) as kept:
             ask(kept)
             read_until(kept, HELLO)
             both = table_of(plain(ports[0]), plain(ports[1], "two"))
-            rig.call(lambda: rig.doors.use(both, {names[1]: second}))
+            rig.use(both, {names[1]: second})
             with connect(ports[1]) as other:
                 ask(other)
                 assert read_until(other, HELLO)
             ask(kept, "/hold")
             rig.wait_for(lambda: bool(rig.services.held), "the held request")
 
-            rig.call(lambda: rig.doors.use(table_of(plain(ports[1], "two")), {}))
+            rig.use(table_of(plain(ports[1], "two")), {})
             with pytest.raises(ConnectionRefusedError):
                 connect(ports[0])
             rig.call(rig.services.let_go)
@@ -82,7 +82,7 @@ def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
     with Rig() as rig:
 
         def open_and_drain() -> None:
-            rig.doors.use(table_of(plain(port)), {socket_door("127.0.0.1", port): waiting})
+            rig.doors.prepare(table_of(plain(port)), {socket_door("127.0.0.1", port): waiting})()
             rig.drain()
 
         rig.call(open_and_drain)
@@ -99,12 +99,12 @@ def test_a_door_without_a_socket_stays_shut_until_it_gets_one() -> None:
     port = port_of(sock)
     name = socket_door("127.0.0.1", port)
     with Rig() as rig:
-        rig.call(lambda: rig.doors.use(table_of(plain(port)), {}))
+        rig.use(table_of(plain(port)), {})
         with connect(port) as client:
             ask(client)
             rig.call(lambda: None)
             assert 0 == rig.stats.door(name).accepted
-            rig.call(lambda: rig.doors.use(table_of(plain(port)), {name: sock}))
+            rig.use(table_of(plain(port)), {name: sock})
             assert read_until(client, HELLO)
 
 
@@ -126,14 +126,14 @@ def test_where_one_door_cannot_be_opened_the_others_are_left_as_they_were() -> N
             ask(client)
             rig.call(lambda: None)
             assert 0 == rig.stats.door(next(iter(sockets))).accepted
-            rig.call(lambda: rig.doors.use(table_of(plain(ports[0])), {next(iter(sockets)): sound}))
+            rig.use(table_of(plain(ports[0])), {next(iter(sockets)): sound})
             assert read_until(client, HELLO)
 
 
 def test_a_socket_that_no_listener_wants_is_closed() -> None:
     sock = listening_socket()
     with Rig() as rig:
-        rig.call(lambda: rig.doors.use(table_of(), {"127.0.0.1:1": sock}))
+        rig.use(table_of(), {"127.0.0.1:1": sock})
 
         assert sock.fileno() < 0
 
@@ -144,7 +144,7 @@ def test_the_address_of_an_ipv4_client_is_ipv4_on_a_dual_stack_socket() -> None:
     sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     port = port_of(sock)
     with Rig() as rig:
-        rig.call(lambda: rig.doors.use(table_of({"name": "web", "port": port}), {socket_door("", port): sock}))
+        rig.use(table_of({"name": "web", "port": port}), {socket_door("", port): sock})
         for host, expected in (("127.0.0.1", "127.0.0.1"), ("::1", "::1")):
             with socket.create_connection((host, port), timeout=WAIT_S) as client:
                 ask(client)

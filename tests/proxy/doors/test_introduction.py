@@ -129,7 +129,7 @@ def test_a_balancer_of_ipv4_is_known_on_a_dual_stack_socket() -> None:
     with Rig() as rig:
         rig.port = port_of(sock)
         table = table_of({"name": "web", "port": rig.port}, forwarding={"proxyProtocol": ["127.0.0.1"]})
-        rig.call(lambda: rig.doors.use(table, {socket_door("", rig.port): sock}))
+        rig.use(table, {socket_door("", rig.port): sock})
         with rig.connect() as client:
             client.sendall(LINE)
             ask(client)
@@ -232,7 +232,7 @@ def test_a_bug_in_what_follows_the_header_keeps_no_place_taken() -> None:
         # No document says so.
         without_certificates = replace(listener, tls=replace(listener.tls, certificates=()))
         unsound = document.Document(listeners=(without_certificates,), forwarding=sound.settings.forwarding)
-        rig.call(lambda: rig.doors.use(compile_table(unsound), {}))
+        rig.use(compile_table(unsound), {})
         client.sendall(LINE + client_hello())
 
         assert read_all_or_reset(client) == b""

@@ -39,7 +39,7 @@ class TLSRig(Rig):
     def reload(self, *listeners: dict[str, Any], sock: socket.socket | None = None, **settings: Any) -> None:
         table = table_of(*({**one, "address": "127.0.0.1", "port": self.port} for one in listeners), **settings)
         sockets = {} if sock is None else {socket_door("127.0.0.1", self.port): sock}
-        self.call(lambda: self.doors.use(table, sockets))
+        self.use(table, sockets)
 
     def handshake(
         self, server_name: str | None = "a.example", *alpn: str, context: ssl.SSLContext | None = None
