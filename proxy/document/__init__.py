@@ -11,7 +11,6 @@ from proxy.document.codec import (
     decode_backend,
     decode_outline,
     decode_route,
-    encode,
     encode_redacted,
     settings_of,
 )
@@ -114,7 +113,6 @@ __all__ = [
     "decode_backend",
     "decode_outline",
     "decode_route",
-    "encode",
     "encode_redacted",
     "seconds",
     "settings_of",

@@ -1,8 +1,7 @@
 """Bytes to document and back.
 
 `decode` makes all checks and tells every problem at once. `decode_outline` leaves backends and routes as bytes, for
-readers that know most of them from before, or must not stop for long. `encode` is canonical: documents that say the
-same in another order of keys or with other white space have the same bytes.
+readers that know most of them from before, or must not stop for long.
 """
 
 import codecs
@@ -63,11 +62,6 @@ def decode_backend(raw: msgspec.Raw) -> Backend:
 def settings_of(document: Settings) -> Settings:
     """The document without backends and routes."""
     return Settings(**{name: getattr(document, name) for name in Settings.__struct_fields__})
-
-
-def encode(document: Document) -> bytes:
-    """The canonical bytes, private keys included: for the state directory and for workers."""
-    return _encoder.encode(document)
 
 
 def encode_redacted(document: Document) -> bytes:

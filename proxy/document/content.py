@@ -83,7 +83,7 @@ class Content:
         return Document(**self._settings(version), backends=tuple(self.backends.values()), routes=routes)
 
     def encode(self, version: Version | Unset) -> bytes:
-        """The bytes that `codec.encode` makes of the whole document."""
+        """The whole document in bytes, private keys included. Contents that say the same have the same bytes."""
         backends = tuple(msgspec.Raw(_encode(backend)) for backend in self.backends.values())
         routes = tuple(known.text for known in self.routes.values())
         return _encode(Outline(**self._settings(version), backends=backends, routes=routes))

@@ -50,9 +50,6 @@ class Automaton:
         self.weight = len(self._table) + positions.links + 8 * len(positions.members)
         """What it took to build, in entries of its table, of which a million take some 0.7 s and 8 MiB."""
 
-    def matches(self, value: bytes) -> bool:
-        return self.read(value)[0]
-
     def read(self, value: bytes) -> tuple[bool, int]:
         """Whether it fits, and how many bytes were read, each of which takes some 10 ns."""
         table = self._table

@@ -1,7 +1,7 @@
 """The document of a data plane, kept as encoded parts in the order of their names.
 
-A changed part is encoded alone. The document's bytes are joined from the parts, and are those that
-`proxy.document.encode` makes of the same document: equal parts give equal bytes, however they came.
+A changed part is encoded alone. The document's bytes are joined from the parts, and are those that msgspec makes of the
+same `Document`: equal parts give equal bytes, however they came.
 """
 
 import hashlib

@@ -77,7 +77,7 @@ def test_an_example_with_something_else_in_one_place_is_taken_or_refused(example
     if taken is not None:
         # What was taken can be used, and says the same when it is written and read again.
         compile_table(taken)
-        assert document.decode(document.encode(taken)) == taken
+        assert document.decode(msgspec.json.encode(taken)) == taken
 
 
 @pytest.mark.parametrize("depth", [200, 20_000])

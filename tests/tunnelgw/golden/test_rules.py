@@ -23,7 +23,6 @@ import pytest
 import yaml
 
 from proxy import routing
-from proxy.document import encode
 from tests.tunnelgw.golden.material import filled
 from tests.tunnelgw.translate.world import CERTIFICATE, WEB, World, object_of, outcome, service, told
 from tunnelgw.model.kinds import Kind
@@ -48,7 +47,7 @@ def test_rules_and_backends(path: Path) -> None:
     _check_policies(world, expect.get("policies", {}))
     listeners = [_listener(listener) for listener in case.get("listeners", [WEB])]
     document = world.document(listeners)
-    plain = msgspec.json.decode(encode(document))
+    plain = msgspec.json.decode(msgspec.json.encode(document))
     _check_backends(plain.get("backends", []), expect.get("backends", {}))
     _check_rules({route["name"]: route["rules"] for route in plain.get("routes", [])}, expect.get("rules", {}))
     table = routing.compile_table(document)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def test_every_document_is_one_that_the_proxy_takes(world: list[Item]) -> None:
 
     for content in translation.documents.values():
         text = content.encode(1)
-        assert document.encode(document.decode(text)) == text
+        assert msgspec.json.encode(document.decode(text)) == text
 
 
 @UNHURRIED
