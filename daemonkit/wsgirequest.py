@@ -294,10 +294,10 @@ class Connection(HTTPConnection):
         else:
             self.close()
 
-    def refuse(self, status_code: int, message: str = "") -> None:
+    def refuse(self, status_code: int) -> None:
         """Answer without a worker and without blocking, then close."""
         self.socket.settimeout(0)
-        content = error_body(status_code, message or _SIMPLE_MESSAGES[status_code])
+        content = error_body(status_code, _SIMPLE_MESSAGES[status_code])
         with contextlib.suppress(OSError, ValueError):
             self.socket.send(closing_response(status_code, content))
             # What has arrived is taken, so that closing does not reset the connection before the answer is read.

@@ -36,6 +36,7 @@ from proxy.tunnel.rpc import Failure, Payload
 MAX_FOREIGN_TEXT: Final = 256
 MAX_UNASKED: Final = 100
 """Messages of the edge that answer no question of ours; each may cost an answer."""
+_LAST_WORDS: Final = "rpc: shutdown"
 
 Outcome = Payload | Failure
 Answered = Callable[[Outcome], ControlEvent | None]
@@ -88,8 +89,8 @@ class ControlStream:
         self.state = State.UNREGISTERING
         self._call(Method.UNREGISTER_CONNECTION, EMPTY, self._on_unregistered)
 
-    def close(self, reason: str = "rpc: shutdown") -> None:
-        """Give up what is still open and say the last words; `reason` is for the edge."""
+    def close(self) -> None:
+        """Give up what is still open and say the last words."""
         if self.state in (State.CLOSED, State.IDLE):
             self.state = State.CLOSED
             return
@@ -98,7 +99,7 @@ class ControlStream:
         self._questions.clear()
         if self._cap_id is not None:
             self._send(rpc.Release(self._cap_id, 1))
-        self._send(rpc.Abort(Failure(reason)))
+        self._send(rpc.Abort(Failure(_LAST_WORDS)))
         self.state = State.CLOSED
 
     def lose(self) -> None:

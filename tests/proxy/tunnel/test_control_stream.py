@@ -255,15 +255,15 @@ def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
     assert [Registered(vectors.DETAILS), ControlStreamBroken("no access to registration: no")] == site.answered()
 
 
-def test_giving_up_a_registration_that_is_not_answered_says_so() -> None:
+def test_a_registration_that_is_not_answered_is_taken_back_by_closing() -> None:
     site = Site()
     site.stream.register()
     site.asked()
     site.answered()
     site.asked()
-    site.stream.close("no answer within 5 s")
+    site.stream.close()
 
-    wanted = [Finished(1, releases_results=True), Released(0, 1), Aborted("no answer within 5 s")]
+    wanted = [Finished(1, releases_results=True), Released(0, 1), Aborted("rpc: shutdown")]
     assert wanted == site.asked()
     site.server.accept(1, vectors.DETAILS)
     assert [] == site.answered()
