@@ -82,25 +82,20 @@ _ROUTE_PARENTS = {"Gateway": Index.ROUTES_BY_PARENT, "ListenerSet": Index.ROUTES
 
 
 class Snapshot:
-    """`objects` by kind and key; `buckets` by index and key, each in the order of age (`Object.age`).
+    """`objects` by kind and key; `buckets` by index and key, each in the order of age (`Object.age`)."""
 
-    `absent` are kinds that are not installed.
-    """
-
-    __slots__ = ("_buckets", "_objects", "absent")
+    __slots__ = ("_buckets", "_objects")
 
     def __init__(
         self,
         objects: Mapping[Kind, Mapping[Key, Object]],
         buckets: Mapping[Index, Mapping[Key, tuple[Object, ...]]],
-        absent: frozenset[Kind] = frozenset(),
     ) -> None:
         self._objects = objects
         self._buckets = buckets
-        self.absent = absent
 
     @classmethod
-    def of(cls, items: Iterable[tuple[Kind, Object]], absent: frozenset[Kind] = frozenset()) -> "Snapshot":
+    def of(cls, items: Iterable[tuple[Kind, Object]]) -> "Snapshot":
         """From nothing, for commands that run once."""
         objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
         members: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
@@ -114,7 +109,7 @@ class Snapshot:
             index: {key: tuple(sorted(found, key=lambda item: item.age)) for key, found in by_bucket.items()}
             for index, by_bucket in members.items()
         }
-        return cls(objects, buckets, absent)
+        return cls(objects, buckets)
 
     def all(self, kind: Kind) -> Mapping[Key, Object]:
         return self._objects[kind]

@@ -147,14 +147,14 @@ class Store:
                 self._put(kind, item)
             for key, problem in rejected.items():
                 self._reject(kind, key, problem)
-            self._listed((kind, namespace), is_absent=False)
+            self._listed((kind, namespace))
 
     def set_absent(self, kind: Kind) -> None:
         """The kind is not installed: it has no objects, and nothing waits for it."""
         with self._turn:
             for key in self._keys(kind):
                 self._remove(kind, key)
-            self._listed((kind, ""), is_absent=True)
+            self._listed((kind, ""))
 
     def set_behind(self, kind: Kind, namespace: str = "", *, is_behind: bool) -> None:
         """Whether the source has lost the thread of a kind: other changes may refer to what is new there."""
@@ -178,7 +178,7 @@ class Store:
             for entry in [*self._named]:
                 if self._scope.is_outside(entry) and self._is_unknown(entry):
                     self._keep_out(entry)
-            self._listed(part, is_absent=False)
+            self._listed(part)
 
     def can_have_roles(self, namespace: str) -> bool:
         """False where all namespaces are known, and it is not among them, or ends: then nothing can be made in it."""
@@ -304,8 +304,8 @@ class Store:
         """Anew: the source has come to something, or has something to do."""
         self._patient_until_s = time.monotonic() + self._patience_s
 
-    def _listed(self, part: Part, *, is_absent: bool) -> None:
-        if self._tables.set_absent(part[0], is_absent=is_absent) or part in self._unlisted:
+    def _listed(self, part: Part) -> None:
+        if part in self._unlisted:
             self._unlisted.discard(part)
             self._mark()
 

@@ -29,7 +29,6 @@ class Tables:
     def __init__(self) -> None:
         self._objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
         self._buckets: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
-        self._absent: set[Kind] = set()
         self._changed: set[Entry] = set()
         self._touched: set[Entry] = set()
         self._stale_kinds: set[Kind] = set()
@@ -45,13 +44,6 @@ class Tables:
 
     def count(self, kind: Kind) -> int:
         return len(self._objects[kind])
-
-    def set_absent(self, kind: Kind, *, is_absent: bool) -> bool:
-        """True when that is news."""
-        if is_absent == (kind in self._absent):
-            return False
-        (self._absent.add if is_absent else self._absent.remove)(kind)
-        return True
 
     def put(self, kind: Kind, item: Object) -> bool:
         """False when exactly this object was here already."""
@@ -88,7 +80,7 @@ class Tables:
             if keys:
                 self._taken_buckets[index] = self._with_buckets(index, keys)
         edits = Edits(frozenset(self._changed), frozenset(self._touched - self._changed))
-        snapshot = Snapshot(dict(self._taken_objects), dict(self._taken_buckets), frozenset(self._absent))
+        snapshot = Snapshot(dict(self._taken_objects), dict(self._taken_buckets))
         self._stale_kinds, self._changed, self._touched = set(), set(), set()
         self._stale_buckets = {index: set() for index in Index}
         return snapshot, edits

@@ -49,7 +49,6 @@ def test_nothing_is_taken_before_every_kind_was_listed_or_is_absent() -> None:
     assert is_ready(store)
     change = store.take()
     assert set(change.snapshot.all(Kind.HTTP_ROUTE)) == {Key("default", "b")}
-    assert change.snapshot.absent == {Kind.BACKEND}
 
 
 def test_a_changed_spec_changes_the_object_and_every_bucket_of_it() -> None:
