@@ -22,7 +22,7 @@ from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.gatewayverdicts import gateway_verdict, set_verdict
 from tunnelgw.translate.policies import PolicyVerdict, policy_verdict
 from tunnelgw.translate.proxyconfig import DataPlaneDocument, plane_settings
-from tunnelgw.translate.queries import CONTROLLER_NAME, HOME_NAMESPACE, Queries, Query, Question
+from tunnelgw.translate.queries import Queries, Query, Question
 from tunnelgw.translate.routes import PlanePart, RouteParts, route_parts
 from tunnelgw.translate.slots import ListenerId
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, TunnelHost, Verdict
@@ -54,9 +54,7 @@ class Differences(Part, frozen=True):
 class Translation:
     """What the objects of a snapshot come to. `update` goes on to the next one."""
 
-    def __init__(
-        self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME, home_namespace: str = HOME_NAMESPACE
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, controller_name: str, home_namespace: str) -> None:
         self.controller_name = controller_name
         self._queries = Queries(snapshot, controller_name, home_namespace)
         self._answers: dict[Question, Any] = {}

@@ -22,10 +22,6 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-CONTROLLER_NAME = "tunnelgw.dev/tunnel-gateway-controller"
-HOME_NAMESPACE = "tunnelgw-system"
-
-
 class View(Protocol):
     """What a query sees of the world. It looks nowhere else."""
 
@@ -110,9 +106,7 @@ class _Node:
 class Queries:
     """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
 
-    def __init__(
-        self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME, home_namespace: str = HOME_NAMESPACE
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, controller_name: str, home_namespace: str) -> None:
         self.controller_name = controller_name
         self.home_namespace = home_namespace
         self.evaluations = 0

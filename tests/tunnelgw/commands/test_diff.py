@@ -106,7 +106,7 @@ def test_what_a_proxy_holds_is_compared_part_by_part(capsys: pytest.CaptureFixtu
         url = f"http://{backend.address}"
         config = own_proxy(proxyEndpoints=[url], direct={"addresses": ["192.0.2.1"]})[1]
         items = [gateway_class("class"), (kind, make(kind, "gw", spec, namespace="shop")), config]
-        made = Translation(Snapshot.of(items), OURS).documents["shop/gw"]
+        made = Translation(Snapshot.of(items), OURS, "home").documents["shop/gw"]
         holding = document.encode_redacted(document.decode(made.encode(7)))
         assert told(items, "", capsys) == []
 

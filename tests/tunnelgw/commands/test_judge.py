@@ -157,4 +157,4 @@ def test_classes_of_others_are_their_business_unless_there_is_none_of_ours() -> 
 
 def rows_of(*items: tuple[Kind, Object]) -> list[Row]:
     snapshot = Snapshot.of(items)
-    return [*judge(snapshot, Translation(snapshot, OURS))]
+    return [*judge(snapshot, Translation(snapshot, OURS, "home"))]

@@ -12,9 +12,9 @@ from typing import Any
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tests.tunnelgw.translate.world import object_of, service
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store
-from tunnelgw.translate.queries import CONTROLLER_NAME
 
 FIELDS = frozenset({"config", "services", "tls", "ca", "objects"})
 TUNNEL = "00000000-0000-4000-8000-000000000001"
@@ -27,7 +27,7 @@ def snapshot_of(case: dict[str, Any]) -> Snapshot:
         {
             "kind": "GatewayClass",
             "metadata": {"name": "ours"},
-            "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": parameters},
+            "spec": {"controllerName": DEFAULT_CONTROLLER, "parametersRef": parameters},
         },
         {"kind": "GatewayClassConfig", "metadata": {"name": "ours"}, "spec": config},
     ]

@@ -27,7 +27,7 @@ import yaml
 from proxy import document, routing
 from proxy.doors.misdirected import Misdirection
 from tests.tunnelgw.golden.given import FIELDS, snapshot_of
-from tests.tunnelgw.translate.world import outcome
+from tests.tunnelgw.translate.world import outcome, translation_of
 from tunnelgw.model.conditions import Finding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -60,7 +60,7 @@ def test_gateways_and_listeners(path: Path) -> None:
     assert case["rows"]
     assert not case.keys() - _FIELDS
     snapshot = snapshot_of(case)
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
 
     _check_expected(_seen(translation, snapshot), case.get("expect", {}))
     shared = _decoded(translation)
@@ -193,7 +193,7 @@ def _check_request(shared: document.Document, ask: str, to: str | int) -> None:
 
 
 def test_an_object_that_does_not_exist_has_no_verdict() -> None:
-    translation = Translation(Snapshot.of([]))
+    translation = translation_of(Snapshot.of([]))
 
     assert translation.verdict(ObjectId(Kind.GATEWAY, Key("apps", "none"))) is None
     assert translation.verdict(ObjectId(Kind.SERVICE, Key("apps", "none"))) is None

@@ -22,17 +22,17 @@ import pytest
 import yaml
 
 from tests.tunnelgw.golden.given import FIELDS, snapshot_of
+from tests.tunnelgw.translate.world import translation_of
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import STATUS_KINDS
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.status.compose import Author, Wish, compose
 from tunnelgw.status.conditions import Outdated
 from tunnelgw.status.objects import Delivery
-from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.verdicts import ObjectId
 
 CASES = sorted((Path(__file__).parent / "status").glob("*.yaml"))
-AUTHOR = Author(CONTROLLER_NAME, ("Gateway", "HTTPRoute"))
+AUTHOR = Author(DEFAULT_CONTROLLER, ("Gateway", "HTTPRoute"))
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
 _CONDITION = re.compile(
     r"(?P<type>\S+) (?P<status>\S+) (?P<reason>\S+) (?P<generation>\d+) (?P<time>[^\s:]\S*?)(?:: (?P<message>.*))?"
@@ -45,7 +45,7 @@ def test_statuses(path: Path) -> None:
     assert case["rows"]
     assert not case.keys() - FIELDS - {"rows", "held", "unbound", "delivered", "expect"}
     snapshot = snapshot_of(_with_whole_conditions(case))
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
     delivery = _delivery(case)
     seen = {}
     for kind in STATUS_KINDS:

@@ -116,7 +116,7 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
 
     with SocketBackend(proxy) as backend:
         snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=[f"http://{backend.address}"])])
-        translation = Translation(snapshot, OURS)
+        translation = Translation(snapshot, OURS, "home")
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
         settings = Settings("", marker("tests"), visit_every_s=3600.0)
         crashes: list[BaseException] = []
@@ -155,7 +155,7 @@ def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> Non
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     reporter = Reporter(Recovering(), Queue(), WarningEvents(recorder), metrics)
 
-    reporter.report(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
+    reporter.report(Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
 
     assert recorder.said == [(*GATEWAY, "DeliveryFailed", "proxy of shop/gw: connection refused")]
 
@@ -175,7 +175,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
     settings = Settings("", marker("tests"))
     dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
     reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
-    situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
+    situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ())
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
 
     for turn, (digest, listeners) in enumerate([("old", (web,)), ("new", (before_it, web))], start=1):
@@ -194,7 +194,7 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     reporter = Reporter(Answered(has_answered=False), queue, WarningEvents(), metrics)
-    situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
+    situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ())
     reporter.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
     reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
     reporter.expect_more(BURST + 1)
@@ -226,7 +226,7 @@ def test_all_proxies_are_looked_through_once_a_turn_however_many_data_planes_the
     found = {f"shop/gw-{number}": Plane((f"unix:/run/{number}",), Credentials(None)) for number in range(5)}
     reporter = Reporter(asked, Queue(), WarningEvents(), Metrics(CollectorRegistry()))
 
-    reporter.report(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
+    reporter.report(Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
 
     assert asked.looks == 1
 
@@ -269,7 +269,7 @@ class Scene:
         """What is wanted after one more turn."""
         snapshot = Snapshot.of(self.items)
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
-        situation = Situation(snapshot, Translation(snapshot, OURS), found, {ONE: {"shop/gw"}}, {ONE})
+        situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {ONE: {"shop/gw"}}, {ONE})
         self._turn += 1
         self.reporter.owe(owed, self._turn, frozenset())
         self.reporter.report(situation, self._turn, has_changed=has_changed)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
-from tunnelgw.translate.queries import CONTROLLER_NAME
+from tunnelgw.options import DEFAULT_CONTROLLER
 
 Item = tuple[Kind, Object]
 
@@ -109,7 +109,7 @@ def _listener_lists(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 CLASSES = st.fixed_dictionaries(
-    {"controllerName": st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "example.net/other"])},
+    {"controllerName": st.sampled_from([DEFAULT_CONTROLLER, DEFAULT_CONTROLLER, "example.net/other"])},
     optional={
         "parametersRef": st.fixed_dictionaries(
             {"group": st.just("tunnelgw.dev"), "kind": st.sampled_from(["GatewayClassConfig", "Odd"]), "name": NAMES}
@@ -351,7 +351,7 @@ def _sound_world() -> list[Item]:
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "x"}
     rule = {"backendRefs": [{"name": "x", "port": 80}]}
     return [
-        _item(Kind.GATEWAY_CLASS, "", {"spec": {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}}),
+        _item(Kind.GATEWAY_CLASS, "", {"spec": {"controllerName": DEFAULT_CONTROLLER, "parametersRef": parameters}}),
         _item(Kind.GATEWAY_CLASS_CONFIG, "", {"spec": config}),
         _item(Kind.GATEWAY, "a", {"spec": {"gatewayClassName": "x", "listeners": listeners}}),
         _item(Kind.SERVICE, "a", {"spec": {"ports": [{"port": 80}]}}),

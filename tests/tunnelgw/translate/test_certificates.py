@@ -20,6 +20,7 @@ from proxy.document import ListenerTLS
 from proxy.doors.tls import check
 from tests.support.certificates import rsassa_pss
 from tests.tunnelgw.translate.pki import authority_pem, in_base64, secret_data
+from tests.tunnelgw.translate.world import queries_of
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
@@ -32,7 +33,6 @@ from tunnelgw.translate.certificates import (
     bundle_in_secret,
     pair_in_secret,
 )
-from tunnelgw.translate.queries import Queries
 
 KEY = Key("apps", "s")
 META = ObjectMeta("s", "apps")
@@ -41,7 +41,7 @@ PLAIN = serialization.NoEncryption()
 
 
 def pair_in(data: dict[str, str] | None, type_: str = "kubernetes.io/tls") -> KeyPair | BadReference:
-    return Queries(Snapshot.of([(Kind.SECRET, Secret(META, type_, data))])).ask(pair_in_secret, KEY)
+    return queries_of(Snapshot.of([(Kind.SECRET, Secret(META, type_, data))])).ask(pair_in_secret, KEY)
 
 
 def problem_in(data: dict[str, str] | None) -> str:
@@ -255,7 +255,7 @@ def test_a_bundle_has_each_authority_once() -> None:
     text = f"# comment\n{authority_pem()}{authority_pem()}"
     snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
 
-    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
+    assert queries_of(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
 
 
 @pytest.mark.parametrize("label", ["CERTIFICATE", "X509 CERTIFICATE"])
@@ -268,20 +268,22 @@ def test_authorities_are_what_openssl_takes_for_some_whatever_their_serial_numbe
     text = f"# Größe\n{odd}{authority_pem()}".replace("CERTIFICATE", label)
     snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
 
-    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(odd + authority_pem())
+    assert queries_of(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(odd + authority_pem())
 
 
 def test_an_authority_that_is_cut_off_is_none_of_them() -> None:
     text = f"{authority_pem()}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERT"
     snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
 
-    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
+    assert queries_of(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
 
 
 def test_authorities_that_openssl_cannot_read_are_none() -> None:
     """cryptography can: a name is bytes to it until somebody asks for the text."""
     text = authority_pem() + with_a_name_that_is_no_text(RSA_PEM).decode()
-    found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])).ask(bundle_in_config_map, KEY)
+    found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])).ask(
+        bundle_in_config_map, KEY
+    )
 
     assert isinstance(found, BadReference)
     assert found.message == "ConfigMap apps/s has no certificates in PEM under ca.crt"
@@ -290,14 +292,14 @@ def test_authorities_that_openssl_cannot_read_are_none() -> None:
 @settings(deadline=None)
 @given(st.dictionaries(st.just("ca.crt"), st.text()))
 def test_a_config_map_without_authorities_says_so(data: dict[str, str]) -> None:
-    found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, data))])).ask(bundle_in_config_map, KEY)
+    found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, data))])).ask(bundle_in_config_map, KEY)
 
     assert isinstance(found, BadReference)
     assert found.message == "ConfigMap apps/s has no certificates in PEM under ca.crt"
 
 
 def test_nothing_is_said_of_what_a_config_map_holds_that_could_not_be_read() -> None:
-    found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, None))])).ask(bundle_in_config_map, KEY)
+    found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, None))])).ask(bundle_in_config_map, KEY)
 
     assert isinstance(found, BadReference)
     assert found.message == "ConfigMap apps/s could not be read yet"
@@ -305,14 +307,16 @@ def test_nothing_is_said_of_what_a_config_map_holds_that_could_not_be_read() -> 
 
 @pytest.mark.parametrize("data", ["", "%", base64.b64encode(b"\xff").decode(), base64.b64encode(b"x").decode()])
 def test_a_secret_without_authorities_says_so(data: str) -> None:
-    found = Queries(Snapshot.of([(Kind.SECRET, Secret(META, "Opaque", {"ca.crt": data}))])).ask(bundle_in_secret, KEY)
+    found = queries_of(Snapshot.of([(Kind.SECRET, Secret(META, "Opaque", {"ca.crt": data}))])).ask(
+        bundle_in_secret, KEY
+    )
 
     assert isinstance(found, BadReference)
     assert found.message == "Secret apps/s has no certificates in PEM under ca.crt"
 
 
 def test_nothing_is_said_of_the_authorities_in_a_secret_that_could_not_be_read() -> None:
-    found = Queries(Snapshot.of([(Kind.SECRET, Secret(META))])).ask(bundle_in_secret, KEY)
+    found = queries_of(Snapshot.of([(Kind.SECRET, Secret(META))])).ask(bundle_in_secret, KEY)
 
     assert isinstance(found, BadReference)
     assert found.message == "Secret apps/s could not be read yet"

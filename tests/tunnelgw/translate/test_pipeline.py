@@ -13,12 +13,12 @@ from proxy import document
 from tests.support.counting import calls_of
 from tests.tunnelgw.translate.objects import Item, items, unique, worlds
 from tests.tunnelgw.translate.routeobjects import Plain
-from tests.tunnelgw.translate.world import object_of, service
+from tests.tunnelgw.translate.world import object_of, service, translation_of
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.tables import Tables
 from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,7 +36,7 @@ def said(translation: Translation, snapshot: Snapshot) -> dict[Any, Any]:
 @UNHURRIED
 @given(worlds())
 def test_every_document_is_one_that_the_proxy_takes(world: list[Item]) -> None:
-    translation = Translation(Snapshot.of(world))
+    translation = translation_of(Snapshot.of(world))
 
     for content in translation.documents.values():
         text = content.encode(1)
@@ -47,7 +47,7 @@ def test_every_document_is_one_that_the_proxy_takes(world: list[Item]) -> None:
 @given(worlds())
 def test_verdicts_keep_to_the_form_of_a_status(world: list[Item]) -> None:
     snapshot = Snapshot.of(world)
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
 
     for id_, verdict in said(translation, snapshot).items():
         groups = []
@@ -69,7 +69,7 @@ def test_the_order_of_objects_does_not_matter(world: list[Item], chance: random.
     shuffled = chance.sample(world, len(world))
     first, second = Snapshot.of(world), Snapshot.of(shuffled)
 
-    assert said(Translation(first), first) == said(Translation(second), second)
+    assert said(translation_of(first), first) == said(translation_of(second), second)
 
 
 edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)
@@ -83,7 +83,7 @@ def test_edit_by_edit_it_says_the_same_as_from_nothing(world: list[Item], steps:
     for kind, item in world:
         tables.put(kind, item)
     snapshot, _ = tables.take()
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
     before = said(translation, snapshot)
     for step in steps:
         for edit in step:
@@ -97,7 +97,7 @@ def test_edit_by_edit_it_says_the_same_as_from_nothing(world: list[Item], steps:
         told = translation.update(snapshot, changes.changed)
         now = said(translation, snapshot)
 
-        assert now == said(Translation(snapshot), snapshot)
+        assert now == said(translation_of(snapshot), snapshot)
         different = {name for name in before.keys() & now.keys() if before[name] != now[name]}
         different |= {name for name in before.keys() ^ now.keys() if not _says_nothing(before.get(name, now.get(name)))}
         assert different <= {*told.verdicts, *told.data_planes, *told.tunnels}
@@ -115,7 +115,7 @@ def test_when_all_objects_are_gone_nothing_is_left(world: list[Item]) -> None:
     for kind, item in unique(world):
         tables.put(kind, item)
     snapshot, _ = tables.take()
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
     for kind, item in world:
         tables.remove(kind, item.key)
     snapshot, changes = tables.take()
@@ -152,7 +152,7 @@ def test_a_document_is_told_when_it_says_something_else(
         tables.put(*object_of(plain))
     # Beside it one that stays, so that no backend comes or goes.
     tables.put(*object_of(_route(20, "/")))
-    translation = Translation(tables.take()[0])
+    translation = translation_of(tables.take()[0])
     texts = []
     for path, address in (before, after):
         tables.put(*object_of(_endpoints(0, address)))
@@ -174,7 +174,7 @@ def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
     for plain in _many(routes, gateways):
         tables.put(*object_of(plain))
     snapshot, _ = tables.take()
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
     before, text = translation.evaluations, translation.documents["shared"].encode(1)
     tables.put(*object_of(edit))
     snapshot, changes = tables.take()
@@ -193,7 +193,7 @@ def _evaluations_beside(sets: int) -> int:
     for at in range(sets):
         tables.put(*object_of(_listener_set(at)[0]))
     snapshot, _ = tables.take()
-    translation = Translation(snapshot)
+    translation = translation_of(snapshot)
     before = translation.evaluations
     tables.put(*object_of(_listener_set(3, "new.example")[0]))
     snapshot, changes = tables.take()
@@ -206,7 +206,7 @@ def _evaluations_beside(sets: int) -> int:
 
 def _many(routes: int, gateways: int) -> Iterator[dict[str, Any]]:
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
-    spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
+    spec = {"controllerName": DEFAULT_CONTROLLER, "parametersRef": parameters}
     yield {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec}
     addresses = [f"192.0.2.{number}" for number in range(gateways)]
     yield {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": addresses}}}
@@ -233,7 +233,7 @@ TUNNEL_CLASS: list[Plain] = [
         "kind": "GatewayClass",
         "metadata": {"name": "c"},
         "spec": {
-            "controllerName": CONTROLLER_NAME,
+            "controllerName": DEFAULT_CONTROLLER,
             "parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"},
         },
     },
@@ -299,7 +299,7 @@ def test_work_does_not_grow_with_the_pairs_of_objects(one: Callable[[int], list[
         there = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
         shared = [*TUNNEL_CLASS, _gateway("gw", "gw.example"), there, served]
         snapshot = Snapshot.of(map(object_of, [*shared, *(item for at in range(count) for item in one(at))]))
-        return calls_of(lambda: Translation(snapshot))
+        return calls_of(lambda: translation_of(snapshot))
 
     first, second, third = (calls(count) for count in (50, 150, 250))
 

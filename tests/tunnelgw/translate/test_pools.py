@@ -6,14 +6,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tunnelgw.translate.world import NAMESPACE, object_of
+from tests.tunnelgw.translate.world import NAMESPACE, object_of, queries_of, translation_of
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.store import Store
-from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.pools import pool_share
-from tunnelgw.translate.queries import CONTROLLER_NAME, Queries
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
 POOL = [f"192.0.2.{number}" for number in range(1, 5)]
@@ -22,7 +21,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
 def class_with(pool: list[str], **config: Any) -> list[tuple[Kind, Object]]:
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
-    spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
+    spec = {"controllerName": DEFAULT_CONTROLLER, "parametersRef": parameters}
     plain = (
         {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec},
         {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": pool}, **config}},
@@ -37,7 +36,7 @@ def gateway(name: str, held: tuple[str, ...] = (), addresses: tuple[str, ...] = 
 
 
 def shares(*gateways: tuple[Kind, Object], pool: list[str] = POOL) -> dict[str, tuple[str, ...]]:
-    queries = Queries(Snapshot.of([*class_with(pool), *gateways]))
+    queries = queries_of(Snapshot.of([*class_with(pool), *gateways]))
     return {item.metadata.name: queries.ask(pool_share, item.key) for _, item in gateways}
 
 
@@ -65,7 +64,7 @@ def test_an_address_that_was_given_meanwhile_is_kept_when_an_older_gateway_goes(
     store = Store(())
     for item in [*class_with(POOL), gateway("a"), gateway("b")]:
         store.upsert(*item)
-    queries = Queries(store.take().snapshot)
+    queries = queries_of(store.take().snapshot)
     older, younger = Key(NAMESPACE, "a"), Key(NAMESPACE, "b")
     assert queries.keep(pool_share, younger) == (POOL[1],)
 
@@ -81,7 +80,7 @@ def test_an_address_that_the_status_does_not_show_is_bound_all_the_same() -> Non
     tunnel = "00000000-0000-4000-8000-000000000001"
     world = Snapshot.of([*class_with(POOL, tunnelID=tunnel, publish="Tunnel"), gateway("a")])
 
-    verdict = Translation(world).verdict(ObjectId(Kind.GATEWAY, Key(NAMESPACE, "a")))
+    verdict = translation_of(world).verdict(ObjectId(Kind.GATEWAY, Key(NAMESPACE, "a")))
 
     assert isinstance(verdict, GatewayVerdict)
     assert [address.value for address in verdict.addresses] == [f"{tunnel}.cfargotunnel.com"]

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.counting import calls_of
+from tests.tunnelgw.translate.world import queries_of
 from tunnelgw.model.core import ConfigMap
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.translate.queries import Queries, Question, View
+from tunnelgw.translate.queries import Question, View
 
 NAMES = "abcdef"
 
@@ -52,14 +53,14 @@ def spread(view: View, name: str) -> tuple[int, int, bool]:
 
 
 def test_an_answer_is_computed_once() -> None:
-    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+    queries = queries_of(sheet(cell("a", 1, "b"), cell("b", 2)))
 
     assert [queries.keep(total, "a"), queries.keep(total, "a"), queries.keep(total, "b")] == [3, 3, 2]
     assert queries.evaluations == 2
 
 
 def test_a_change_that_nobody_read_costs_nothing() -> None:
-    queries = Queries(sheet(cell("a", 1)))
+    queries = queries_of(sheet(cell("a", 1)))
     queries.keep(total, "a")
 
     assert queries.update(sheet(cell("a", 1), cell("b", 1)), entries("b")) == set()
@@ -67,7 +68,7 @@ def test_a_change_that_nobody_read_costs_nothing() -> None:
 
 
 def test_what_was_absent_is_noticed_when_it_comes() -> None:
-    queries = Queries(sheet(cell("a", 1, "b")))
+    queries = queries_of(sheet(cell("a", 1, "b")))
 
     assert queries.keep(total, "a") == 0
     assert queries.update(sheet(cell("a", 1, "b"), cell("b", 5)), entries("b")) == {(total, "a")}
@@ -75,7 +76,7 @@ def test_what_was_absent_is_noticed_when_it_comes() -> None:
 
 
 def test_an_equal_answer_leaves_those_who_asked_alone() -> None:
-    queries = Queries(sheet(cell("a", 1)))
+    queries = queries_of(sheet(cell("a", 1)))
     queries.keep(praise, "a")
 
     assert queries.update(sheet(cell("a", 2)), entries("a")) == set()
@@ -83,7 +84,7 @@ def test_an_equal_answer_leaves_those_who_asked_alone() -> None:
 
 
 def test_an_equal_answer_stays_the_same_object() -> None:
-    queries = Queries(sheet(cell("a", 1)))
+    queries = queries_of(sheet(cell("a", 1)))
     first = queries.keep(praise, "a")
     queries.update(sheet(cell("a", -1)), entries("a"))
     queries.update(sheet(cell("a", 1)), entries("a"))
@@ -95,7 +96,7 @@ def test_an_equal_answer_stays_the_same_object() -> None:
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:
-    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+    queries = queries_of(sheet(cell("a", 1, "b"), cell("b", 2)))
     queries.keep(total, "a")
     queries.let_go(total, "a")
     queries.update(sheet(cell("a", 1, "b"), cell("b", 3)), entries("b"))
@@ -105,7 +106,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
 
 
 def test_what_another_question_needs_survives_being_let_go() -> None:
-    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+    queries = queries_of(sheet(cell("a", 1, "b"), cell("b", 2)))
     queries.keep(total, "b")
     queries.keep(total, "a")
     queries.let_go(total, "b")
@@ -116,7 +117,7 @@ def test_what_another_question_needs_survives_being_let_go() -> None:
 def test_work_does_not_grow_with_the_number_of_answers() -> None:
     def evaluations(count: int) -> int:
         names = [f"n{number}" for number in range(count)]
-        queries = Queries(sheet(*(cell(name, 1) for name in names)))
+        queries = queries_of(sheet(*(cell(name, 1) for name in names)))
         for name in names:
             queries.keep(praise, name)
         before = queries.evaluations
@@ -129,7 +130,7 @@ def test_work_does_not_grow_with_the_number_of_answers() -> None:
 def test_an_update_answers_each_question_once_however_many_ways_lead_to_it() -> None:
     names = "abcdefghijkl"
     cells = [cell(name, 1, names) for name in names]
-    queries = Queries(sheet(*cells))
+    queries = queries_of(sheet(*cells))
     for name in names:
         queries.keep(total, name)
     before = queries.evaluations
@@ -148,7 +149,7 @@ def test_what_a_low_question_begins_to_ask_is_looked_through_once_however_many_w
         def state(number: int) -> list[ConfigMap]:
             return [cell("gate", number), *[cell(name, number, names) for name in names]]
 
-        queries = Queries(sheet(*state(0)))
+        queries = queries_of(sheet(*state(0)))
         queries.keep(total, names[0])
         queries.keep(late, names[0])
         after, changed = sheet(*state(1)), entries(["gate", *names])
@@ -164,11 +165,11 @@ def test_a_query_that_asks_for_itself_is_a_bug_that_says_so() -> None:
         return view.ask(circle, name) + 1
 
     with pytest.raises(RuntimeError, match="circle of a asks for itself"):
-        Queries(sheet()).ask(circle, "a")
+        queries_of(sheet()).ask(circle, "a")
 
 
 def test_a_query_that_raised_is_tried_again() -> None:
-    queries = Queries(sheet(cell("a", 1)))
+    queries = queries_of(sheet(cell("a", 1)))
     queries.keep(total, "a")
     broken = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(ObjectMeta("a", "ns"), data={"number": "x", "adds": ""}))])
     with pytest.raises(ValueError, match="x"):
@@ -188,13 +189,13 @@ questions = st.tuples(st.sampled_from([total, sign, praise, spread]), st.sampled
 def test_answers_after_any_edits_are_those_from_nothing(
     steps: list[tuple[list[ConfigMap], set[Question], set[Question]]],
 ) -> None:
-    queries = Queries(sheet())
+    queries = queries_of(sheet())
     old: dict[str, ConfigMap] = {}
     kept: dict[Question, object] = {}
     for items, keeps, drops in steps:
         new = {item.metadata.name: item for item in items}
         told = queries.update(sheet(*items), entries(name for name in NAMES if old.get(name) != new.get(name)))
-        fresh = Queries(sheet(*items))
+        fresh = queries_of(sheet(*items))
 
         assert told == {question for question, answer in kept.items() if fresh.ask(*question) != answer}
         for question in keeps:
@@ -210,7 +211,7 @@ def test_answers_after_any_edits_are_those_from_nothing(
 @settings(deadline=None)
 @given(st.lists(sheets, min_size=1, max_size=4))
 def test_nothing_is_left_when_all_was_let_go(steps: list[list[ConfigMap]]) -> None:
-    queries = Queries(sheet())
+    queries = queries_of(sheet())
     for items in steps:
         queries.update(sheet(*items), entries(NAMES))
         for name in NAMES:

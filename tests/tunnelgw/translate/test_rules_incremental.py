@@ -4,12 +4,11 @@ from typing import Any
 
 from proxy.document import Backend
 from tests.tunnelgw.golden.material import filled
-from tests.tunnelgw.translate.world import NAMESPACE, object_of, service
+from tests.tunnelgw.translate.world import NAMESPACE, object_of, queries_of, service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot, index_entries
 from tunnelgw.translate.backends import BackendId, backend
-from tunnelgw.translate.queries import Queries
 from tunnelgw.translate.rules import RouteId, route_content
 
 GATEWAY = Key(NAMESPACE, "gw")
@@ -33,7 +32,7 @@ class Site:
         for plain in (*routes, *service("web", ["10.0.0.1"]), *more):
             kind, item = object_of(plain)
             self._objects[kind, item.key] = item
-        self.queries = Queries(self._snapshot())
+        self.queries = queries_of(self._snapshot())
         for kind, place in self._objects:
             if kind is Kind.HTTP_ROUTE:
                 self.queries.keep(route_content, RouteId(kind, place, GATEWAY))

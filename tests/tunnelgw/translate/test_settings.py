@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import document
-from tests.tunnelgw.translate.world import object_of
+from tests.tunnelgw.translate.world import object_of, translation_of
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import ProxyForwarding, ProxyLimits, ProxySettings
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.tables import Tables
-from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.settings import fit
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ObjectId
 
@@ -34,7 +33,7 @@ def gateway_class(name: str, config: Plain, created_at: str = "2026-01-01T00:00:
         {
             "kind": "GatewayClass",
             "metadata": {"name": name, "creationTimestamp": created_at},
-            "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": parameters},
+            "spec": {"controllerName": DEFAULT_CONTROLLER, "parametersRef": parameters},
         },
         {
             "kind": "GatewayClassConfig",
@@ -57,7 +56,7 @@ class Translated:
         self._tables = Tables()
         for plain in objects:
             self._tables.put(*object_of(plain))
-        self.translation = Translation(self._tables.take()[0])
+        self.translation = translation_of(self._tables.take()[0])
 
     def put(self, *objects: Plain) -> frozenset[str]:
         """The data planes whose document is another then."""

@@ -11,16 +11,15 @@ from cryptography import x509
 from proxy import document
 from proxy.document.targets import Backend
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
-from tests.tunnelgw.translate.world import NAMESPACE, WEB, object_of, service, told
+from tests.tunnelgw.translate.world import NAMESPACE, WEB, object_of, service, told, translation_of
 from tunnelgw.deliver.targets import Discovery, named_tunnels
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.store import Store
 from tunnelgw.translate.gateways import SHARED
-from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
-from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId
 
 Plain = dict[str, Any]
@@ -32,7 +31,7 @@ CLASS = [
         "kind": "GatewayClass",
         "metadata": {"name": "ours"},
         "spec": {
-            "controllerName": CONTROLLER_NAME,
+            "controllerName": DEFAULT_CONTROLLER,
             "parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "ours"},
         },
     },
@@ -102,7 +101,7 @@ class World:
             self._store.upsert(*object_of(item))
         self.read(*plain)
         self._snapshot = self._store.take().snapshot
-        self.translation = Translation(self._snapshot)
+        self.translation = translation_of(self._snapshot)
 
     def read(self, *plain: Plain) -> None:
         """Those of them that are unread can be read now, and what else is unread is not there."""
@@ -132,7 +131,7 @@ class World:
 
     def tunnels(self) -> set[str]:
         """Those that lead to us."""
-        return {*named_tunnels(self._snapshot, Discovery(CONTROLLER_NAME, "home"))}
+        return {*named_tunnels(self._snapshot, Discovery(DEFAULT_CONTROLLER, "home"))}
 
     def document_of(self, data_plane: str) -> document.Document:
         return document.decode(self.translation.documents[data_plane].encode(1))
@@ -345,7 +344,7 @@ def class_naming(config: str) -> Plain:
     return {
         "kind": "GatewayClass",
         "metadata": {"name": "ours"},
-        "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": ref},
+        "spec": {"controllerName": DEFAULT_CONTROLLER, "parametersRef": ref},
     }
 
 

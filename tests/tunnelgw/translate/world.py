@@ -14,7 +14,9 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import SERVICE_NAME_LABEL, Snapshot
+from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE
 from tunnelgw.translate.backends import BackendId, backend
+from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.queries import Queries
 from tunnelgw.translate.rules import RouteContent, RouteId, route_content
 
@@ -57,12 +59,20 @@ def service(name: str, addresses: Iterable[str] = (), namespace: str = NAMESPACE
     ]
 
 
+def queries_of(snapshot: Snapshot) -> Queries:
+    return Queries(snapshot, DEFAULT_CONTROLLER, DEFAULT_NAMESPACE)
+
+
+def translation_of(snapshot: Snapshot) -> Translation:
+    return Translation(snapshot, DEFAULT_CONTROLLER, DEFAULT_NAMESPACE)
+
+
 class World:
     """The objects with all that is derived from them."""
 
     def __init__(self, items: Iterable[tuple[Kind, Object]]) -> None:
         self.snapshot = Snapshot.of(items)
-        self.queries = Queries(self.snapshot)
+        self.queries = queries_of(self.snapshot)
 
     def content(self, kind: Kind, key: Key) -> RouteContent:
         return self.queries.ask(route_content, RouteId(kind, key, self._gateway_of(kind, key)))
