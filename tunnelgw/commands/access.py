@@ -3,7 +3,7 @@
 from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access
 from tunnelgw.commands.world import NoWorld
-from tunnelgw.deliver.targets import Discovery
+from tunnelgw.deliver.targets import AUTH_FIELD, Discovery
 from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.provider.ingress import marker
 
@@ -32,7 +32,6 @@ def _token(options: Options) -> Secret | None:
     if options.proxy_auth_token is not None or options.source == DIRECTORY:
         return options.proxy_auth_token
     # Here, not above: manifests need no API server, and importing this takes longer than to read them.
-    from tunnelgw.origins.authsecret import FIELD
     from tunnelgw.sources.kubernetes.failures import ApiServerError
     from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
     from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
@@ -40,7 +39,7 @@ def _token(options: Options) -> Secret | None:
 
     server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
     try:
-        return read_value(server, options.auth_secret_key, FIELD)
+        return read_value(server, options.auth_secret_key, AUTH_FIELD)
     except (ApiServerError, UnusableSecret) as error:
         raise NoWorld(f"the proxies' token: {error}") from error
     finally:

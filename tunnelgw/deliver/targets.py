@@ -31,6 +31,7 @@ NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
 AUTH_FIELD = "auth-token"
+"""In Secrets with the token of a config API, the shared one's too."""
 TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )

@@ -11,6 +11,7 @@ import time
 
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
+from tunnelgw.deliver.targets import AUTH_FIELD
 from tunnelgw.model.meta import Key
 from tunnelgw.origins.origin import NoToken
 from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
@@ -19,7 +20,6 @@ from tunnelgw.sources.kubernetes.server import ApiServer
 
 log = get_logger(__name__)
 
-FIELD = "auth-token"
 _TOKEN_BYTES = 32
 _RETRY_S = 1.0
 _SAY_EVERY_S = 60.0
@@ -34,14 +34,14 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
 
     Raises NoToken; for a missing right not at once, since a server that has just started does not know all roles.
     """
-    where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {FIELD}"
+    where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {AUTH_FIELD}"
     patient = log.every(_SAY_EVERY_S)
     forbidden_since_s = math.inf
     while not stop.is_set():
         try:
             token = _found_or_made(server, key, is_managed=is_managed)
         except UnusableSecret as error:
-            remedy = _MEND.format(field=FIELD) if is_managed else _DELETE.format(*key)
+            remedy = _MEND.format(field=AUTH_FIELD) if is_managed else _DELETE.format(*key)
             raise NoToken(
                 f"{where}: the Secret exists but has no usable value at the expected key: {remedy}, "
                 "then restart the controller and the proxies"
@@ -63,11 +63,11 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
 
 
 def _found_or_made(server: ApiServer, key: Key, *, is_managed: bool) -> Secret | None:
-    found = read_value(server, key, FIELD)
+    found = read_value(server, key, AUTH_FIELD)
     if found is not None or is_managed:
         return found
     token = Secret(secrets.token_urlsafe(_TOKEN_BYTES))
-    if create(server, key, FIELD, token):
+    if create(server, key, AUTH_FIELD, token):
         log.info("auth secret created", name=str(key))
         return token
-    return read_value(server, key, FIELD)
+    return read_value(server, key, AUTH_FIELD)
