@@ -41,9 +41,8 @@ class Unreadable:
     """Why an object is kept out, in words for its author."""
 
     reason: str
-    where: str = ""
-    """File and line, where there are such."""
     generation: int = 0
+    """Of the object, where it has one: the same mistake in another is told of again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class DirectorySource:
         self._say(reading.problems)
         before, self._admitted, self._problems = self._admitted, reading.admitted, reading.problems
         rejected = {
-            problem.entry: Unreadable(problem.reason, problem.where)
+            problem.entry: Unreadable(problem.reason)
             for problem in reversed(reading.problems)
             if problem.entry is not None and problem.entry not in reading.admitted
         }

@@ -209,7 +209,7 @@ def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) ->
     change = site.look()
 
     problem = change.unreadable[Entry(Kind.HTTP_ROUTE, WEB)]
-    assert problem.where == f"{path}:7"
+    assert site.problems() == [f"web.yaml:7: {problem.reason}"]
     assert "'A_B' is not a domain name" in problem.reason
     assert WEB not in change.snapshot.all(Kind.HTTP_ROUTE)
     path.unlink()
