@@ -23,6 +23,11 @@ CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-autho
 UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
 BODILESS_STATUS_CODES = frozenset((204, 304))
 
+# Methods and names of fields and protocols (RFC 9110, 5.6.2).
+TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# Of a body: what one version of HTTP takes, the other must be able to send. 18 digits: no length above 10^18 is honest,
+# and any number of bytes below fits every integer on the way.
+LENGTH = re.compile(rb"[0-9]{1,18}")
 # What no field's value may hold: a line break would make two fields of one.
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 

@@ -15,7 +15,7 @@ from proxy.commands.explainview import draw, lines_of
 from proxy.commands.report import report_of
 from proxy.commands.sources import SourceError
 from proxy.document import DocumentError
-from proxy.h1.grammar import TOKEN
+from proxy.heads import TOKEN
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, compile_table, socket_door
 from proxy.routing import explain as explain_request
 

@@ -15,13 +15,13 @@ from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, EndlessReader, 
 from proxy.h1.caches import Caches
 from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
-from proxy.h1.grammar import TOKEN, is_authority, switchable
+from proxy.h1.grammar import is_authority, switchable
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending
-from proxy.heads import RequestHead, authenticates_connection
+from proxy.heads import TOKEN, RequestHead, authenticates_connection
 
 _RESPONSE_START: Final = frozenset(b"HI")  # I: `laxheads`
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).

@@ -1,4 +1,4 @@
-"""The grammar that both roles share: field lines, lengths, authorities (RFC 9110, 5; RFC 9112, 5 and 6; RFC 3986).
+"""The grammar that both roles share: field lines, authorities, trailers (RFC 9110, 5; RFC 9112, 5 and 6; RFC 3986).
 
 Everything here judges whole pieces by full match and answers with the piece or a reason; nothing is repaired.
 """
@@ -6,17 +6,14 @@ Everything here judges whole pieces by full match and answers with the piece or 
 import re
 
 from proxy.h1.errors import RemoteProtocolError
-from proxy.heads import Field, Fields
+from proxy.heads import TOKEN, Field, Fields
 
-TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # With or without a version (RFC 9110, 7.8).
 _PROTOCOL = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)?")
 # No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.
 VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
 # No byte may be of two parts: a long value that ends with a control character would be tried in each way to divide it.
 FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
-# 18 digits: no length above 10^18 is honest, and any number of bytes below fits every integer on the way.
-LENGTH = re.compile(rb"[0-9]{1,18}")
 # Letters, digits, and of the rest only what names in use hold; RFC 3986 would let `,` and `;` through to backends.
 AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
 _MAX_PORT = 65535

@@ -21,10 +21,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.h1.bodies import CHUNKED
 from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
-from proxy.h1.grammar import LENGTH, is_authority, options_of, switchable
+from proxy.h1.grammar import is_authority, options_of, switchable
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
-from proxy.heads import Fields, RequestHead
+from proxy.heads import LENGTH, Fields, RequestHead
 
 # Visible ASCII, which still holds some bytes that no URI has; servers in use take them, and they cannot split a line.
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")

@@ -11,10 +11,10 @@ from typing import Final
 from proxy.h1.bodies import CHUNKED, UNTIL_CLOSE
 from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, ReceivedLine
 from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
-from proxy.h1.grammar import LENGTH, decode_field_line, options_of
+from proxy.h1.grammar import decode_field_line, options_of
 from proxy.h1.limits import Limits
 from proxy.h1.response import Response
-from proxy.heads import BODILESS_STATUS_CODES, Field, Fields, ResponseHead
+from proxy.heads import BODILESS_STATUS_CODES, LENGTH, Field, Fields, ResponseHead
 
 BAD_GATEWAY: Final = 502
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from proxy.h1.caches import MAX_LINE_BYTES, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
-from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
-from proxy.heads import CONTROLS, Fields
+from proxy.h1.grammar import VALUE, is_forbidden_trailer
+from proxy.heads import CONTROLS, LENGTH, TOKEN, Fields
 
 _MAX_KEPT_NAME_BYTES: Final = 64
 _LENGTH: Final = b"content-length"

@@ -11,7 +11,17 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
+from proxy.heads import (
+    CONTROLS,
+    LENGTH,
+    NONE_NEVER_INDEXED,
+    TOKEN,
+    Field,
+    Fields,
+    NeverIndexedField,
+    RequestHead,
+    ResponseHead,
+)
 
 # What a field is to its head. From METHOD on they are pseudo-header fields.
 ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)
@@ -21,7 +31,6 @@ KINDS = STATUS + 1
 Entry = tuple[int, Field]
 """A kind with its field; for FLAWED the field's value is the reason."""
 
-TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 PSEUDO = {
     b":method": (METHOD, TOKEN),
@@ -33,8 +42,6 @@ PSEUDO = {
     b":status": (STATUS, re.compile(rb"[1-9][0-9][0-9]")),
 }
 AUTHORITY_VALUE = PSEUDO[b":authority"][1]
-# 18 digits, as for HTTP/1.1: what one side takes the other must be able to send.
-LENGTH = re.compile(rb"[0-9]{1,18}")
 CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
 
 _SPECIAL_NAMES = CONNECTION_SPECIFIC | {b"content-length", b"host", b"te"}
