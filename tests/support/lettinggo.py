@@ -55,10 +55,12 @@ def uncollected() -> Iterator[Callable[[str], list[Any]]]:
     """
     gc.collect()
     gc.disable()
+    others = gc.get_objects()  # so that what earlier tests hold, in threads that end now, does not become garbage here
     try:
         yield _garbage_of
     finally:
         gc.enable()
+        others.clear()
 
 
 def _garbage_of(package: str) -> list[Any]:
