@@ -72,9 +72,12 @@ def _host(host: str, text: str, wanted: str) -> str:
         return ""
     if host.startswith("["):
         try:
-            return str(ipaddress.IPv6Address(host[1:-1]))
+            address = ipaddress.IPv6Address(host[1:-1])
         except ValueError:
             raise ValueError(f"seen {host!r} in {text!r}, want an IPv6 address in brackets") from None
+        if address.is_link_local and not address.scope_id:
+            raise ValueError(f"seen {text!r}, want the interface of a link-local address too, as in [{address}%eth0]")
+        return str(address)
     try:
         return str(ipaddress.IPv4Address(host))
     except ValueError:

@@ -31,6 +31,8 @@ def parse_edge(text: str) -> ListenAddress:
         raise ValueError(wanted if "want host:port" in str(error) else str(error)) from error
     if not address.host or not address.port:
         raise ValueError(wanted)
+    if "%" in address.host:
+        raise ValueError(f"seen {text.strip()!r}, want an address without a zone")
     return address
 
 

@@ -15,6 +15,7 @@ from daemonkit.addresses import ListenAddress
         ("edge.example.com.:7844", "edge.example.com.", 7844),
         ("[::1]:65535", "::1", 65535),
         (" [0:0:0:0:0:0:0:1]:1 ", "::1", 1),
+        ("[fe80::1%eth0]:80", "fe80::1%eth0", 80),
     ],
 )
 def test_host_and_port_are_understood(text: str, host: str, port: int) -> None:
@@ -37,6 +38,7 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
         ("https://host.example:8080/", "a URL, want host:port"),
         ("::1:80", "in brackets"),
         ("[127.0.0.1]:80", "IPv6 address in brackets"),
+        ("[FE80:0::1]:80", r"the interface of a link-local address too, as in \[fe80::1%eth0\]"),
         ("*:80", "want :80 for every address"),
         ("1.2.3:80", "want host:port"),
         ("1.2.3.256:80", "want host:port"),

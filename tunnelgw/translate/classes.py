@@ -130,7 +130,7 @@ def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
     if not is_ip_address(text):
         return otherwise
     address = ipaddress.ip_address(text)
-    is_of_no_host = address.is_unspecified or address.is_multicast
+    is_of_no_host = address.is_unspecified or address.is_multicast or (address.version == 6 and address.is_link_local)
     return "not the address of a host: want one at which clients reach the proxy" if is_of_no_host else ""
 
 

@@ -9,6 +9,7 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server) the Netw
 """
 
 from enum import StrEnum
+from ipaddress import IPv6Address
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -31,6 +32,11 @@ class ControllerAddress(msgspec.Struct, frozen=True):
     """Path of a reverse proxy in front of the controller, without trailing slash; usually empty."""
     names_application: bool = False
     """The text contained `/proxy/network`, so the flavour is certain."""
+
+    @property
+    def tls_name(self) -> str:
+        """What its certificate is for: the zone of a link-local address means something on this host alone."""
+        return self.host.partition("%")[0]
 
     @property
     def origin(self) -> str:
@@ -63,11 +69,21 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
     if not host or any(character.isspace() for character in typed):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
+    if _lacks_interface(host):
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")
     if parts.query or parts.fragment:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has a query or fragment, want scheme and host")
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))
+
+
+def _lacks_interface(host: str) -> bool:
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return False
+    return address.is_link_local and not address.scope_id
 
 
 def _shown(typed: str) -> str:

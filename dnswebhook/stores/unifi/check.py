@@ -119,7 +119,7 @@ class _Walk:
         """Empty when the certificate is accepted."""
         try:
             with sockets.connect(self._address.host, self._address.port, self._timeout_s) as sock:
-                tls.context_for(self._settings).wrap_socket(sock, server_hostname=self._address.host).close()
+                tls.context_for(self._settings).wrap_socket(sock, server_hostname=self._address.tls_name).close()
         except ssl.SSLCertVerificationError as error:
             return error.verify_message or str(error)
         except (OSError, ValueError) as error:

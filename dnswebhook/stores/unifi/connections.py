@@ -150,6 +150,7 @@ def _request(connection: HTTPConnection, method: str, target: str, fields: Mappi
 
 @lru_cache(maxsize=8)
 def _host_field(host: str, port: int, default_port: int) -> str:
+    host = host.partition("%")[0]  # the zone of a link-local address is of no use to others (RFC 6874, 3)
     written = host if host.isascii() else host.encode("idna").decode("ascii")
     name = f"[{written}]" if ":" in written else written
     return name if port == default_port else f"{name}:{port}"

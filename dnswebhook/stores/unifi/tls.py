@@ -64,7 +64,7 @@ class PresentedCertificate(msgspec.Struct, frozen=True):
 def presented_certificate(address: ControllerAddress, timeout_s: float) -> PresentedCertificate:
     """The certificate that the controller shows to an unverified handshake; raises OSError or ValueError."""
     with sockets.connect(address.host, address.port, timeout_s) as sock:
-        wrapped = _unverified_context().wrap_socket(sock, server_hostname=address.host)
+        wrapped = _unverified_context().wrap_socket(sock, server_hostname=address.tls_name)
         with wrapped:
             der = wrapped.getpeercert(binary_form=True)
     if der is None:

@@ -68,6 +68,8 @@ def test_a_token_file_that_is_empty_is_fatal_too(tmp_path: Path) -> None:
         (["--edge-bind-address", "ff02::1"], {}, ["'ff02::1'", "one of this host"]),
         (["--edge-bind-address", "fe80::1%eth0"], {}, ["'fe80::1%eth0'", "one that the edge can answer"]),
         (["--edge-bind-address", "2001:db8::1%eth0"], {}, ["'2001:db8::1%eth0'", "without a zone"]),
+        (["--edge", "[fe80::1%eth0]:7844"], {}, ["--edge", "'[fe80::1%eth0]:7844'", "without a zone"]),
+        (["--edge", "[fe80::1]:7844"], {}, ["--edge", "link-local"]),
         (
             ["--edge-bind-address", "192.0.2.1"],
             {"PROXY_EDGE_IP_VERSION": "6"},

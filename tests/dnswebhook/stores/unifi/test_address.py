@@ -14,6 +14,7 @@ from dnswebhook.stores.unifi.address import Flavour, login_path, parse_address, 
         ("HTTPS://unifi.lan:443", "https://unifi.lan"),
         ("http://unifi.lan:8080/", "http://unifi.lan:8080"),
         ("[fd00::1]:8443", "https://[fd00::1]:8443"),
+        ("[fe80::1%eth0]:8443", "https://[fe80::1%eth0]:8443"),
         ("https://proxy.lan/unifi/", "https://proxy.lan/unifi"),
         ("https://unifi.lan/proxy/network", "https://unifi.lan"),
         ("https://unifi.lan/proxy/network/integration/v1/", "https://unifi.lan"),
@@ -25,6 +26,11 @@ from dnswebhook.stores.unifi.address import Flavour, login_path, parse_address, 
 )
 def test_an_address_is_understood_as_people_type_it(typed: str, base_url: str) -> None:
     assert base_url == parse_address(typed).base_url
+
+
+def test_the_zone_of_an_address_is_no_part_of_the_name_that_a_certificate_is_for() -> None:
+    assert parse_address("https://[fe80::1%eth0]").tls_name == "fe80::1"
+    assert parse_address("https://unifi.lan").tls_name == "unifi.lan"
 
 
 def test_a_path_of_the_application_tells_the_flavour() -> None:
@@ -46,6 +52,7 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
         ("fd00::1", "in brackets"),
         ("https://fd00::1/", "in brackets"),
         ("https://fd00:1:2:3:4:5:6:7", "in brackets"),
+        ("https://[fe80::1]", r"link-local, want its interface too, as in \[fe80::1%eth0\]"),
     ],
 )
 def test_an_impossible_address_is_refused_with_the_reason(typed: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from urllib3.connection import HTTPConnection
 
-from dnswebhook.stores.unifi import connections
+from dnswebhook.stores.unifi import connections, sockets
 from dnswebhook.stores.unifi.connections import Pool
 
 WAIT_S = 30.0
@@ -109,6 +109,19 @@ def _open_when(peer: Peer, arrived: int) -> None:
             break
         threading.Event().wait(0.01)
     peer.gate.set()
+
+
+def test_the_zone_of_a_link_local_address_is_not_told_to_the_peer(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(_host: str, port: int, timeout_s: float) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), timeout_s)
+
+    monkeypatch.setattr(sockets, "connect", connect)
+    open_one = partial(connections.http, "fe80::1%eth0", peer.port)
+
+    with contextlib.closing(Pool(open_one, max_idle=1, max_reply_bytes=1000)) as pool:
+        get(pool)
+
+    assert f"\r\nHost: [fe80::1]:{peer.port}\r\n".encode() in peer.heads[0]
 
 
 def test_one_exchange_after_the_other_takes_one_connection(pool: Pool, opened: list[HTTPConnection]) -> None:
