@@ -1,5 +1,6 @@
 """What both parts of the demo need: a console, free addresses, and daemons as processes of their own."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -37,7 +38,9 @@ def free_address(port: int) -> str:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                sys.exit("the demo needs 127.0.0.1, which this machine lacks: ip address add 127.0.0.1/8 dev lo")
             probe.bind(("127.0.0.1", 0))
             say(f"   port {port} is in use here, taking {probe.getsockname()[1]}")
         return f"127.0.0.1:{probe.getsockname()[1]}"
