@@ -43,7 +43,7 @@ Try each step of a tunnel: token, addresses of the edge, its root certificates, 
 """
 _REMEDIES: Final = {
     FailureCause.DIAL: "let outgoing TCP connections to this address through (firewall, network policy, routes); where "
-    "only IPv6 fails: --edge-ip-version 4",
+    "one IP version alone fails: --edge-ip-version with the other",
     FailureCause.TLS: "a proxy on the way may break TLS: exempt this address; for a private edge name its authority "
     "with --edge-ca-file; where TLS was not set up in time, packets of full size may be lost on the way: "
     "sysctl -w net.ipv4.tcp_mtu_probing=1, or a smaller MTU",

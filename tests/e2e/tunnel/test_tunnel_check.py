@@ -70,6 +70,7 @@ def test_a_step_that_fails_comes_with_what_helps() -> None:
         assert code == 1
         assert lines[3].startswith("FAIL")
         assert "Connection refused; let outgoing TCP" in lines[3]
+        assert lines[3].endswith("where one IP version alone fails: --edge-ip-version with the other")
         assert lines[4].startswith("ok")
         assert lines[5].startswith("FAIL")
         assert "copy its token again" in lines[5]
