@@ -6,7 +6,7 @@ itself enforces what a plan made from an older listing could violate: no value t
 
 The file is opened when it is first needed, again after a failure, and again when it has lost its name to another one or
 to none, for which each call looks. So a full disk or a read-only directory shows as not ready, and heals without a
-restart; and what is written after the file was removed or replaced goes to the file that is there.
+restart; and what is written after the file was removed or replaced goes to the file that is there, when it was listed.
 """
 
 import os
@@ -75,6 +75,9 @@ class EmbeddedStore:
         """Those of the connection: the database, and beside it SQLite's write-ahead log with an index of that."""
         self._listing: Listing | None = None
         self._foreign_version = -1
+        self._was_listed = False
+        self._is_outdated = False
+        """Whether what was listed last is of another file than the one that is there."""
 
     def capabilities(self) -> Capabilities:
         return _CAPABILITIES
@@ -89,6 +92,7 @@ class EmbeddedStore:
                 rows = connection.execute("SELECT id, name, type, value, ttl_s FROM record ORDER BY id")
                 self._listing = Listing(tuple(Record(str(row[0]), *row[1:]) for row in rows))
                 self._foreign_version = version
+            self._was_listed, self._is_outdated = True, False
             return self._listing
 
     def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
@@ -187,6 +191,8 @@ class EmbeddedStore:
     @contextmanager
     def _write(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
         with self._open(deadline) as connection:
+            if self._is_outdated:  # an ownership record would be in the one file, and what it owns in the other
+                raise StoreFailed(f"{self.path} was removed or replaced since it was listed; the next pass writes anew")
             with _transaction(connection):
                 yield connection
             self._listing = None
@@ -194,6 +200,7 @@ class EmbeddedStore:
     def _current(self) -> sqlite3.Connection | None:
         """The connection, unless one of its files has lost its name: then writes may be gone when it is closed."""
         lost = {path for path, opened in self._files.items() if _identity(path) != opened}
+        self._is_outdated |= self._was_listed and self.path in lost
         if self._connection is None or not lost:
             return self._connection
         log.warning("the database was removed or replaced, it is opened anew", path=str(self.path))

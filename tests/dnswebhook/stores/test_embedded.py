@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -381,6 +381,29 @@ def test_no_write_goes_to_a_file_that_is_removed(tmp_path: Path, remove: Callabl
     store.probe(soon())
     assert [] == in_file(directory)
     store.close()
+
+
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
+    tmp_path: Path, remove: Callable[[Path], object]
+) -> None:
+    """Its first half is gone, as the ownership record of what comes now may be: external-dns would own it no more."""
+    directory = tmp_path / "state"
+    with closing(EmbeddedStore(directory)) as store:
+        store.list_records(soon())
+        old = store.create(A, soon())
+        remove(directory)
+
+        for write in (
+            lambda: store.create(CNAME, soon()),
+            lambda: store.update(old, RecordSpec(A.name, "A", "192.0.2.2"), soon()),
+            lambda: store.delete(old, soon()),
+        ):
+            with pytest.raises(StoreFailed, match="was removed or replaced since it was listed; the next pass"):
+                write()
+        assert [] == held(store)
+        store.create(CNAME, soon())
+        assert [CNAME] == in_file(directory)
 
 
 def test_a_log_that_is_removed_is_saved_and_made_anew(tmp_path: Path, store: EmbeddedStore) -> None:
