@@ -224,8 +224,9 @@ class Translation:
                 continue
             self._planes.add(plane)
             if plane in users:
-                made = self._answers[backend, id_] = self._queries.keep(backend, id_)
+                made = self._queries.keep(backend, id_)
                 self._documents[plane].put_backend(made)
+                self._replace((backend, id_), made)  # in the documents of others too, if this update has changed it
             else:
                 self._documents[plane].remove_backend(id_.name)
             if not users:

@@ -168,6 +168,32 @@ def test_a_document_is_told_when_it_says_something_else(
     assert (is_other, is_other) == (texts[0] != texts[1], "shared" in told.data_planes)
 
 
+def test_a_backend_that_changes_as_another_data_plane_takes_it_up_changes_for_both() -> None:
+    own = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}
+    direct = {"addresses": ["192.0.2.10"]}
+    config = {"authSecretRef": {"name": "token"}, "proxyEndpoints": ["http://192.0.2.9:8082"], "direct": direct}
+    tables = Tables()
+    numbers = range(20)  # some of which an update settles after the routes that use them, in whatever order it does
+    for plain in _many(len(numbers), 2):
+        if plain["metadata"]["name"] == "gw1":
+            plain["spec"]["infrastructure"] = {"parametersRef": own}
+        tables.put(*object_of(plain))
+    tables.put(*object_of({"kind": "GatewayConfig", "metadata": {"name": "own"}, "spec": config}))
+    translation = Translation(tables.take()[0])
+
+    for number in numbers:
+        spec = {**_route(number, "/")["spec"], "parentRefs": [{"name": f"gw{(number + 1) % 2}"}]}
+        tables.put(*object_of({"kind": "HTTPRoute", "metadata": {"name": f"other{number}"}, "spec": spec}))
+        tables.put(*object_of(_endpoints(number, f"10.7.7.{number}")))
+    snapshot, changes = tables.take()
+    told = translation.update(snapshot, changes.changed)
+
+    texts = {plane: content.encode(1) for plane, content in translation.documents.items()}
+    assert texts.keys() == told.data_planes == {"shared", "apps/gw1"}
+    for text in texts.values():
+        assert [number for number in numbers if f'"10.7.7.{number}:8080"'.encode() not in text] == []
+
+
 def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
     """How many queries one edit evaluates, with so many routes on so many Gateways."""
     tables = Tables()
