@@ -7,8 +7,10 @@ Nothing is there to take before every kind was listed once or is known to be abs
 with their data only while an object names them (see `references`); one that is named later than it was listed is
 *unread*, and the source fetches it, also where no list or watch has shown it yet. Until it has tried, nothing is taken,
 so that a new reference never looks broken for a moment; but once there was something to take, a source that comes to
-nothing is not waited for longer than `patience_s`. From then on whoever names it has what it said `before`, so that
-what it named then serves on, until all that it names now is read, or known to be missing.
+nothing is not waited for longer than `patience_s`, and one that comes to something for no longer than twice that: else
+whoever names others again and again, in a loop of edits, would hold up everybody. From then on whoever names it has
+what it said `before`, so that what it named then serves on, until all that it names now is read, or known to be
+missing.
 
 Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
 half. That too is waited for no longer than `patience_s`, and not at all where none has gone or come back for as long.
@@ -34,6 +36,8 @@ from tunnelgw.sources.scope import Part, SecretScope
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
+_MOST_PATIENCE = 2
+"""Times that, where the source comes to something all along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +290,8 @@ class Store:
         behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
         if self._has_given and self._behind and time.monotonic() < behind_until_s:
             return False
-        is_late = self._has_given and time.monotonic() >= self._patient_until_s
+        patient_until_s = min(self._patient_until_s, self._dirty_since_s + _MOST_PATIENCE * self._patience_s)
+        is_late = self._has_given and time.monotonic() >= patient_until_s
         return is_late or not any(self._unread.values())
 
     def _await(self, entry: Entry) -> None:

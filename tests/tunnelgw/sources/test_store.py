@@ -1,5 +1,6 @@
 """The store: what a reader sees after any edits, what it is told has changed, and when it may look."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -325,6 +326,30 @@ def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_u
 
     assert is_ready(store)
     assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "more")),), "it is fetched all the same"
+
+
+def test_who_names_other_secrets_again_and_again_holds_up_no_change_of_others_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = listed(Kind.SECRET, Kind.GATEWAY, Kind.HTTP_ROUTE)
+    for name in ("even", "odd"):
+        store.upsert(Kind.SECRET, secret(name, key="cHJpdmF0ZQ=="))
+    store.take()
+    store.upsert(Kind.GATEWAY, gateway("of-even", "even"))
+    store.upsert(Kind.HTTP_ROUTE, route("of-others"))
+
+    for name, next_name in itertools.islice(itertools.cycle((("even", "odd"), ("odd", "even"))), 100):
+        now_s += 1
+        store.upsert(Kind.GATEWAY, gateway(f"of-{next_name}", next_name))
+        assert len(store.wait_unread(0.0)) == 2
+        store.fill(Entry(Kind.SECRET, Key("default", name)), secret(name, key="cHJpdmF0ZQ=="))
+        store.delete(Kind.GATEWAY, Key("default", f"of-{name}"))
+        if store.wait(now_s):
+            break
+
+    assert now_s - 100.0 == 2 * PATIENCE_S
 
 
 def test_nothing_is_taken_while_a_kind_is_behind_others() -> None:
