@@ -3,12 +3,14 @@
     translation + targets -> couriers -> receipts -> Delivery (for statuses)
 
 A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document: an
-edge that sends requests too early would see them refused. A data plane whose proxies all fail holds up no other. The
+edge that sends requests too early would see them refused. A data plane whose proxies all fail holds up no other, nor
+for long one whose proxies do not answer, or are others again and again: who may name them may not stop the rest. The
 reconciler's thread calls everything here; receipts come in from the couriers' own threads.
 """
 
 import math
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
@@ -48,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
     is_dry_run: bool = False
     settle_s: float = SETTLE_S
     """After it wrote a tunnel's document."""
+    patience_s: float = 20.0
+    """With data planes that neither take a document nor fail to, where others behind the tunnel have theirs."""
 
 
 class PassReport(Protocol):
@@ -118,6 +122,8 @@ class Dispatch:
         self._versions: dict[str, int] = {}
         """What each proxy of a Gateway's own took last from us, by URL. Couriers' threads write it."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
+        self._held_up_since_s: dict[Tunnel, float] = {}
+        """Tunnels whose newest hostnames wait for data planes."""
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -162,23 +168,30 @@ class Dispatch:
         """
         held = self.held_planes()
         sent: dict[Tunnel, HostnamesParcel] = {}
+        held_up_since_s: dict[Tunnel, float] = {}
+        now_s = time.monotonic()
         for tunnel, hosts in tunnels.items():
             behind = planes_of.get(tunnel.tunnel_id, ())
             missing = [plane for plane in behind if plane not in held]
-            is_served = len(missing) < len(behind) and all(map(self._is_failing, missing))
+            since_s = self._held_up_since_s.get(tunnel, now_s)
+            is_late = now_s - since_s >= self._settings.patience_s
+            is_served = len(missing) < len(behind) and (is_late or all(map(self._is_failing, missing)))
             if self._settings.is_dry_run or not missing or is_served:
                 sent[tunnel] = hosts
-            elif tunnel in self._sent_hosts:
+                continue
+            if self._sent_hosts.get(tunnel) != hosts:
+                held_up_since_s[tunnel] = since_s
+            if tunnel in self._sent_hosts:
                 sent[tunnel] = self._sent_hosts[tunnel]
             elif all(self.has_answered(plane) for plane in behind):
                 sent[tunnel] = KNOCK
-        self._sent_hosts = sent
+        self._sent_hosts, self._held_up_since_s = sent, held_up_since_s
         self._report.keep({tunnel.tunnel_id for tunnel in sent})
         self._tunnels.send(sent)
 
     def stop(self) -> None:
         """Nothing is delivered until `send` and `send_hosts` are called again."""
-        self._sent_hosts = {}
+        self._sent_hosts, self._held_up_since_s = {}, {}
         self._proxies.stop()
         self._tunnels.stop()
         self._report.keep(())

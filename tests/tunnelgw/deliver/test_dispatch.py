@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -62,6 +62,7 @@ class Desk:
         is_dry_run: bool = False,
         look_again_s: float = math.inf,
         settle_s: float = math.inf,
+        patience_s: float = math.inf,
     ) -> None:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
@@ -72,6 +73,7 @@ class Desk:
             is_dry_run=is_dry_run,
             look_again_s=look_again_s,
             settle_s=settle_s,
+            patience_s=patience_s,
         )
         self.registry = CollectorRegistry()
         report = IngressReport(Metrics(self.registry))
@@ -99,9 +101,16 @@ def open_desk(
     is_dry_run: bool = False,
     look_again_s: float = math.inf,
     settle_s: float = math.inf,
+    patience_s: float = math.inf,
 ) -> Iterator[Desk]:
     """`url`: of what stands before the provider."""
-    desk = Desk(url or provider.url, is_dry_run=is_dry_run, look_again_s=look_again_s, settle_s=settle_s)
+    desk = Desk(
+        url or provider.url,
+        is_dry_run=is_dry_run,
+        look_again_s=look_again_s,
+        settle_s=settle_s,
+        patience_s=patience_s,
+    )
     yield desk
     desk.dispatch.stop()
     assert desk.dispatch.join(time.monotonic() + WAIT_S)
@@ -293,6 +302,33 @@ def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -
         desk.until(lambda: any(receipt.error for receipt in dispatch.proxy_receipts("broken")))
         dispatch.send_hosts(HOSTS, behind)
         provider.wait_for_hostnames({"a.example"})
+
+
+def test_a_data_plane_whose_proxies_do_not_answer_holds_up_no_hostnames_of_the_others_for_long() -> None:
+    """Nor does it by naming another such proxy each time, before the one that it named has failed."""
+    behind = {TUNNEL_ID: {"shared", "silent"}}
+    with Provider() as provider, Proxy() as proxy, open_desk(provider, patience_s=0.2) as desk, ExitStack() as fronts:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.put_document("silent", document("b.example"), (), 1)
+
+        def name_another() -> None:
+            front = fronts.enter_context(Front(proxy.api))
+            front.hold(lambda _: True)
+            dispatch.send({**plane(proxy.api), "silent": Plane((front.url,), Credentials(Secret(TOKEN)))})
+
+        name_another()
+        desk.until(lambda: "shared" in dispatch.held_planes())
+        dispatch.send_hosts(HOSTS, behind)
+        assert f"tunnel {TUNNEL_ID}" not in served(), "its proxy may still take the document"
+
+        def is_written() -> bool:
+            name_another()
+            dispatch.send_hosts(HOSTS, behind)
+            return "a.example" in provider.hostnames
+
+        eventually(is_written, "the provider has the hostname")
+        assert "silent" not in dispatch.held_planes()
 
 
 def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it_lets_us_in() -> None:
