@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from typing import TypeAlias
 
 from proxy.document.checkfilters import UNTOUCHABLE
-from proxy.document.checkroutes import RouteChecker
+from proxy.document.checkroutes import Patterns, RouteChecker
 from proxy.document.checktargets import check_active_health, check_addresses, check_certificate, check_pem, check_tls
 from proxy.document.listeners import Listener, canonical_address
 from proxy.document.model import Document, Forwarding, Settings
@@ -67,9 +67,9 @@ def check_backend_names(backends: Iterable[Backend], findings: Findings) -> None
     _check_unique("backends", (backend.name for backend in backends), findings)
 
 
-def check_routes(routes: Iterable[Route], names: Names, findings: Findings) -> None:
-    """Check each route by itself."""
-    checker = RouteChecker(*names, findings)
+def check_routes(routes: Iterable[Route], names: Names, findings: Findings, patterns: Patterns | None = None) -> None:
+    """Check each route by itself. `patterns`: what is known of them."""
+    checker = RouteChecker(*names, findings, patterns)
     for place, route in enumerate(routes):
         if findings.is_full:
             break

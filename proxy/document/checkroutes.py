@@ -1,5 +1,6 @@
 """Check routes: parts of rules that exclude or need each other, paths no request can have, regular expressions."""
 
+import math
 import re
 from collections.abc import Iterable, Set
 
@@ -26,15 +27,40 @@ _FOREIGN_IN_PATH = re.compile(r"//|/(?:\.|%2[eE]){1,2}(?:[/;]|\Z)|%2[fF]|%00|[#?
 MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
 """Of the regular expressions of a rule together: some 0.2 s and 2 MiB, which is hundreds of usual ones."""
 _TOO_LARGE = (
-    "the regular expressions of this rule are too large together; want fewer or simpler ones, or some in another rule"
+    "the regular expressions of this {0} are too large together; want fewer or simpler ones, or some in another {0}"
 )
+
+
+class Patterns:
+    """What is known of regular expressions, each of which is looked at once."""
+
+    def __init__(self, most_weight: float = math.inf) -> None:
+        """`most_weight`: of all that are looked at, sound or not; others are refused then."""
+        self._left = most_weight
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def found(self, pattern: str) -> tuple[int, str]:
+        """Its weight, and what is wrong with it."""
+        known = self._found.get(pattern)
+        if known is not None:
+            return known
+        if self._left <= 0:
+            return 0, _TOO_LARGE.format("route")
+        weight, problem = 0, ""
+        try:
+            weight = automaton(pattern).weight
+        except PatternError as error:
+            weight, problem = MAX_ENTRIES if isinstance(error, TooManyStates) else 0, str(error)
+        self._left -= weight
+        self._found[pattern] = weight, problem
+        return weight, problem
 
 
 class _RulePatterns:
     """The regular expressions of one rule, each counted once."""
 
-    def __init__(self, known: dict[str, int]) -> None:
-        """`known`: weights of sound ones, those of other rules too."""
+    def __init__(self, known: Patterns) -> None:
+        """`known`: those of other rules too."""
         self._known = known
         self._counted: set[str] = set()
         self._left = MAX_RULE_WEIGHT
@@ -44,24 +70,20 @@ class _RulePatterns:
         if pattern in self._counted:
             return ""
         if self._left <= 0:
-            return _TOO_LARGE
-        try:
-            weight = self._known.get(pattern) or automaton(pattern).weight
-        except PatternError as error:
-            if isinstance(error, TooManyStates):
-                self._left -= MAX_ENTRIES
-            return str(error)
-        self._known[pattern] = weight
+            return _TOO_LARGE.format("rule")
+        weight, problem = self._known.found(pattern)
         self._left -= weight
+        if problem:
+            return problem
         if self._left < 0:
-            return _TOO_LARGE
+            return _TOO_LARGE.format("rule")
         self._counted.add(pattern)
         return ""
 
 
-def sound_matches(matches: Iterable[Match], kind: str) -> Iterable[Match]:
+def sound_matches(matches: Iterable[Match], kind: str, known: Patterns) -> Iterable[Match]:
     """Those that a rule may have, each with the ones before it."""
-    patterns = _RulePatterns({})
+    patterns = _RulePatterns(known)
     for match in matches:
         findings = Findings()
         RouteChecker(frozenset(), frozenset(), findings).check_match(match, kind, patterns, "")
@@ -72,12 +94,13 @@ def sound_matches(matches: Iterable[Match], kind: str) -> Iterable[Match]:
 class RouteChecker:
     """Checks one route after the other, each by itself."""
 
-    def __init__(self, listeners: Set[str], backends: Set[str], findings: Findings) -> None:
+    def __init__(
+        self, listeners: Set[str], backends: Set[str], findings: Findings, patterns: Patterns | None = None
+    ) -> None:
         self._listeners = listeners
         self._backends = backends
         self._findings = findings
-        self._weights: dict[str, int] = {}
-        """Of sound regular expressions."""
+        self._patterns = patterns or Patterns()
 
     def check(self, route: Route, at: str) -> None:
         add = self._findings.add
@@ -97,7 +120,7 @@ class RouteChecker:
             self._check_rule(rule, route.kind, f"{at}.rules[{place}]")
 
     def _check_rule(self, rule: Rule, kind: str, at: str) -> None:
-        patterns = _RulePatterns(self._weights)
+        patterns = _RulePatterns(self._patterns)
         for place, match in enumerate(rule.matches):
             self.check_match(match, kind, patterns, f"{at}.matches[{place}]")
         check_filters(rule, kind, at, self._findings)

@@ -12,6 +12,7 @@ import msgspec
 
 from proxy import document
 from proxy.document.check import check_backends, check_routes
+from proxy.document.checkroutes import MAX_RULE_WEIGHT, Patterns
 from proxy.document.checkroutes import sound_matches as sound_in_shape
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import Match, Route, Rule
@@ -24,12 +25,23 @@ T = TypeVar("T", bound=msgspec.Struct)
 RouteKind: TypeAlias = Literal["http", "grpc"]
 """As the document has it."""
 
+_MAX_ROUTE_WEIGHT = 2 * MAX_RULE_WEIGHT
+"""Of the regular expressions of a route: what can be written in one would else take seconds, and hold up all others."""
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
 _API_WORDS = (("backends[", "backendRefs["), ("].grpc", "].method"), ("tls.serverName", "tls.hostname"))
 """Fields that have another name in the document."""
 
-__all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_rule", "sound_matches"]
+__all__ = [
+    "Patterns",
+    "RouteKind",
+    "carry",
+    "excerpt",
+    "patterns_of_route",
+    "problems_of_backend",
+    "problems_of_rule",
+    "sound_matches",
+]
 
 
 def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
@@ -42,7 +54,12 @@ def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
         return None
 
 
-def problems_of_rule(rule: Rule, kind: RouteKind, backends: Set[str] = frozenset()) -> list[str]:
+def patterns_of_route() -> Patterns:
+    """For all rules of one route, which share what may be spent on regular expressions."""
+    return Patterns(_MAX_ROUTE_WEIGHT)
+
+
+def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: Set[str] = frozenset()) -> list[str]:
     """Why the proxy would refuse this rule in a route of this kind, where the document has backends of these names.
 
     Empty: it would not.
@@ -50,14 +67,14 @@ def problems_of_rule(rule: Rule, kind: RouteKind, backends: Set[str] = frozenset
     if problems := _problems_of_shape(msgspec.json.encode(rule), Rule):
         return problems
     findings = Findings()
-    check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings)
+    check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings, patterns)
     return _told(findings, _AT_RULE)
 
 
-def sound_matches(matches: Iterable[Match], kind: RouteKind) -> tuple[Match, ...]:
+def sound_matches(matches: Iterable[Match], kind: RouteKind, patterns: Patterns) -> tuple[Match, ...]:
     """Those that the proxy takes; of regular expressions that are too large together, the first."""
     shaped = (match for match in matches if not _problems_of_shape(msgspec.json.encode(match), Match))
-    return tuple(sound_in_shape(shaped, kind))
+    return tuple(sound_in_shape(shaped, kind, patterns))
 
 
 def problems_of_backend(backend: Backend) -> list[str]:

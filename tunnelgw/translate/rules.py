@@ -19,7 +19,15 @@ from tunnelgw.translate.backendrefs import Referrer
 from tunnelgw.translate.backends import BackendId
 from tunnelgw.translate.filters import FilterReader, Translated
 from tunnelgw.translate.matches import matches_of
-from tunnelgw.translate.parts import RouteKind, carry, excerpt, problems_of_rule, sound_matches
+from tunnelgw.translate.parts import (
+    Patterns,
+    RouteKind,
+    carry,
+    excerpt,
+    patterns_of_route,
+    problems_of_rule,
+    sound_matches,
+)
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.remarks import Remarks, findings_of
 from tunnelgw.translate.sessions import persistence_of
@@ -68,6 +76,7 @@ class _RouteReader:
     def __init__(self, view: View, id_: RouteId) -> None:
         self._referrer = Referrer(view, id_.kind, id_.key.namespace, id_.gateway)
         self._id = id_
+        self._patterns = patterns_of_route()
         self._names: set[str] = set()
         self.rules: list[document.Rule] = []
         self.backends: dict[BackendId, None] = {}
@@ -77,7 +86,7 @@ class _RouteReader:
     def read(self, rule: Rule) -> None:
         remarks = Remarks(f"rules[{len(self.remarks)}]")
         self.remarks.append(remarks)
-        reader = _RuleReader(rule, self._id, self._referrer, remarks)
+        reader = _RuleReader(rule, self._id, self._referrer, remarks, self._patterns)
         made = reader.read()
         if rule.name in self._names:
             remarks.unsupported.append(f"name: {excerpt(rule.name)} is the name of an earlier rule")
@@ -93,11 +102,12 @@ class _RouteReader:
 class _RuleReader:
     """Reads one rule."""
 
-    def __init__(self, rule: Rule, route: RouteId, referrer: Referrer, remarks: Remarks) -> None:
+    def __init__(self, rule: Rule, route: RouteId, referrer: Referrer, remarks: Remarks, patterns: Patterns) -> None:
         self._rule = rule
         self._route = route
         self._referrer = referrer
         self._remarks = remarks
+        self._patterns = patterns
         self._filters = FilterReader(route.kind, self._name_backend, remarks)
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
@@ -128,17 +138,17 @@ class _RuleReader:
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
         if not remarks.unsupported:  # without the parts that cannot be carried over, others may seem wrong
-            found = (problems_of_rule(part, self._kind, self._named) for part in self._compatible(made))
+            found = (problems_of_rule(part, self._kind, self._patterns, self._named) for part in self._compatible(made))
             remarks.unsupported += dict.fromkeys(itertools.chain(*found))
         return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
     def answering_500(self, name: str) -> document.Rule | None:
         """A rule for the same requests; None where no match can be expressed."""
-        sound = sound_matches(self._matches, self._kind)
+        sound = sound_matches(self._matches, self._kind, self._patterns)
         if self._rule.matches and not sound:
             return None
         made = msgspec.structs.replace(_claim(sound), name=name)
-        return None if problems_of_rule(made, self._kind) else made
+        return None if problems_of_rule(made, self._kind, self._patterns) else made
 
     def _check_combination(self, filters: Translated) -> None:
         if not filters.filters.request_redirect:
