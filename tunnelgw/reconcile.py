@@ -120,12 +120,16 @@ class Reconciler:
             "the reconciler has made no turn for a minute" if time.monotonic() - self._last_turn_s > STUCK_S else None
         )
 
+    def _note_life(self) -> None:
+        """A translation that is long and goes on is no reason for a restart, after which it would begin anew."""
+        self._last_turn_s = time.monotonic()
+
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._last_turn_s = time.monotonic()
+                self._note_life()
                 is_due = self._store.wait(self._reporter.wait_until_s(time.monotonic() + _MAX_WAIT_S))
                 if is_due and self._debounce_s:
                     self._stop.wait(self._debounce_s)
@@ -189,7 +193,9 @@ class Reconciler:
     def _take(self, change: Change) -> None:
         snapshot, is_first = change.snapshot, self._translation is None
         if self._translation is None:
-            self._translation = Translation(snapshot, self._discovery.controller_name, self._discovery.namespace)
+            self._translation = Translation(
+                snapshot, self._discovery.controller_name, self._discovery.namespace, self._note_life
+            )
             differences = _everything(self._translation, snapshot)
         else:
             self._reporter.expect_more(len(_with_status(change.changed)))

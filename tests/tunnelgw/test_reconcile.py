@@ -34,6 +34,8 @@ from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.queries import Question
 from tunnelgw.translate.verdicts import ObjectId
 
 WAIT_S = 30.0
@@ -305,6 +307,30 @@ def test_a_controller_that_makes_no_turn_for_a_minute_is_told_as_stuck(monkeypat
 
             assert stuck.liveness() == "the reconciler has made no turn for a minute"
             assert ours.reconciler.liveness() is None
+
+
+def test_a_controller_whose_translation_takes_minutes_and_goes_on_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart would begin it anew, and again."""
+    ahead_s = 0.0
+    said: list[str | None] = []
+    settle = Translation._settle
+    monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s))
+    with Provider() as provider:
+        ours = Controller(provider, ITEMS, NONE, are_all_named=True)
+
+        def slow(translation: Translation, question: Question) -> None:
+            nonlocal ahead_s
+            ahead_s += 0.6 * reconcile.STUCK_S
+            said.append(ours.reconciler.liveness())
+            settle(translation, question)
+
+        monkeypatch.setattr(Translation, "_settle", slow)
+        ours.start()
+        ours.until_done()
+        ours.end()
+
+    assert len(said) > 2
+    assert set(said) == {None}
 
 
 def test_turns_that_took_a_change_are_counted_with_their_time() -> None:

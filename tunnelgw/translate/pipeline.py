@@ -6,7 +6,7 @@ each new answer takes back what its predecessor added.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -54,7 +54,15 @@ class Differences(Part, frozen=True):
 class Translation:
     """What the objects of a snapshot come to. `update` goes on to the next one."""
 
-    def __init__(self, snapshot: Snapshot, controller_name: str, home_namespace: str) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        controller_name: str,
+        home_namespace: str,
+        on_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_step` is called now and then while it is at work."""
+        self._on_step = on_step
         self.controller_name = controller_name
         self._queries = Queries(snapshot, controller_name, home_namespace)
         self._answers: dict[Question, Any] = {}
@@ -146,6 +154,7 @@ class Translation:
         return msgspec.structs.replace(verdict, listeners=listeners)
 
     def _settle(self, question: Question) -> None:
+        self._on_step()
         if question in self._answers or question[0] not in (backend, plane_settings):
             self._replace(question, self._queries.keep(*question))
 
