@@ -69,10 +69,14 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         source = options.auth_token.path or "PROXY_AUTH_TOKEN"
         log.error(_BROKEN_AUTH, error=f"the token, from {source}, cannot be sent: want one line of printable ASCII")
         return 1
+    from proxy.control import refusal
     from proxy.supervisor.firstworkers import first_workers
     from proxy.supervisor.limits import raise_open_files
 
     raise_open_files()
+    if (refused := refusal()) is not None:
+        log.error("exiting", error=refused, daemon=PROG)
+        return 1
     jit = _jit() if options.jit else None
     with first_workers(options.worker_count, jit) as first:
         # Workers start while this is imported.

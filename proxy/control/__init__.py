@@ -6,7 +6,7 @@ of the channel is the end of the other process.
 """
 
 from proxy.control.channel import MAX_DESCRIPTORS, Channel, Incomplete, channel_pair
-from proxy.control.memory import mapped, sealed_file
+from proxy.control.memory import mapped, refusal, sealed_file
 from proxy.control.messages import (
     Begin,
     Cut,
@@ -46,5 +46,6 @@ __all__ = [
     "ToWorker",
     "channel_pair",
     "mapped",
+    "refusal",
     "sealed_file",
 ]

@@ -1,5 +1,6 @@
 """Memory files: bytes that are handed to another process by descriptor, and cannot change any more."""
 
+import errno
 import fcntl
 import mmap
 import os
@@ -19,6 +20,19 @@ def sealed_file(name: str, content: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def refusal() -> str | None:
+    """None: this host lets us have such files, or is short of something, which passes; else what is in the way."""
+    try:
+        os.close(sealed_file("tunnelgw-proxy-trial", b"-"))
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+            return (
+                f"files in memory, by which workers get the document, are refused here: {error.strerror}; allow the "
+                "system call memfd_create (SystemCallFilter= of a unit, a container's seccomp profile)"
+            )
+    return None
 
 
 def mapped(descriptor: int) -> memoryview:

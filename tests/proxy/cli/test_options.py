@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from daemonkit.options import BadOptions, parse
+from proxy.control import refusal
 from proxy.options import COMMANDS, PREFIX, Options
 from tests.proxy.site import DEADLINE_S
 from tests.support.daemon import Daemon
+from tests.support.memoryless import no_memory_files
+from tests.support.process import REPOSITORY
+
+WITHOUT_MEMORY_FILES = """
+import os, sys
+def refused(*_):
+    raise OSError({code}, os.strerror({code}))
+os.memfd_create = refused
+sys.argv = ["tunnelgw-proxy", "run", "--config-addr", "127.0.0.1:0"]
+from proxy.cli import main
+main()
+"""
 
 
 def options(*arguments: str, **environ: str) -> Options:
     _, found = parse(Options, prefix=PREFIX, argv=arguments, environ=environ, commands=COMMANDS)
     return found
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOSYS])
+def test_a_host_that_forbids_files_in_memory_is_told_before_any_worker_starts(code: int) -> None:
+    command = [sys.executable, "-c", WITHOUT_MEMORY_FILES.format(code=int(code))]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    assert ended.returncode == 1
+    (line,) = map(json.loads, ended.stderr.splitlines())
+    assert (line["level"], line["msg"]) == ("ERROR", "exiting")
+    assert "allow the system call memfd_create" in line["error"]
+
+
+def test_a_host_that_is_short_of_memory_at_the_start_does_not_forbid_files_in_it() -> None:
+    with no_memory_files():
+        assert refusal() is None
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
