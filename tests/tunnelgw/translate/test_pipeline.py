@@ -179,7 +179,7 @@ def test_a_backend_that_changes_as_another_data_plane_takes_it_up_changes_for_bo
             plain["spec"]["infrastructure"] = {"parametersRef": own}
         tables.put(*object_of(plain))
     tables.put(*object_of({"kind": "GatewayConfig", "metadata": {"name": "own"}, "spec": config}))
-    translation = Translation(tables.take()[0])
+    translation = translation_of(tables.take()[0])
 
     for number in numbers:
         spec = {**_route(number, "/")["spec"], "parentRefs": [{"name": f"gw{(number + 1) % 2}"}]}
