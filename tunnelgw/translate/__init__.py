@@ -8,8 +8,9 @@ Everything is a query (`queries`): a function of what it reads and asks, compute
     certificates                                Secrets and ConfigMaps into certificates, or why not
     settings > classes > gateways > pools > addresses
                                                 whose Gateway, with which settings, which proxy, which doors
-    slots > listenertls > drafts > contest > listeners > gatewayverdicts
-                                                listeners: conflicts, each by itself, against other Gateways, as told
+    slots > listenertls > drafts > tunnelports > contest > listeners > gatewayverdicts
+                                                listeners: conflicts, each by itself, on the tunnel, against other
+                                                Gateways, as told
     endpoints · external · backendtls > backends > backendrefs
                                                 where routes send requests, or why not
     filters · matches · sessions > rules        what routes do with them

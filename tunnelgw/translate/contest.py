@@ -12,9 +12,10 @@ from tunnelgw.model.conditions import Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
-from tunnelgw.translate.drafts import TUNNEL_PORTS, Draft, Obstacle, Socket, drafts, tunnel_ports, walled_ports
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts
 from tunnelgw.translate.gateways import gateway_setup, gateways_of
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.tunnelports import tunnel_ports
 
 
 class Loss(Part, frozen=True):
@@ -56,7 +57,7 @@ def contest(view: View, data_plane: str) -> Mapping[Key, Losses]:
     taken = _Taken({}, {})
     found: dict[Key, Losses] = {}
     for key in view.ask(gateways_of, data_plane):
-        if lost := _losses(key, view.ask(drafts, key), taken):
+        if lost := _losses(key, view.ask(drafts, key), view.ask(tunnel_ports, key).served, taken):
             found[key] = lost
     return found
 
@@ -72,23 +73,16 @@ class _Taken(NamedTuple):
     """Of the tunnel, by port."""
 
 
-def _losses(key: Key, all_drafts: tuple[Draft, ...], taken: _Taken) -> Losses:
+def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[int, ...]], taken: _Taken) -> Losses:
+    """`ports`: of the tunnel, by the listener's name in the document."""
     own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
-    is_alone = len(tunnel_ports(all_drafts) | walled_ports(all_drafts)) == 1
-    lost = {draft.name: _lost(key, draft, taken, _ports_of(draft, is_alone)) for draft in own if draft.is_served}
+    lost = {draft.name: _lost(key, draft, taken, ports.get(draft.name, ())) for draft in own if draft.is_served}
     # ListenerSets of a Gateway that is not accepted wait, and take nothing from others meanwhile.
     if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
         for draft in all_drafts[len(own) :]:
             if draft.is_served:
-                lost[draft.name] = _lost(key, draft, taken, _ports_of(draft, is_alone))
+                lost[draft.name] = _lost(key, draft, taken, ports.get(draft.name, ()))
     return {name: loss for name, loss in lost.items() if loss != NO_LOSS}
-
-
-def _ports_of(draft: Draft, is_alone: bool) -> tuple[int, ...]:
-    """What a listener serves of the tunnel: a Gateway with only one of the two ports gets the requests of both."""
-    if not draft.is_on_tunnel:
-        return ()
-    return TUNNEL_PORTS if is_alone else (draft.slot.listener.port,)
 
 
 def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss:

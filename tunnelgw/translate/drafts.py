@@ -3,8 +3,6 @@
 What other Gateways of the same proxy take away is decided after this (`contest`), and what is told (`listeners`).
 """
 
-from collections.abc import Iterable
-
 from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewaySpec, Listener, NamespacesFrom, RouteGroupKind
@@ -76,21 +74,6 @@ def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
         return ()
     gateway_doors = view.ask(doors, key)
     return tuple(_draft(view, key, gateway, slot, gateway_doors) for slot in slots(view, owner))
-
-
-def tunnel_ports(all_drafts: Iterable[Draft]) -> frozenset[int]:
-    """Ports of the tunnel that a Gateway serves."""
-    return frozenset(draft.slot.listener.port for draft in all_drafts if draft.is_on_tunnel)
-
-
-def walled_ports(all_drafts: Iterable[Draft]) -> frozenset[int]:
-    """Ports of the tunnel that a Gateway with the other one keeps shut, instead of serving both by that."""
-    all_drafts = tuple(all_drafts)
-    served = tunnel_ports(all_drafts)
-    if not served:
-        return frozenset()
-    wanted = {draft.slot.listener.port for draft in all_drafts if draft.slot.listener.protocol in PROTOCOLS}
-    return frozenset(TUNNEL_PORTS).intersection(wanted) - served
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[RouteGroupKind, ...], tuple[str, ...]]:

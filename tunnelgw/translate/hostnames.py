@@ -16,6 +16,17 @@ def covers(pattern: str, hostname: str) -> bool:
     return pattern in (ANY, hostname)
 
 
+def covering(hostname: str) -> Iterator[str]:
+    """All hostnames that cover this one, itself included."""
+    yield hostname
+    if hostname:
+        yield ANY
+    rest = hostname.removeprefix("*")
+    while (dot := rest.find(".", 1)) > 0:
+        rest = rest[dot:]
+        yield f"*{rest}"
+
+
 def intersection(first: str, second: str) -> str | None:
     """The hosts that both have; two hostnames that overlap are always one inside the other. None: no host."""
     if covers(first, second):
@@ -44,7 +55,7 @@ def rivals(groups: Sequence[Collection[str]]) -> tuple[int | None, ...]:
     covered: dict[str, tuple[int, ...]] = {}
     for place, group in enumerate(groups):
         for hostname in group:
-            for pattern in _patterns(hostname):
+            for pattern in covering(hostname):
                 if pattern in owners:
                     covered[pattern] = _first_two(covered.get(pattern, ()), place)
     return tuple(_rival(place, group, owners, covered) for place, group in enumerate(groups))
@@ -54,19 +65,8 @@ def _rival(
     place: int, group: Collection[str], owners: dict[str, tuple[int, ...]], covered: dict[str, tuple[int, ...]]
 ) -> int | None:
     found = {other for hostname in group for other in covered[hostname]}
-    found |= {other for hostname in group for pattern in _patterns(hostname) for other in owners.get(pattern, ())}
+    found |= {other for hostname in group for pattern in covering(hostname) for other in owners.get(pattern, ())}
     return min(found - {place}, default=None)
-
-
-def _patterns(hostname: str) -> Iterator[str]:
-    """All hostnames that cover this one."""
-    yield hostname
-    if hostname:
-        yield ANY
-    rest = hostname.removeprefix("*")
-    while (dot := rest.find(".", 1)) > 0:
-        rest = rest[dot:]
-        yield f"*{rest}"
 
 
 def _first_two(places: tuple[int, ...], place: int) -> tuple[int, ...]:

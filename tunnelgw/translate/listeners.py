@@ -1,6 +1,7 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -12,12 +13,13 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.contest import NO_LOSS, Loss, is_accepted, losses
-from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, own_drafts, route_namespaces, walled_ports
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, own_drafts, route_namespaces
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.hostnames import rivals
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import gateway_of, is_let_in, owners
+from tunnelgw.translate.tunnelports import Wall, told_ports, tunnel_ports
 from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
 
 _NOT_ACCEPTED = "the Gateway is not accepted"
@@ -83,8 +85,13 @@ def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
     lost, own = view.ask(losses, key), view.ask(own_drafts, owner)
     overlaps = view.ask(overlapping, key) if any(_may_overlap(draft) for draft in own) else {}
     shut = view.ask(why_sets_are_shut, key) if owner.kind is Kind.LISTENER_SET else _shut(view, key)
+    told = view.ask(told_ports, key)
     return tuple(
-        _report(key, setup, draft, lost.get(draft.name, NO_LOSS), overlaps.get(draft.name, ()), shut) for draft in own
+        _with_other_port(
+            _report(key, setup, draft, lost.get(draft.name, NO_LOSS), overlaps.get(draft.name, ()), shut),
+            told.get(draft.name),
+        )
+        for draft in own
     )
 
 
@@ -93,7 +100,7 @@ def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
     served = tuple(_certified([part for report in view.ask(reports, key) for part in report.documents]))
     if not any(part.tunnel for part in served):
         return served
-    return (*served, *(_wall(key, port) for port in sorted(walled_ports(view.ask(drafts, key)))))
+    return (*served, *(_wall(key, wall) for wall in view.ask(tunnel_ports, key).walls))
 
 
 def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener]:
@@ -110,17 +117,21 @@ def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener
             yield msgspec.structs.replace(part, address="", port=document.UNSET)
 
 
-def _wall(key: Key, port: int) -> document.Listener:
-    """No route leads there. Without it the listener of the tunnel's other port would get the requests, and a redirect
-    to https would lead in circles. It has no age, so it yields to all Gateways that have the host.
-    """
+def _wall(key: Key, wall: Wall) -> document.Listener:
+    """No route leads there. It has no age, so it yields to all Gateways that have the host."""
     return document.Listener(
-        name=short(f"{key}@{port}"),
+        name=wall.name,
         gateway=str(key),
-        public_port=port,
-        protocol="HTTPS" if port == 443 else "HTTP",
+        public_port=wall.port,
+        protocol=_protocol_of(wall.port),
+        hostname=wall.hostname or document.UNSET,
         tunnel=True,
     )
+
+
+def _protocol_of(port: int) -> Literal["HTTP", "HTTPS"]:
+    """Of the tunnel."""
+    return "HTTPS" if port == 443 else "HTTP"
 
 
 def _shut(view: View, key: Key) -> str:
@@ -242,6 +253,23 @@ def _documents(
         )
         for place, (address, port) in enumerate(sockets)
     )
+
+
+def _with_other_port(report: Report, port: int | None) -> Report:
+    """With an entry for the tunnel's other port, where the proxy would not give that to the listener by itself."""
+    if port is None or not report.documents:
+        return report
+    first = report.documents[0]
+    other = msgspec.structs.replace(
+        first,
+        name=short(f"{first.name}@{port}"),
+        address="",
+        port=document.UNSET,
+        public_port=port,
+        protocol=_protocol_of(port),
+        tls=document.UNSET,
+    )
+    return msgspec.structs.replace(report, documents=(*report.documents, other))
 
 
 def _entrance(draft: Draft, report: Report) -> Entrance:

@@ -1,0 +1,95 @@
+"""What each listener of a Gateway gets of the tunnel, which has two ports: 80 for http requests, 443 for https.
+
+A listener gets the requests of its own port. It gets those of the other one too unless that port is wanted there: by a
+listener of its Gateway or of its own ListenerSet for any host at all, by one of another ListenerSet for all of its
+hosts. So a set takes from others only the hosts that it names. What is wanted and cannot be served stays shut, or a
+redirect to https would lead in circles.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.translate.drafts import TUNNEL_PORTS, Draft, drafts
+from tunnelgw.translate.hostnames import ANY, covering
+from tunnelgw.translate.names import short
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.slots import PROTOCOLS
+from tunnelgw.translate.verdicts import ObjectId
+
+
+class Wall(Part, frozen=True):
+    """Requests that no listener of the Gateway gets."""
+
+    name: str
+    """In the document."""
+    port: int
+    hostname: str
+
+
+class TunnelPorts(Part, frozen=True):
+    served: Mapping[str, tuple[int, ...]]
+    """By the listener's name in the document: whose requests it gets, those of its own port first."""
+    walls: tuple[Wall, ...] = ()
+    told: Mapping[str, int] = {}
+    """The second one of these ports where the proxy needs to be told: by itself it gives a listener both only if its
+    Gateway has none at the other one."""
+
+
+def tunnel_ports(view: View, key: Key) -> TunnelPorts:
+    """A query about a Gateway that is ours."""
+    all_drafts = view.ask(drafts, key)
+    served = [draft for draft in all_drafts if draft.is_on_tunnel]
+    if not served:
+        return TunnelPorts({})
+    wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
+    by_owner = _ports_by_owner(wanted)
+    hostnames = {port: {each.slot.listener.hostname for each in wanted if _port(each) == port} for port in TUNNEL_PORTS}
+    of_gateway = by_owner.get(ObjectId(Kind.GATEWAY, key), set())
+    found: dict[str, tuple[int, ...]] = {}
+    lent: set[int] = set()
+    for draft in served:
+        port, other = _port(draft), _other(_port(draft))
+        is_wanted = other in of_gateway | by_owner[draft.slot.owner]
+        if is_wanted or not hostnames[other].isdisjoint(covering(draft.slot.listener.hostname)):
+            found[draft.name] = (port,)
+        else:
+            found[draft.name] = (port, other)
+            lent.add(other)
+    told = {name: ports[1] for name, ports in found.items() if len(ports) == 2 and hostnames[ports[1]]}
+    return TunnelPorts(found, tuple(_walls(key, wanted, lent)), told)
+
+
+def told_ports(view: View, key: Key) -> Mapping[str, int]:
+    """A query: `TunnelPorts.told`, so that listeners are not looked at again for what another one gets."""
+    return view.ask(tunnel_ports, key).told
+
+
+def _walls(key: Key, wanted: Sequence[Draft], lent: Collection[int]) -> Iterator[Wall]:
+    for port in TUNNEL_PORTS:
+        shut = [draft for draft in wanted if _port(draft) == port and not draft.is_on_tunnel]
+        is_served = any(_port(draft) == port and draft.is_on_tunnel for draft in wanted)
+        if port in lent:
+            yield from (Wall(short(f"{draft.name}@{port}"), port, draft.slot.listener.hostname) for draft in shut)
+        elif shut and not is_served:
+            yield Wall(short(f"{key}@{port}"), port, ANY)
+
+
+def _wants_tunnel(draft: Draft) -> bool:
+    return draft.slot.listener.protocol in PROTOCOLS and _port(draft) in TUNNEL_PORTS
+
+
+def _ports_by_owner(wanted: Iterable[Draft]) -> dict[ObjectId, set[int]]:
+    found: dict[ObjectId, set[int]] = {}
+    for draft in wanted:
+        found.setdefault(draft.slot.owner, set()).add(_port(draft))
+    return found
+
+
+def _port(draft: Draft) -> int:
+    return draft.slot.listener.port
+
+
+def _other(port: int) -> int:
+    return sum(TUNNEL_PORTS) - port
