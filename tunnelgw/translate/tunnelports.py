@@ -45,14 +45,14 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
         return TunnelPorts({})
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
     by_owner = _ports_by_owner(wanted)
-    hostnames = {port: {each.slot.listener.hostname for each in wanted if _port(each) == port} for port in TUNNEL_PORTS}
+    hostnames = {port: {_hostname(each) for each in wanted if _port(each) == port} for port in TUNNEL_PORTS}
     of_gateway = by_owner.get(ObjectId(Kind.GATEWAY, key), set())
     found: dict[str, tuple[int, ...]] = {}
     lent: set[int] = set()
     for draft in served:
         port, other = _port(draft), _other(_port(draft))
         is_wanted = other in of_gateway | by_owner[draft.slot.owner]
-        if is_wanted or not hostnames[other].isdisjoint(covering(draft.slot.listener.hostname)):
+        if is_wanted or not hostnames[other].isdisjoint(covering(_hostname(draft))):
             found[draft.name] = (port,)
         else:
             found[draft.name] = (port, other)
@@ -69,10 +69,12 @@ def told_ports(view: View, key: Key) -> Mapping[str, int]:
 def _walls(key: Key, wanted: Sequence[Draft], lent: Collection[int]) -> Iterator[Wall]:
     for port in TUNNEL_PORTS:
         shut = [draft for draft in wanted if _port(draft) == port and not draft.is_on_tunnel]
-        is_served = any(_port(draft) == port and draft.is_on_tunnel for draft in wanted)
+        served = {_hostname(draft) for draft in wanted if _port(draft) == port and draft.is_on_tunnel}
         if port in lent:
-            yield from (Wall(short(f"{draft.name}@{port}"), port, draft.slot.listener.hostname) for draft in shut)
-        elif shut and not is_served:
+            for draft in shut:
+                if served.isdisjoint(covering(_hostname(draft))):
+                    yield Wall(short(f"{draft.name}@{port}"), port, _hostname(draft))
+        elif shut and not served:
             yield Wall(short(f"{key}@{port}"), port, ANY)
 
 
@@ -85,6 +87,10 @@ def _ports_by_owner(wanted: Iterable[Draft]) -> dict[ObjectId, set[int]]:
     for draft in wanted:
         found.setdefault(draft.slot.owner, set()).add(_port(draft))
     return found
+
+
+def _hostname(draft: Draft) -> str:
+    return draft.slot.listener.hostname
 
 
 def _port(draft: Draft) -> int:
