@@ -3,6 +3,8 @@
 import math
 import re
 from collections.abc import Iterable, Set
+from functools import lru_cache
+from typing import NamedTuple
 
 from proxy.document.checkfilters import UNTOUCHABLE, check_filters
 from proxy.document.checktargets import check_target
@@ -19,24 +21,48 @@ from proxy.document.routes import (
     SessionPersistence,
 )
 from proxy.document.targets import BackendTarget
-from proxy.pattern import MAX_ENTRIES, PatternError, TooManyStates, automaton
+from proxy.pattern import MAX_ENTRIES, MAX_LENGTH, PatternError, TooManyStates, automaton
 
 # Such a path is another spelling of a path without it, and requests are matched in their one spelling.
 _FOREIGN_IN_PATH = re.compile(r"//|/(?:\.|%2[eE]){1,2}(?:[/;]|\Z)|%2[fF]|%00|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
 
 MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
 """Of the regular expressions of a rule together: some 0.2 s and 2 MiB, which is hundreds of usual ones."""
+_ENTRIES_A_CHARACTER = 8
+"""What it takes to read one, some 5 us."""
 _TOO_LARGE = (
     "the regular expressions of this {0} are too large together; want fewer or simpler ones, or some in another {0}"
 )
 
 
+class _Judged(NamedTuple):
+    """A regular expression."""
+
+    weight: int
+    """In the rule that has it."""
+    problem: str
+    cost: int
+    """To find this out, in entries of an automaton's table: a text that is refused may take long to read, too."""
+
+
+@lru_cache(maxsize=8192)  # more than a route can have, which is read anew for each Gateway that it names
+def _judged(pattern: str) -> _Judged:
+    try:
+        weight = automaton(pattern).weight
+    except TooManyStates as error:
+        return _Judged(MAX_ENTRIES, str(error), MAX_ENTRIES)
+    except PatternError as error:
+        is_read = len(pattern) <= MAX_LENGTH
+        return _Judged(0, str(error), _ENTRIES_A_CHARACTER * len(pattern) if is_read else 0)
+    return _Judged(weight, "", weight)
+
+
 class Patterns:
     """What is known of regular expressions, each of which is looked at once."""
 
-    def __init__(self, most_weight: float = math.inf) -> None:
-        """`most_weight`: of all that are looked at, sound or not; others are refused then."""
-        self._left = most_weight
+    def __init__(self, most_cost: float = math.inf) -> None:
+        """`most_cost`: of all that are looked at, sound or not; others are refused then."""
+        self._left = most_cost
         self._found: dict[str, tuple[int, str]] = {}
 
     def found(self, pattern: str) -> tuple[int, str]:
@@ -46,12 +72,8 @@ class Patterns:
             return known
         if self._left <= 0:
             return 0, _TOO_LARGE.format("route")
-        weight, problem = 0, ""
-        try:
-            weight = automaton(pattern).weight
-        except PatternError as error:
-            weight, problem = MAX_ENTRIES if isinstance(error, TooManyStates) else 0, str(error)
-        self._left -= weight
+        weight, problem, cost = _judged(pattern)
+        self._left -= cost
         self._found[pattern] = weight, problem
         return weight, problem
 

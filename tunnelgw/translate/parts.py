@@ -25,7 +25,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 RouteKind: TypeAlias = Literal["http", "grpc"]
 """As the document has it."""
 
-_MAX_ROUTE_WEIGHT = 2 * MAX_RULE_WEIGHT
+_MAX_ROUTE_COST = 2 * MAX_RULE_WEIGHT
 """Of the regular expressions of a route: what can be written in one would else take seconds, and hold up all others."""
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
@@ -56,7 +56,7 @@ def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
 
 def patterns_of_route() -> Patterns:
     """For all rules of one route, which share what may be spent on regular expressions."""
-    return Patterns(_MAX_ROUTE_WEIGHT)
+    return Patterns(_MAX_ROUTE_COST)
 
 
 def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: Set[str] = frozenset()) -> list[str]:

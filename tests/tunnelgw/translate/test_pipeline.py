@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -131,6 +132,36 @@ def test_work_after_an_edit_does_not_grow_with_the_number_of_objects() -> None:
 
 def test_work_after_an_edit_of_a_listenerset_does_not_grow_with_those_beside_it() -> None:
     assert _evaluations_beside(20) == _evaluations_beside(400) <= 20
+
+
+@pytest.mark.parametrize("form", ["x{}[ab]*a[ab]{{20}}", "x{}" + 300 * "."], ids=["states", "length"])
+def test_expressions_that_are_refused_are_tried_once_however_many_gateways_their_route_names(form: str) -> None:
+    once, often = (calls_of(partial(_with_expressions, form, 100 * count, 10, count)) for count in (1, 8))
+
+    assert often - _idle_calls(8) < 1.5 * (once - _idle_calls(1))
+
+
+def test_a_route_has_no_more_long_expressions_tried_that_are_refused_than_it_has_room_for() -> None:
+    form = "x{}" + 1000 * "."
+    calls = [calls_of(partial(_with_expressions, form, 1000 * at, 100 * at, 1)) for at in (1, 10)]
+
+    assert calls[1] < 3 * calls[0]
+
+
+def _idle_calls(gateways: int) -> int:
+    return calls_of(partial(_with_expressions, "", 0, 10, gateways))
+
+
+def _with_expressions(form: str, first: int, count: int, gateways: int) -> None:
+    """Translate a route with such expressions; of an empty `form` with plain values."""
+    objects = [*_many(0, gateways), _route(0, "/")]
+    spec = objects[-1]["spec"]
+    spec["parentRefs"] = [{"name": f"gw{number}"} for number in range(gateways)]
+    spec["rules"][0]["matches"] = [
+        {"headers": [{"name": "a", "value": form.format(number), "type": "RegularExpression" if form else "Exact"}]}
+        for number in range(first, first + count)
+    ]
+    translation_of(Snapshot.of(map(object_of, objects)))
 
 
 @pytest.mark.parametrize(
