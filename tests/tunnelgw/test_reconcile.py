@@ -34,8 +34,9 @@ from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author
-from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.queries import Question
+from tunnelgw.translate import routes
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.rules import RouteContent, RouteId, route_content
 from tunnelgw.translate.verdicts import ObjectId
 
 WAIT_S = 30.0
@@ -310,26 +311,29 @@ def test_a_controller_that_makes_no_turn_for_a_minute_is_told_as_stuck(monkeypat
 
 
 def test_a_controller_whose_translation_takes_minutes_and_goes_on_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restart would begin it anew, and again."""
+    """The first one, which a restart would begin anew, and again; and one of many edits at once."""
     ahead_s = 0.0
     said: list[str | None] = []
-    settle = Translation._settle
     monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s))
     with Provider() as provider:
-        ours = Controller(provider, ITEMS, NONE, are_all_named=True)
+        names = [f"r{number}" for number in range(4)]
+        given = [(Kind.HTTP_ROUTE, route(name, namespace="shop")) for name in names]
+        ours = Controller(provider, [*ITEMS, *given], NONE, are_all_named=True)
 
-        def slow(translation: Translation, question: Question) -> None:
+        def slow(view: View, id_: RouteId) -> RouteContent:
             nonlocal ahead_s
             ahead_s += 0.6 * reconcile.STUCK_S
             said.append(ours.reconciler.liveness())
-            settle(translation, question)
+            return route_content(view, id_)
 
-        monkeypatch.setattr(Translation, "_settle", slow)
+        monkeypatch.setattr(routes, "route_content", slow)
         ours.start()
+        ours.until_done()
+        ours.store.replace(Kind.HTTP_ROUTE, [route(name, path="/new", namespace="shop") for name in names])
         ours.until_done()
         ours.end()
 
-    assert len(said) > 2
+    assert len(said) == 2 * len(names)
     assert set(said) == {None}
 
 

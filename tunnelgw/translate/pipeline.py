@@ -62,9 +62,8 @@ class Translation:
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_step` is called now and then while it is at work."""
-        self._on_step = on_step
         self.controller_name = controller_name
-        self._queries = Queries(snapshot, controller_name, home_namespace)
+        self._queries = Queries(snapshot, controller_name, home_namespace, on_step)
         self._answers: dict[Question, Any] = {}
         self._attached: Counter[ListenerId] = Counter()
         self._users: dict[BackendId, Counter[str]] = {}
@@ -154,7 +153,6 @@ class Translation:
         return msgspec.structs.replace(verdict, listeners=listeners)
 
     def _settle(self, question: Question) -> None:
-        self._on_step()
         if question in self._answers or question[0] not in (backend, plane_settings):
             self._replace(question, self._queries.keep(*question))
 

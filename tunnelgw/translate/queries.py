@@ -106,7 +106,15 @@ class _Node:
 class Queries:
     """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
 
-    def __init__(self, snapshot: Snapshot, controller_name: str, home_namespace: str) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        controller_name: str,
+        home_namespace: str,
+        on_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_step` is called before each evaluation."""
+        self._on_step = on_step
         self.controller_name = controller_name
         self.home_namespace = home_namespace
         self.evaluations = 0
@@ -211,6 +219,7 @@ class Queries:
                 self._evaluate(node)
 
     def _evaluate(self, node: _Node) -> None:
+        self._on_step()
         self.evaluations += 1
         outer = self._read, self._asked
         read: set[Entry] = set()
