@@ -214,7 +214,7 @@ class EmbeddedStore:
 
     def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        is_new = _make_file(self.path)
         # Before SQLite opens it: if another one takes its place meanwhile, the next call sees that.
         identity = _identity(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
@@ -228,6 +228,8 @@ class EmbeddedStore:
             raise
         beside = [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
         is_still_there = _identity(self.path) == identity
+        # It may be lost after `_current` has looked for it, and a new file may have the number of the one before.
+        self._is_outdated |= self._was_listed and (is_new or identity != self._files.get(self.path, identity))
         self._files = {self.path: identity} | ({path: _identity(path) for path in beside} if is_still_there else {})
         self._connection = connection
         return connection
@@ -308,6 +310,16 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
     ).fetchone()
     if found:
         raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")
+
+
+def _make_file(path: Path) -> bool:
+    """False when there is one, which can be written to."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what it is a link to may be missing
+        return False
+    return True
 
 
 def _identity(path: Path) -> _Identity | None:

@@ -14,6 +14,7 @@ from dnswebhook.canonical import MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout
 from dnswebhook.model import Listing, Record, RecordSpec
+from dnswebhook.stores import embedded
 from dnswebhook.stores.base import Grade
 from dnswebhook.stores.embedded import FILE_NAME, SCHEMA_VERSION, EmbeddedStore
 
@@ -404,6 +405,28 @@ def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
         assert [] == held(store)
         store.create(CNAME, soon())
         assert [CNAME] == in_file(directory)
+
+
+def test_a_file_that_is_removed_while_it_is_looked_for_is_another_one_then_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = embedded._identity
+    removals = iter([remove_all])
+
+    def look_and_remove(path: Path) -> tuple[int, int] | None:
+        found = look(path)
+        for remove in removals:
+            remove(tmp_path)
+        return found
+
+    with closing(EmbeddedStore(tmp_path)) as store:
+        store.list_records(soon())
+        monkeypatch.setattr(embedded, "_identity", look_and_remove)
+
+        with pytest.raises(StoreFailed, match="was removed or replaced since it was listed"):
+            store.create(A, soon())
+        assert [] == held(store)
+        store.create(A, soon())
 
 
 def test_a_log_that_is_removed_is_saved_and_made_anew(tmp_path: Path, store: EmbeddedStore) -> None:
