@@ -78,6 +78,8 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
     """Every row of a store at one moment. A store whose content has not changed may return the same object again."""
 
     records: tuple[Record, ...]
+    generation: int = 0
+    """Another one where this store has taken the place of the one before, and lacks what was written to that."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):

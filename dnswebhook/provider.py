@@ -98,6 +98,8 @@ class Provider:
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
         """Those that applies have removed since the last listing, or wanted to, the latest one last."""
+        self._generation = 0
+        """Of the store, as it was listed last."""
         self._contested: frozenset[Voucher] = frozenset()
         """Those of the last listing, so that each is told once."""
         self._flights = Flights(self._fetch_records)
@@ -128,7 +130,7 @@ class Provider:
         try:
             if is_caller_gone():
                 raise CallerGone
-            listing = self._store.list_records(deadline)
+            listing = self._list(deadline)
             self._look_at(listing)
             policy = self._policy
             told = None if self._told is None else (*self._told, *self._told_before)
@@ -206,6 +208,15 @@ class Provider:
             self._metrics.records_managed.labels(record_type).set(encoded.sets_by_type[record_type])
         return encoded.body
 
+    def _list(self, deadline: Deadline) -> Listing:
+        listing = self._store.list_records(deadline)
+        if listing.generation != self._generation:
+            # What is there is older, or somebody else's: by our notes, an ownership record would go that is in use.
+            self._generation = listing.generation
+            self._written = {}
+            self._journal.replace(())
+        return listing
+
     def _tell(self, records: tuple[Record, ...]) -> None:
         before = self._told or ()
         if records is not before:
@@ -216,7 +227,7 @@ class Provider:
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing, after what an earlier apply left behind was removed."""
-        listing = self._store.list_records(deadline)
+        listing = self._list(deadline)
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
         if not open_notes or self._policy.is_dry_run:
             return listing
@@ -244,7 +255,7 @@ class Provider:
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
                 untold.add(row)
         if not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
-            listing = self._store.list_records(deadline)
+            listing = self._list(deadline)
         return Listing(tuple(row for row in listing.records if row not in untold))
 
     def _tell_contested(self, contested: frozenset[Voucher]) -> None:

@@ -76,6 +76,8 @@ class EmbeddedStore:
         self._listing: Listing | None = None
         self._foreign_version = -1
         self._was_listed = False
+        self._generation = 0
+        """How often what was listed was of another file than before."""
         self._is_outdated = False
         """Whether what was listed last is of another file than the one that is there."""
 
@@ -86,11 +88,13 @@ class EmbeddedStore:
         if not self._makes_file and _is_missing(self.path):
             return Listing(())
         with self._open(deadline) as connection:
+            self._generation += self._is_outdated
             # Moves only when another connection, hence another process, has committed.
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if self._listing is None or version != self._foreign_version:
                 rows = connection.execute("SELECT id, name, type, value, ttl_s FROM record ORDER BY id")
-                self._listing = Listing(tuple(Record(str(row[0]), *row[1:]) for row in rows))
+                records = tuple(Record(str(row[0]), *row[1:]) for row in rows)
+                self._listing = Listing(records, self._generation)
                 self._foreign_version = version
             self._was_listed, self._is_outdated = True, False
             return self._listing

@@ -44,6 +44,18 @@ def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> N
     assert before + 3 == here.metric("dnswebhook_operations_total", operation="delete", outcome="applied")
 
 
+def test_what_an_apply_left_behind_is_not_looked_for_in_a_store_that_took_the_place_of_that_one(house: Build) -> None:
+    """The ownership record there is of the time before, as is the value that it vouches for."""
+    here = house()
+    left_behind(here, 1)
+    (name,) = hosts(1)
+    here.store.rows[name] = row(name, "198.51.100.1")
+    here.store.generation += 1
+
+    assert here.listed() == here.listed() == {name: ["198.51.100.1"], f"a-{name}": [HERITAGE]}
+    assert here.journal.vouchers == ()
+
+
 def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:
     here = house()
     left_behind(here, 3)

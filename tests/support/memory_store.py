@@ -75,6 +75,7 @@ class MemoryStore:
     can_update: bool = True
     calls: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Every write that was called: operation, name, type, value; those that failed too."""
+    generation: int = 0
     listings: int = 0
     probes: int = 0
     is_closed: bool = False
@@ -130,7 +131,7 @@ class MemoryStore:
         self._meet("list", None)
         with self._lock:
             if self._listing is None:
-                self._listing = Listing(tuple(self.rows.values()))
+                self._listing = Listing(tuple(self.rows.values()), self.generation)
             return self._listing
 
     def create(self, spec: RecordSpec, deadline: Deadline) -> Record:

@@ -391,8 +391,9 @@ def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
     """Its first half is gone, as the ownership record of what comes now may be: external-dns would own it no more."""
     directory = tmp_path / "state"
     with closing(EmbeddedStore(directory)) as store:
-        store.list_records(soon())
+        generation = store.list_records(soon()).generation
         old = store.create(A, soon())
+        assert store.list_records(soon()).generation == generation
         remove(directory)
 
         for write in (
@@ -405,6 +406,7 @@ def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
         assert [] == held(store)
         store.create(CNAME, soon())
         assert [CNAME] == in_file(directory)
+        assert store.list_records(soon()).generation == generation + 1
 
 
 def test_a_file_that_is_removed_while_it_is_looked_for_is_another_one_then_too(
