@@ -62,19 +62,26 @@ class HttpServer:
 
     @property
     def bound_address(self) -> ListenAddress:
-        """Where it listens, with the port that the kernel chose; only after `start`."""
+        """Where it listens, with the port that the kernel chose; only after `bind` or `start`."""
         if self._bound is None:
             raise RuntimeError(f"server {self._name} has not started")
         return self._bound
 
+    def bind(self) -> socket.socket:
+        """For who is to do nothing else where the address is in use. Who connects before `start` waits for that.
+
+        Raises OSError.
+        """
+        if self._listener is None:
+            self._listener = open_listener(self._address, _LISTEN_BACKLOG)
+            self._bound = bound_address(self._listener, self._address)
+        return self._listener
+
     def start(self) -> None:
         """Bind and serve; raises OSError (address in use) or StartFailed (unusable certificate, no threads)."""
-        self._listener = open_listener(self._address, _LISTEN_BACKLOG)
-        self._bound = bound_address(self._listener, self._address)
+        listener = self.bind()
         try:
-            engine = Engine(
-                self._name, self._listener, self._app, self._limits, self._tls, self._log, self._on_certificate
-            )
+            engine = Engine(self._name, listener, self._app, self._limits, self._tls, self._log, self._on_certificate)
         except UnusablePair as error:
             raise StartFailed(f"server {self._name}: {error}") from error
         prepared: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()

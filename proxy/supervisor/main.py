@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 import daemonkit
-from daemonkit.lifecycle import Daemon
+from daemonkit.lifecycle import EXIT_FATAL, Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
@@ -49,12 +49,24 @@ def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None
     fleet = Fleet(begins, first, jit)
     state = StateFile(options.state_path) if options.state_path else None
     configuration = Configuration(fleet, sockets, state)
-    configuration.open_state(restores=options.config_path is None)
-    if options.config_path is not None:
-        _load(configuration, options.config_path)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
     tunnel = _tunnel(daemon, options, fleet)
-    _serve_api(daemon, options, configuration, fleet, tunnel)
+    api = _api(daemon, options, configuration, fleet, tunnel)
+    try:
+        # Before any document: its ports would be shared with another proxy that has this address, and clients of that
+        # one, who came to us, be reset.
+        api.bind()
+    except OSError as error:
+        log.error("exiting", error=error, daemon=PROG)
+        return EXIT_FATAL
+    try:
+        configuration.open_state(restores=options.config_path is None)
+        if options.config_path is not None:
+            _load(configuration, options.config_path)
+    except UnusableFile:
+        api.stop()
+        raise
+    daemon.serve(api)
     for slot in fleet.slots:
         slot.on_failing = configuration.withdraw
         daemon.thread(f"worker-{slot.index}", slot.run)
@@ -107,9 +119,9 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     return tunnel
 
 
-def _serve_api(
+def _api(
     daemon: Daemon, options: Options, configuration: Configuration, fleet: Fleet, tunnel: "Tunnel | None"
-) -> None:
+) -> HttpServer:
     registry = CollectorRegistry()
     process_metrics(registry, PROG.replace("-", "_"), daemonkit.__version__)
     certificate = ApiCertificate()
@@ -142,16 +154,14 @@ def _serve_api(
         is_stopping=daemon.stop.is_set,
         remote_version=None if tunnel is None else lambda: tunnel.remote_version,
     )
-    daemon.serve(
-        HttpServer(
-            "config",
-            options.config_addr,
-            api,
-            log=log,
-            limits=_API_LIMITS,
-            tls=options.config_tls,
-            on_certificate=certificate.use,
-        )
+    return HttpServer(
+        "config",
+        options.config_addr,
+        api,
+        log=log,
+        limits=_API_LIMITS,
+        tls=options.config_tls,
+        on_certificate=certificate.use,
     )
 
 

@@ -13,7 +13,7 @@ import requests
 import trustme
 
 from daemonkit.unixhttp import UnixHTTPConnection
-from tests.proxy.site import DEADLINE_S, Proxy, eventually
+from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
 from tests.proxy.supervisor.certificates import certificate
 
 
@@ -165,6 +165,32 @@ def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:
         assert proxy.wait(DEADLINE_S) == 1
         line = proxy.wait_for_message("exiting")
         assert address in line["error"]
+
+
+def test_a_second_proxy_at_the_same_address_takes_neither_the_ports_nor_the_state_of_the_first(tmp_path: Path) -> None:
+    """Its sockets would share the ports, and what came to them be reset when it ends: by a unit, every two seconds."""
+    state, file = tmp_path / "state", tmp_path / "document.json"
+    state.mkdir()
+    with reserved_port() as port, Proxy("--state-dir", str(state)) as proxy:
+        proxy.use(fixed(port, "the first"))
+        kept = {path.name: path.read_bytes() for path in state.iterdir()}
+        file.write_text(json.dumps(fixed(port, "the second")))
+        address = proxy.api.removeprefix("http://")
+        second = Proxy("--config-addr", address, "--state-dir", str(state), "--config", str(file)).start()
+
+        assert second.wait(DEADLINE_S) == 1
+        assert [line["msg"] for line in second.log] == ["exiting"]
+        assert {path.name: path.read_bytes() for path in state.iterdir()} == kept
+        assert ask(port).text == "the first"
+
+
+def test_a_unix_socket_is_gone_when_the_document_cannot_be_used(tmp_path: Path) -> None:
+    path, file = tmp_path / "config.sock", tmp_path / "document.json"
+    file.write_text("{")
+    proxy = Proxy("--config-addr", f"unix:{path}", "--allow-unauthenticated-config", "--config", str(file)).start()
+
+    assert proxy.wait(DEADLINE_S) == 2
+    assert not path.exists()
 
 
 def test_the_token_is_read_once_at_the_start(tmp_path: Path) -> None:
