@@ -22,6 +22,7 @@ from cheroot.connections import ConnectionManager
 from cheroot.wsgi import Server
 
 from daemonkit.logs import Logger
+from daemonkit.openfiles import open_files_limits
 from daemonkit.wsgirequest import Connection, Gateway
 from daemonkit.wsgistreams import Head
 from daemonkit.wsgitls import Tls
@@ -52,7 +53,7 @@ class ServerLimits:
 
 
 def _within_quarter_of_files(count: int) -> int:
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files, _ = open_files_limits()
     return count if open_files == resource.RLIM_INFINITY else min(count, open_files // 4)
 
 

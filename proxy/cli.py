@@ -69,11 +69,16 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         source = options.auth_token.path or "PROXY_AUTH_TOKEN"
         log.error(_BROKEN_AUTH, error=f"the token, from {source}, cannot be sent: want one line of printable ASCII")
         return 1
+    from daemonkit.lifecycle import StartFailed
     from proxy.control import refusal
     from proxy.supervisor.firstworkers import first_workers
     from proxy.supervisor.limits import raise_open_files
 
-    raise_open_files()
+    try:
+        raise_open_files()
+    except StartFailed as error:
+        log.error("exiting", error=error, daemon=PROG)
+        return 1
     if (refused := refusal()) is not None:
         log.error("exiting", error=refused, daemon=PROG)
         return 1

@@ -7,6 +7,7 @@ import resource
 from typing import Final
 
 from daemonkit.logs import get_logger
+from daemonkit.openfiles import open_files_limits
 
 log = get_logger(__name__)
 
@@ -14,8 +15,8 @@ _MOST: Final = 1 << 20
 
 
 def raise_open_files() -> None:
-    """Workers inherit it. Where it cannot be raised, what there is has to do."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Workers inherit it. Where it cannot be raised, what there is has to do. Raises StartFailed."""
+    soft, hard = open_files_limits()
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return

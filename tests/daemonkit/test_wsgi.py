@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives import serialization
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
+from daemonkit.logs import get_logger
+from daemonkit.wsgi import HttpServer
 from daemonkit.wsgirequest import Connection
 from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
@@ -469,6 +471,22 @@ def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: 
         assert gone.recv(1) == b"", "one more would be too many"
 
 
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
+def test_a_profile_that_forbids_to_ask_for_the_limit_of_open_files_is_told_with_what_to_allow(
+    app: EchoApp, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_resource: int) -> tuple[int, int]:
+        raise OSError(code, os.strerror(code))
+
+    server = HttpServer("narrow", ListenAddress.parse("127.0.0.1:0"), app, log=get_logger("x"))
+    monkeypatch.setattr(resource, "getrlimit", refused)
+    try:
+        with pytest.raises(StartFailed, match="allow the system call prlimit64"):
+            server.start()
+    finally:
+        server.stop()
+
+
 def _status_of_a_new_client(port: int) -> int:
     with RawClient(port) as client:
         return client.get().status_code
@@ -599,9 +617,6 @@ def test_twenty_rounds_leave_no_descriptor_and_no_thread_behind(serve: Serve) ->
 
 
 def test_the_bound_address_is_unknown_before_the_start(app: EchoApp) -> None:
-    from daemonkit.logs import get_logger
-    from daemonkit.wsgi import HttpServer
-
     server = HttpServer("early", ListenAddress.parse(":0"), app, log=get_logger("x"))
 
     with pytest.raises(RuntimeError, match="has not started"):

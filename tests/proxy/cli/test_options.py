@@ -18,11 +18,11 @@ from tests.support.daemon import Daemon
 from tests.support.memoryless import no_memory_files
 from tests.support.process import REPOSITORY
 
-WITHOUT_MEMORY_FILES = """
-import os, sys
+WITHOUT_A_CALL = """
+import os, resource, sys
 def refused(*_):
     raise OSError({code}, os.strerror({code}))
-os.memfd_create = refused
+{call} = refused
 sys.argv = ["tunnelgw-proxy", "run", "--config-addr", "127.0.0.1:0"]
 from proxy.cli import main
 main()
@@ -34,15 +34,20 @@ def options(*arguments: str, **environ: str) -> Options:
     return found
 
 
+@pytest.mark.parametrize(
+    ("call", "to_allow"), [("os.memfd_create", "memfd_create"), ("resource.getrlimit", "prlimit64")]
+)
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOSYS])
-def test_a_host_that_forbids_files_in_memory_is_told_before_any_worker_starts(code: int) -> None:
-    command = [sys.executable, "-c", WITHOUT_MEMORY_FILES.format(code=int(code))]
+def test_a_host_that_forbids_a_call_which_is_needed_is_told_before_any_worker_starts(
+    call: str, to_allow: str, code: int
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_A_CALL.format(call=call, code=int(code))]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert ended.returncode == 1
     (line,) = map(json.loads, ended.stderr.splitlines())
     assert (line["level"], line["msg"]) == ("ERROR", "exiting")
-    assert "allow the system call memfd_create" in line["error"]
+    assert f"allow the system call {to_allow}" in line["error"]
 
 
 def test_a_host_that_is_short_of_memory_at_the_start_does_not_forbid_files_in_it() -> None:

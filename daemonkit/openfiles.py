@@ -1,0 +1,17 @@
+"""How many files this process may open."""
+
+import resource
+
+from daemonkit.lifecycle import StartFailed
+
+
+def open_files_limits() -> tuple[int, int]:
+    """The soft one and the hard one. Raises StartFailed where they may not be asked for, as under a narrow seccomp
+    profile."""
+    try:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)
+    except OSError as error:
+        raise StartFailed(
+            f"the limit of open files may not be asked for: {error.strerror}; allow the system call prlimit64 "
+            "(SystemCallFilter= of a unit, a container's seccomp profile)"
+        ) from error
