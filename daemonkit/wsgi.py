@@ -84,12 +84,12 @@ class HttpServer:
             engine = Engine(self._name, listener, self._app, self._limits, self._tls, self._log, self._on_certificate)
         except UnusablePair as error:
             raise StartFailed(f"server {self._name}: {error}") from error
-        prepared: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
+        prepared: queue.SimpleQueue[OSError | RuntimeError | None] = queue.SimpleQueue()
 
         def serve() -> None:
             try:
                 engine.prepare()
-            except RuntimeError as error:
+            except (OSError, RuntimeError) as error:
                 prepared.put(error)
                 return
             prepared.put(None)
@@ -101,8 +101,10 @@ class HttpServer:
             lack = prepared.get(timeout=_START_TIMEOUT_S)
         except queue.Empty:
             raise StartFailed(f"server {self._name}: no worker threads within {_START_TIMEOUT_S} s") from None
-        if lack is not None:
+        if isinstance(lack, RuntimeError):
             raise no_thread(lack) from lack
+        if lack is not None:
+            raise lack
         self._engine = engine
         self._log.info("listening", address=self._bound)
 

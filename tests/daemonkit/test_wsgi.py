@@ -471,6 +471,19 @@ def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: 
         assert gone.recv(1) == b"", "one more would be too many"
 
 
+def test_a_lack_of_descriptors_at_the_start_is_told_at_once(app: EchoApp) -> None:
+    server = HttpServer("short", ListenAddress.parse("127.0.0.1:0"), app, log=get_logger("x"))
+    server.bind()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        server.stop()
+
+
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
 def test_a_profile_that_forbids_to_ask_for_the_limit_of_open_files_is_told_with_what_to_allow(
     app: EchoApp, code: int, monkeypatch: pytest.MonkeyPatch
