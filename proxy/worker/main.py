@@ -5,6 +5,7 @@ import signal
 import socket
 
 from daemonkit import logs
+from daemonkit.lifecycle import no_thread
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, keep_free_heap, spare_the_collector
 from proxy.accesslog.writer import AccessLogWriter
@@ -48,7 +49,11 @@ def main(descriptor: int) -> int:
     spare = SpareFiles()
     spare.keep_back()
     worker = Worker(loop, channel, data_plane, stats, spare)
-    access_log.start()
+    try:
+        access_log.start()
+    except RuntimeError as error:
+        log.error("exiting", error=no_thread(error), worker=begin.index)
+        return EXIT_ABANDONED
     spare_the_collector()
     worker.start()
     loop.run()
