@@ -298,4 +298,5 @@ class Configuration:
         """Stop offering connections to workers that drain."""
         with self._turn:
             self._is_closed = True
+            self._fleet.withhold()
             self._sockets.close()

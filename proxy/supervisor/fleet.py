@@ -138,6 +138,11 @@ class Fleet:
             self._is_stopping = True
             self._news.notify_all()
 
+    def withhold(self) -> None:
+        """Workers that have not yet taken the document will not."""
+        for slot in self.slots:
+            slot.withhold()
+
     def drain(self, deadline_s: float) -> None:
         for slot in self.slots:
             slot.drain()

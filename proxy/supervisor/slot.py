@@ -302,6 +302,11 @@ class Slot:
                 with self._or_killed(process):
                     self._hand_over(process)
 
+    def withhold(self) -> None:
+        """Hand nothing over any more to who does not have it: its sockets are about to be closed."""
+        with self._sending:
+            self._wanted = None
+
     def report(self) -> int:
         """Ask for a snapshot. It is there when `reports` has come to this number; the one before it may be older."""
         with self._sending:

@@ -70,18 +70,25 @@ class PlayedWorker:
 
 
 @contextlib.contextmanager
-def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """That worker alone, which is ready."""
+def begun_fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
+    """That worker alone, which has not said yet that it is ready."""
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
     (slot,) = fleet.slots
     living = threading.Thread(target=slot.run, daemon=True)
     living.start()
     try:
         worker.hears(Begin)
-        worker.says(Ready())
-        fleet.start()
         yield fleet
     finally:
         slot.end()
         living.join(WAIT_S)
         assert not living.is_alive()
+
+
+@contextlib.contextmanager
+def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
+    """That worker alone, which is ready."""
+    with begun_fleet_of(worker) as fleet:
+        worker.says(Ready())
+        fleet.start()
+        yield fleet

@@ -13,13 +13,14 @@ import pytest
 import requests
 
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin
+from proxy.control import Begin, Ready, Report
 from proxy.supervisor.configuration import Configuration, Stopping
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import State
 from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 from tests.proxy.supervisor.begunput import BegunPut
+from tests.proxy.supervisor.playedworker import PlayedWorker, begun_fleet_of
 from tests.support.ports import LOOPBACK
 
 
@@ -68,6 +69,27 @@ def test_a_proxy_that_is_stopped_before_its_workers_have_a_document_says_that_it
 
     with pytest.raises(Stopping, match="this proxy is stopping"):
         Configuration(fleet, ListeningSockets(1), None).put(b'{"routes": []}')
+
+
+def test_a_worker_that_begins_after_the_ports_were_closed_is_not_taken_for_one_that_hears_nothing(
+    tmp_path: Path,
+) -> None:
+    file, worker = tmp_path / "document.json", PlayedWorker()
+    with reserved_port() as port, begun_fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+        file.write_text(json.dumps(fixed(port)))
+        configuration = Configuration(fleet, ListeningSockets(1), None)
+        configuration.load_file(file)
+        configuration.close_sockets()
+
+        worker.says(Ready())
+        eventually(lambda: slot.is_running, "the worker")
+        asked = slot.report()
+        worker.hears(Report)
+        worker.reports(0)
+        eventually(lambda: slot.reports >= asked, "all that it said")
+
+        assert not worker.is_killed
 
 
 def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_again() -> None:
