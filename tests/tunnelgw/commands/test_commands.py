@@ -141,6 +141,16 @@ def test_check_tells_of_what_is_no_object_with_file_and_line(folder: Path) -> No
     assert row["where"] == f"{broken}:5"
 
 
+def test_check_answers_of_a_file_whose_name_is_no_utf_8(folder: Path) -> None:
+    (folder / os.fsdecode(b"gr\xfc\xdfe.yaml")).write_text("kind: [")
+
+    result = run("check", str(folder), "--json")
+
+    assert result.returncode == 1
+    (row,) = [row for row in json.loads(result.stdout) if row["grade"] == "refused"]
+    assert row["where"] == f"{folder}/gr\\xfc\\xdfe.yaml:2"
+
+
 def test_check_reads_standard_input(folder: Path) -> None:
     result = run("check", "-", "--all", stdin=GATEWAY)
 

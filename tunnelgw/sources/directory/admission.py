@@ -49,6 +49,11 @@ _OWN_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "statu
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
+def shown_name(file: str) -> str:
+    """Of a file, as UTF-8 can have it: names have any octets, for which Python has halves of surrogate pairs."""
+    return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 class Problem(msgspec.Struct, frozen=True):
     file: str
     """Empty: it came from no file."""
@@ -64,7 +69,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else ""
+        return f"{shown_name(self.file)}:{self.line}" if self.file else ""
 
     def __str__(self) -> str:
         return f"{self.where or self.subject}: {self.reason}"

@@ -5,6 +5,7 @@ Objects are kept as documents and admitted again when they are read, so that a n
 Secrets may be among them; only the daemon's user can read the file.
 """
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
-from tunnelgw.sources.directory.admission import Admitted, admit
+from tunnelgw.sources.directory.admission import Admitted, admit, shown_name
 from tunnelgw.sources.directory.manifests import Document
 from tunnelgw.sources.directory.schema.shapes import Place
 
@@ -26,11 +27,13 @@ LastGood = Mapping[str, tuple[Admitted, ...]]
 """By file."""
 
 
-class _Row(msgspec.Struct, frozen=True):
+class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str
     """Below the folder."""
     line: int
     document: dict[str, Any]
+    octets: bytes = b""
+    """Those of a name that is no UTF-8, of which `file` has what can be shown."""
 
 
 class LastGoodFile:
@@ -51,7 +54,7 @@ class LastGoodFile:
             return {}
         found: dict[str, tuple[Admitted, ...]] = {}
         for row in rows:
-            name = str(self._root / row.file)
+            name = str(self._root / (os.fsdecode(row.octets) if row.octets else row.file))
             admitted = admit(Document(row.document, partial(_line, row.line)), name)
             if isinstance(admitted, Admitted):
                 found[name] = (*found.get(name, ()), admitted)
@@ -62,16 +65,17 @@ class LastGoodFile:
         """If anything is new. Raises OSError."""
         if kept == self._saved:
             return
-        rows = [
-            _Row(str(Path(name).relative_to(self._root)), each.line, each.document)
-            for name, several in kept.items()
-            for each in several
-        ]
+        rows = [self._row(name, each) for name, several in kept.items() for each in several]
         if rows:
             replace_file(self._path, msgspec.json.encode(rows))
         else:
             self._path.unlink(missing_ok=True)
         self._saved = kept
+
+    def _row(self, name: str, admitted: Admitted) -> _Row:
+        file = str(Path(name).relative_to(self._root))
+        shown = shown_name(file)
+        return _Row(shown, admitted.line, admitted.document, b"" if shown == file else os.fsencode(file))
 
 
 def _line(line: int, _place: Place) -> int:

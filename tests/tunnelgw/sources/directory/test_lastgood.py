@@ -24,25 +24,27 @@ BROKEN = "kind: HTTPRoute\nmetadata: {name: [\n"
 OTHER = Key("default", "other")
 
 
-def broken_site(root: Path) -> Site:
+def broken_site(root: Path, name: str = "web.yaml") -> Site:
     """Its file was good when it was first looked at."""
     site = Site(root)
-    site.write("web.yaml", route())
+    site.write(name, route())
     site.look()
-    site.write("web.yaml", BROKEN)
+    site.write(name, BROKEN)
     site.look()
     return site
 
 
-def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path) -> None:
-    before = broken_site(tmp_path).route()
+@pytest.mark.parametrize("octets", [b"web.yaml", b"gr\xfc\xdfe.yaml", "größe.yaml".encode()])
+def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path, octets: bytes) -> None:
+    """Whatever it is called: names of files have octets, which need not be UTF-8."""
+    before = broken_site(tmp_path, os.fsdecode(octets)).route()
 
     twice = [Site(tmp_path).route(), (again := Site(tmp_path)).route()]
 
     assert before is not None
     assert before.spec.hostnames == ("a.example.org",)
     assert twice == [before, before]
-    assert [problem.partition(": ")[0] for problem in again.problems()] == ["web.yaml:3"]
+    assert [problem.partition(": ")[0] for problem in again.problems()] == [f"{os.fsdecode(octets)}:3"]
 
 
 def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
