@@ -5,6 +5,7 @@ input of a child would take the place of what the child was to inherit.
 """
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -33,6 +34,9 @@ def printing(command: str) -> Iterator[None]:
     """For a command: once whoever reads what it prints has seen enough, it ends quietly, as other programs do. Where it
     cannot be written, it says so and ends with exit code 2; an OSError of the command's own must not come to here.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As the log is, whatever the locale says: who prints names cannot choose their characters.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         try:
             yield

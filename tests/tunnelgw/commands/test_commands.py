@@ -151,6 +151,16 @@ def test_check_answers_of_a_file_whose_name_is_no_utf_8(folder: Path) -> None:
     assert row["where"] == f"{folder}/gr\\xfc\\xdfe.yaml:2"
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["rows", "JSON"])
+def test_what_is_printed_is_utf_8_whatever_the_locale_says(folder: Path, arguments: list[str]) -> None:
+    (folder / "größe.yaml").write_text("kind: [")
+
+    result = run("check", str(folder), *arguments, env={"PYTHONIOENCODING": "latin-1", "LC_ALL": "C"})
+
+    assert result.returncode == 1
+    assert f"{folder}/größe.yaml:2" in result.stdout
+
+
 def test_check_reads_standard_input(folder: Path) -> None:
     result = run("check", "-", "--all", stdin=GATEWAY)
 
