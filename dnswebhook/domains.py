@@ -18,6 +18,8 @@ from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
 # Python reads these as something else, without complaint.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
+# Octets of the environment that are no UTF-8.
+_NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def unicode_name(name: str) -> str:
@@ -121,6 +123,8 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
             f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but "
             "this program does not: write it with a character class such as [a-z0-9]"
         )
+    if _NO_CHARACTER.search(pattern):
+        raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is no UTF-8")
     try:
         return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 means them
     except re.error as error:

@@ -1,5 +1,6 @@
 """Which names are in our hands: external-dns's own filter rules as tables, and the names that are never touched."""
 
+import os
 import sys
 
 import pytest
@@ -143,6 +144,11 @@ def test_what_external_dns_could_not_read_is_refused_at_our_start(pattern: str) 
 def test_what_we_would_read_as_something_else_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="write it with a character class"):
         DomainFilter(regex_exclude=pattern)
+
+
+def test_an_expression_with_octets_that_are_no_utf_8_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"REGEXP_DOMAIN_FILTER: .* it is no UTF-8"):
+        DomainFilter(regex_include=os.fsdecode(b"gr\xfc"))
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{Greek}", r"a\y", r"\Qa\E"])

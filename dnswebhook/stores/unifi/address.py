@@ -67,7 +67,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")
     if parts.username is not None or parts.password is not None:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
-    if not host or any(character.isspace() for character in typed):
+    if not host or " " in typed or not typed.isprintable():  # as what a page brings along that it is copied from
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
     if _lacks_interface(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")

@@ -47,6 +47,8 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
         ("https://unifi.lan:port", "is no URL"),
         ("https://unifi.lan:99999", "is no URL"),
         ("https://unifi lan", "has no host"),
+        ("https://unifi.lan\u200b", r"'https://unifi.lan\\u200b' has no host"),
+        ("https://unifi\x07.lan", "has no host"),
         ("https://unifi.lan/?a=b", "query or fragment"),
         ("https://[fd00::1", "is no URL"),
         ("fd00::1", "in brackets"),
