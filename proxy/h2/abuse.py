@@ -30,7 +30,7 @@ class Limits:
     # CVE-2019-9518: DATA without bytes that does not end its stream.
     max_empty_data: int = 1_000
     max_window_updates: int = 10_000
-    # PRIORITY, unknown frame types, and frames for streams that are gone.
+    # PRIORITY, unknown frame types, acknowledgements, and frames for streams that are gone.
     max_ignored: int = 10_000
     # CVE-2019-9511: DATA frames of less than 256 bytes that we sent because a window had no room for more.
     max_dribbles: int = 1_000

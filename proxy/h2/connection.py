@@ -185,7 +185,10 @@ class Connection(Receiving):
         if not flags & frames.ACK:
             self._guard.count(Flood.PING)
             self._output.append(frames.encode_frame(frames.PING, frames.ACK, 0, payload))
-        elif payload != DRAIN_PING:
+            return
+        # Whether or not we have asked, which is seldom.
+        self._guard.count(Flood.IGNORED)
+        if payload != DRAIN_PING:
             self._events.append(events.PingAcked(payload))
         elif self._is_drain_announced and not self.is_draining:
             self._finish_drain()

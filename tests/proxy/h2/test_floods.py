@@ -60,6 +60,7 @@ FLOODS = [
     pytest.param(repeated(frames.encode_frame(frames.PRIORITY, 0, 1, bytes(5)), OPEN), "IGNORED", id="PRIORITY"),
     pytest.param(repeated(frames.encode_frame(99, 0, 0)), "IGNORED", id="unknown frames"),
     pytest.param(repeated(frames.encode_frame(frames.SETTINGS, 1, 0)), "IGNORED", id="acknowledgements"),
+    pytest.param(repeated(frames.encode_frame(frames.PING, 1, 0, bytes(8))), "IGNORED", id="answers to no PING"),
     pytest.param(repeated(frames.encode_goaway(0, 0, b"")), "IGNORED", id="GOAWAY"),
     pytest.param(repeated(frames.encode_rst_stream(1, 8), OPEN), "IGNORED", id="resets of one stream"),
     pytest.param(repeated(data(1, b""), headers(1, GET[:2])), "IGNORED", id="DATA on a stream that we reset"),
