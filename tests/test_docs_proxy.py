@@ -13,6 +13,7 @@ from daemonkit.httperrors import category
 from daemonkit.optionspec import specs_of
 from daemonkit.values import size
 from proxy import document
+from proxy.backend import h2link
 from proxy.commands import main as commands
 from proxy.exchange import answers, mirrors
 from proxy.h1.limits import DEFAULT_LIMITS
@@ -105,6 +106,9 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
         "header fields of an HTTP/1.1 request": f"{fields}",
         "trailers over HTTP/1.1": f"{DEFAULT_LIMITS.max_trailer_bytes // 1024} KiB, {fields} fields",
         "head of a backend's response": f"{head_kib} KiB, over HTTP/1.1 {fields} fields",
+        "what waits for a backend over HTTP/2 that sends and does not read, bodies aside": (
+            f"{h2link.MAX_UNREAD_BYTES >> 20} MiB a connection"
+        ),
         "what a mirror is behind the client": (
             f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB a request; {mirrors.OWN_BYTES >> 10} KiB, "
             f"while all of one worker are behind by {mirrors.MAX_SHARED_BYTES >> 20} MiB"

@@ -40,6 +40,8 @@ _MAX_WORK: Final = 1_000
 _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
 )
+MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
+"""Of heads, answers to PINGs and credit, which no window bounds: as much as of responses."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
 """Who gives credit back by the half or the quarter of the 65,535 bytes that connections begin with leaves that much."""
@@ -233,13 +235,18 @@ class H2Link:
             self._on_event(event)
             if self._is_gone:
                 return
+        transport = self._transport
         if codec.has_output:
-            self._transport.flush_later()
-        if codec.has_unread:
-            self._transport.pause_reading()
+            transport.flush_later()
+        if transport.queued_bytes > MAX_UNREAD_BYTES and transport.unowed_bytes > MAX_UNREAD_BYTES:
+            # One that says nothing either is found by its silence.
+            what = f"it goes on sending, but has not read {transport.unowed_bytes} bytes of requests and answers"
+            self._break(Reason.PROTOCOL, what)
+        elif codec.has_unread:
+            transport.pause_reading()
             self._loop.call_soon(self._read_on)
         else:
-            self._transport.resume_reading()
+            transport.resume_reading()
 
     def _read_on(self) -> None:
         """The next turn's share of what has come already."""

@@ -51,6 +51,11 @@ class Debts:
         """Something that is owed to it waits."""
         return any(creditor is other for _, group in self._sealed for other, _ in group)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Owed for output that was fetched: up to a turn's more than the socket has not taken."""
+        return sum(size_bytes for _, group in self._sealed for _, size_bytes in group)
+
     def settle(self) -> None:
         """The socket has taken all that there is."""
         fresh = self._fresh

@@ -134,6 +134,11 @@ class Transport:
         return self._output.queued_bytes
 
     @property
+    def unowed_bytes(self) -> int:
+        """Of those, what is nobody's body, so that no credit bounds it."""
+        return self._output.queued_bytes - self._debts.waiting_bytes
+
+    @property
     def can_half_close(self) -> bool:
         return self._tls is None
 

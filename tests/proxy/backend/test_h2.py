@@ -684,3 +684,59 @@ def test_a_switch_that_the_backend_offers_carries_bytes_both_ways() -> None:
         w.until(lambda: bytes(answer.body) == b"PING")
         request.send_data(b"", True, Owed())
         w.until(lambda: answer.is_over)
+
+
+def test_a_backend_that_sends_and_reads_nothing_is_given_up_before_what_waits_for_it_fills_the_memory() -> None:
+    """Requests whose clients have gone leave their heads there, and each of its PINGs an answer."""
+    is_filled, has_gone = threading.Event(), threading.Event()
+
+    def listen_no_more(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            assert is_filled.wait(PATIENCE_S)
+            peer.h2.ping(b"are you?")
+            peer.flush()
+            assert has_gone.wait(PATIENCE_S)
+
+    with backend(speaks(listen_no_more)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        first = opened(w, w.get())
+        for _ in range(700):
+            gone = w.get(fields=[(b"cookie", b"x" * 60_000)])
+            w.turns(1)
+            assert gone.request is not None
+            gone.request.cancel()
+        is_filled.set()
+        w.until(lambda: first.is_over)
+        has_gone.set()
+
+        assert first.failure is not None
+        assert first.failure.reason is Reason.PROTOCOL
+        assert "it goes on sending, but has not read" in first.failure.detail
+        assert w.backend().connections == 0
+
+
+def test_a_backend_that_sends_while_a_large_upload_waits_is_not() -> None:
+    """The upload is bounded by the credit of its client, and the backend may read it later."""
+    is_filled = threading.Event()
+
+    def read_later(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.increment_flow_control_window(2**30)
+            peer.flush()
+            assert is_filled.wait(PATIENCE_S)
+            peer.h2.ping(b"are you?")
+        elif isinstance(event, h2.events.StreamEnded):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(read_later, {SettingCodes.INITIAL_WINDOW_SIZE: 2**30})) as peer, world() as w:
+        w.use(h2c(peer.address))
+        upload, body, owed = opened(w, w.get(method=b"POST", end_stream=False)), bytes(30 * 1024 * 1024), Owed()
+        assert upload.request is not None
+        taken_bytes = upload.request.send_data(body, True, owed)
+        w.until(lambda: upload.is_writable_told == 1)
+        assert upload.request.send_data(memoryview(body)[taken_bytes:], True, owed) == len(body) - taken_bytes
+        w.turns(1)
+        is_filled.set()
+        w.until(lambda: upload.is_over)
+
+        assert (upload.status_code, owed.released_bytes) == (200, len(body))
