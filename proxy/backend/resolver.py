@@ -4,7 +4,8 @@ A renewal that fails leaves the last good answer in place, since a resolver that
 Not so where resolvers go on saying for half a minute that there is no such name, or that it has no address: what was
 there may be somebody else's by now. A name without an answer is asked again with the next request, but not more than
 once a second. What nobody has used for five minutes is forgotten. Names whose servers are slow to answer, or do not
-answer at all, wait for each other alone: they would have all threads, and every other name would come late.
+answer at all, wait for each other alone: they would have all threads, and every other name would come late. The first
+time nobody knows which these are, so a thread that gets no answer soon has a substitute.
 """
 
 import ipaddress
@@ -27,6 +28,8 @@ FORGET_S: Final = 300.0
 SLOW_S: Final = 1.0
 """A name whose answer took longer is asked among its like the next time."""
 _THREADS: Final = 4
+_PATIENCE_S: Final = 0.25
+_SUBSTITUTES: Final = 28
 _DENIALS: Final = frozenset((socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)))
 """What a resolver says of a name; the other codes are about itself."""
 
@@ -101,7 +104,7 @@ class Resolver:
     def __init__(self, loop: Loop, getaddrinfo: GetAddrInfo = socket.getaddrinfo) -> None:
         self._loop = loop
         self._getaddrinfo = getaddrinfo
-        self._threads = ThreadPool(loop, "resolver", _THREADS)
+        self._threads = ThreadPool(loop, "resolver", _THREADS, patience_s=_PATIENCE_S, substitutes=_SUBSTITUTES)
         self._threads_of_slow = ThreadPool(loop, "slow-names", _THREADS)
         self._entries: dict[tuple[str, int], _Entry] = {}
 

@@ -5,6 +5,8 @@
 
 Threads start with the first task and are daemons, since a resolver cannot be told to stop: the process would wait for
 those of concurrent.futures before it ends. More tasks than threads wait in order.
+
+With `substitutes` a thread whose task takes longer than `patience_s` counts as one less: another does what waits.
 """
 
 import errno
@@ -14,16 +16,31 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from proxy.loop import Loop
+from proxy.loop import Deadline, Loop
 
 R = TypeVar("R")
 
 
+class _Task:
+    """One that waits, or that a thread is at."""
+
+    __slots__ = ("has_begun", "is_late", "patience")
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """Written by the thread."""
+        self.patience: Deadline | None = None
+        self.is_late = False
+
+
 class ThreadPool:
-    def __init__(self, loop: Loop, name: str, threads: int) -> None:
+    def __init__(self, loop: Loop, name: str, threads: int, *, patience_s: float = 0.0, substitutes: int = 0) -> None:
         self._loop = loop
         self._name = name
+        self._patience_s = patience_s
+        self._substitutes_left = substitutes
         self._max_threads = threads
+        """Of which there is one more for each task that is late."""
         self._threads = 0
         self._unfinished = 0
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -34,30 +51,40 @@ class ThreadPool:
         Nothing is called after `close`.
         """
 
-        def task() -> None:
+        task = _Task()
+
+        def do() -> None:
+            task.has_begun = True
             try:
                 result = work()
             except Exception as error:
                 # By itself: what it was raised through would hold it, and it that.
                 failed = error.with_traceback(None)
-                self._loop.call_from_thread(partial(self._finish, partial(on_done, None, failed)))
+                self._loop.call_from_thread(partial(self._finish, task, partial(on_done, None, failed)))
                 del failed
             else:
-                self._loop.call_from_thread(partial(self._finish, partial(on_done, result, None)))
+                self._loop.call_from_thread(partial(self._finish, task, partial(on_done, result, None)))
 
         self._unfinished += 1
-        if self._threads < min(self._max_threads, self._unfinished):
-            lack = self._start_thread()
-            if lack is not None and not self._threads:
-                self._loop.call_soon(lambda: self._finish(lambda: on_done(None, lack)))
-                return
-        self._queue.put(task)
+        if self._patience_s:
+            self._be_patient(task)
+        lack = self._start_thread_for_what_waits()
+        if lack is not None and not self._threads:
+            self._loop.call_soon(lambda: self._finish(task, lambda: on_done(None, lack)))
+            return
+        self._queue.put(do)
 
     def close(self) -> None:
         """Threads end with the task that they are doing."""
         self._is_closed = True
         for _ in range(self._threads):
             self._queue.put(None)
+
+    def _start_thread_for_what_waits(self) -> OSError | None:
+        """Where there is something; returns why there is none for it."""
+        if self._threads < min(self._max_threads, self._unfinished):
+            return self._start_thread()
+        return None
 
     def _start_thread(self) -> OSError | None:
         """Another one; returns why there is none."""
@@ -69,8 +96,31 @@ class ThreadPool:
         self._threads += 1
         return None
 
-    def _finish(self, done: Callable[[], None]) -> None:
+    def _be_patient(self, task: _Task) -> None:
+        task.patience = task.patience or self._loop.deadline(partial(self._look_at, task))
+        task.patience.set(self._loop.now_s + self._patience_s)
+
+    def _look_at(self, task: _Task) -> None:
+        if self._is_closed:
+            return
+        if not task.has_begun or not self._substitutes_left:
+            self._be_patient(task)
+            return
+        self._substitutes_left -= 1
+        self._max_threads += 1
+        task.is_late = True
+        self._start_thread_for_what_waits()
+
+    def _finish(self, task: _Task, done: Callable[[], None]) -> None:
         self._unfinished -= 1
+        if task.patience is not None:
+            task.patience.cancel()
+        if task.is_late:
+            self._substitutes_left += 1
+            self._max_threads -= 1
+            if self._threads > self._max_threads:
+                self._threads -= 1
+                self._queue.put(None)
         if not self._is_closed:
             done()
 

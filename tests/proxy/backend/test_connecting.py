@@ -388,6 +388,27 @@ def sockets() -> set[str]:
     return {name for name in open_descriptors(os.getpid()) if name.startswith("socket:")}
 
 
+def test_names_that_were_never_asked_before_hold_up_no_other_either() -> None:
+    silent, found = Names(), Names(("127.0.0.1", dead_port()))
+    silent.may_answer.clear()
+
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
+        return (found if host == "new.example" else silent)(host, port, **options)
+
+    keys = [f"silent-{number}" for number in range(10)]
+    with world(getaddrinfo) as w:
+        w.use(
+            *(document.Backend(name=key, addresses=(f"{key}.example:80",)) for key in keys),
+            document.Backend(name="b", addresses=("new.example:80",)),
+        )
+        for key in keys:
+            w.get(key)
+
+        assert w.fetch().failure is not None
+        assert (found.answered, silent.answered) == (1, 0)
+        silent.may_answer.set()
+
+
 def test_names_whose_servers_are_silent_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "SLOW_S", 0.0)
     silent, found = Names(), Names(("127.0.0.1", dead_port()))

@@ -78,3 +78,42 @@ def test_where_no_other_thread_can_be_started_work_waits_for_those_there_are(loo
 
     assert until(loop, outcomes, 2) == [(1, None), (2, None)]
     threads.close()
+
+
+def test_what_takes_long_has_a_substitute_that_goes_when_it_has_ended(loop: Loop) -> None:
+    threads = ThreadPool(loop, "substituted", threads=1, patience_s=0.01, substitutes=2)
+    outcomes: list[Outcome] = []
+    may_go_on = threading.Event()
+
+    def slow() -> int:
+        assert may_go_on.wait(WAIT_S)
+        return 0
+
+    def note(result: int | None, error: Exception | None) -> None:
+        outcomes.append((result, error))
+
+    for _ in range(2):
+        threads.run(slow, note)
+    threads.run(lambda: 1, note)
+    assert until(loop, outcomes, 1) == [(1, None)]
+    for _ in range(2):
+        threads.run(slow, note)
+    threads.run(lambda: 2, note)
+    loop.deadline(lambda: None).set(loop.now_s + 0.1)
+    loop.turn()
+    assert threads_of("substituted") == 3
+    may_go_on.set()
+    assert sorted(result or 0 for result, _ in until(loop, outcomes, 6)) == [0, 0, 0, 0, 1, 2]
+
+    end_s = time.monotonic() + WAIT_S
+    while threads_of("substituted") > 1:
+        assert time.monotonic() < end_s, "substitutes stay"
+        loop.deadline(lambda: None).set(loop.now_s + 0.01)
+        loop.turn()
+    threads.run(lambda: 3, note)
+    assert until(loop, outcomes, 7)[-1] == (3, None)
+    threads.close()
+
+
+def threads_of(pool: str) -> int:
+    return sum(thread.name.startswith(pool) for thread in threading.enumerate())
