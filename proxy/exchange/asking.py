@@ -96,7 +96,8 @@ class Asking:
         if head.status_code == HTTPStatus.OK:
             self._applicant = None
             if not end_stream:
-                # Its connection can be used again once the rest has come.
+                # Its connection can be used again once the rest has come, for which there is this time.
+                self.active_s = self._shared.loop.now_s
                 self._shared.running.add(self)
             applicant.on_permitted(response_fields(head.fields))
         elif HTTPStatus.MULTIPLE_CHOICES <= head.status_code < _PAST_CODES:
@@ -117,7 +118,6 @@ class Asking:
             if end_stream:
                 self._end()
             return
-        self.active_s = self._shared.loop.now_s
         self._rest_bytes += len(data)
         self.stream.release(len(data))
         if end_stream:
