@@ -6,31 +6,22 @@
 Threads start with the first task and are daemons, since a resolver cannot be told to stop: the process would wait for
 those of concurrent.futures before it ends. More tasks than threads wait in order.
 
-With `substitutes` a thread whose task takes longer than `patience_s` counts as one less: another does what waits.
+With `substitutes` a thread whose task takes longer than `patience_s` has another in its place while something waits,
+and ends with that task.
 """
 
 import errno
 import queue
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from proxy.loop import Deadline, Loop
+from proxy.loop import Loop
 
 R = TypeVar("R")
-
-
-class _Task:
-    """One that waits, or that a thread is at."""
-
-    __slots__ = ("has_begun", "is_late", "patience")
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        """Written by the thread."""
-        self.patience: Deadline | None = None
-        self.is_late = False
+OnDone = Callable[[R | None, Exception | None], None]
 
 
 class ThreadPool:
@@ -38,53 +29,42 @@ class ThreadPool:
         self._loop = loop
         self._name = name
         self._patience_s = patience_s
-        self._substitutes_left = substitutes
+        self._look_again = loop.deadline(self._look)
         self._max_threads = threads
-        """Of which there is one more for each task that is late."""
+        """Of which there is one more for each that has a substitute."""
+        self._most_threads = threads + substitutes
         self._threads = 0
         self._unfinished = 0
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._busy: dict[int, float] = {}
+        """When threads began what they do, by their number, the longest first. Whoever takes one out of it has decided:
+        itself, that it has ended in time; the loop, that it has a substitute.
+        """
+        self._queue: queue.SimpleQueue[Callable[[], Callable[[], None]] | None] = queue.SimpleQueue()
         self._is_closed = False
 
-    def run(self, work: Callable[[], R], on_done: Callable[[R | None, Exception | None], None]) -> None:
+    def run(self, work: Callable[[], R], on_done: OnDone[R]) -> None:
         """Do `work` in a thread. What it raises is given to `on_done`, and an OSError where there is no thread for it.
         Nothing is called after `close`.
         """
-
-        task = _Task()
-
-        def do() -> None:
-            task.has_begun = True
-            try:
-                result = work()
-            except Exception as error:
-                # By itself: what it was raised through would hold it, and it that.
-                failed = error.with_traceback(None)
-                self._loop.call_from_thread(partial(self._finish, task, partial(on_done, None, failed)))
-                del failed
-            else:
-                self._loop.call_from_thread(partial(self._finish, task, partial(on_done, result, None)))
-
         self._unfinished += 1
-        if self._patience_s:
-            self._be_patient(task)
-        lack = self._start_thread_for_what_waits()
+        if self._unfinished == 1:
+            self._look_soon()
+        lack = None
+        if self._threads < min(self._max_threads, self._unfinished):
+            lack = self._start_thread()
+        else:
+            self._substitute()
         if lack is not None and not self._threads:
-            self._loop.call_soon(lambda: self._finish(task, lambda: on_done(None, lack)))
+            self._loop.call_soon(lambda: self._finish(lambda: on_done(None, lack)))
             return
-        self._queue.put(do)
+        self._queue.put(partial(_outcome, work, on_done))
 
     def close(self) -> None:
         """Threads end with the task that they are doing."""
         self._is_closed = True
+        self._look_again.cancel()
         for _ in range(self._threads):
             self._queue.put(None)
-
-    def _start_thread_for_what_waits(self) -> OSError | None:
-        """Where there is something; returns why there is none for it."""
-        if self._threads < min(self._max_threads, self._unfinished):
-            return self._start_thread()
-        return None
 
     def _start_thread(self) -> OSError | None:
         """Another one; returns why there is none."""
@@ -96,37 +76,52 @@ class ThreadPool:
         self._threads += 1
         return None
 
-    def _be_patient(self, task: _Task) -> None:
-        task.patience = task.patience or self._loop.deadline(partial(self._look_at, task))
-        task.patience.set(self._loop.now_s + self._patience_s)
+    def _look_soon(self) -> None:
+        if self._patience_s:
+            self._look_again.set(self._loop.now_s + self._patience_s / 2)
 
-    def _look_at(self, task: _Task) -> None:
-        if self._is_closed:
-            return
-        if not task.has_begun or not self._substitutes_left:
-            self._be_patient(task)
-            return
-        self._substitutes_left -= 1
-        self._max_threads += 1
-        task.is_late = True
-        self._start_thread_for_what_waits()
+    def _look(self) -> None:
+        if self._unfinished:
+            self._substitute()
+            self._look_soon()
 
-    def _finish(self, task: _Task, done: Callable[[], None]) -> None:
+    def _substitute(self) -> None:
+        """Have others in place of threads that take long, while there is something for them."""
+        late_s = time.monotonic() - self._patience_s
+        for thread, began_s in self._busy.copy().items():
+            if began_s > late_s or self._threads >= self._unfinished or self._max_threads == self._most_threads:
+                return
+            # One too many is there already where the thread that it was for has just ended.
+            if self._threads <= self._max_threads and self._start_thread() is not None:
+                return
+            if self._busy.pop(thread, None) is not None:
+                self._max_threads += 1
+
+    def _finish(self, done: Callable[[], None], *, has_substitute: bool = False) -> None:
         self._unfinished -= 1
-        if task.patience is not None:
-            task.patience.cancel()
-        if task.is_late:
-            self._substitutes_left += 1
+        if has_substitute:
+            self._threads -= 1
             self._max_threads -= 1
-            if self._threads > self._max_threads:
-                self._threads -= 1
-                self._queue.put(None)
         if not self._is_closed:
             done()
 
     def _serve(self) -> None:
-        while (task := self._queue.get()) is not None:
+        me = threading.get_ident()
+        has_substitute = False
+        while not has_substitute and (task := self._queue.get()) is not None:
             if not self._is_closed:
-                task()
+                self._busy[me] = time.monotonic()
+                done = task()
+                has_substitute = self._busy.pop(me, None) is None
+                self._loop.call_from_thread(partial(self._finish, done, has_substitute=has_substitute))
+                del done
             # It may hold a key of a backend, which is to go with that, and the next may be long in coming.
             del task
+
+
+def _outcome(work: Callable[[], R], on_done: OnDone[R]) -> Callable[[], None]:
+    try:
+        return partial(on_done, work(), None)
+    except Exception as error:
+        # By itself: what it was raised through would hold it, and it that.
+        return partial(on_done, None, error.with_traceback(None))

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -105,14 +105,44 @@ def test_what_takes_long_has_a_substitute_that_goes_when_it_has_ended(loop: Loop
     may_go_on.set()
     assert sorted(result or 0 for result, _ in until(loop, outcomes, 6)) == [0, 0, 0, 0, 1, 2]
 
-    end_s = time.monotonic() + WAIT_S
-    while threads_of("substituted") > 1:
-        assert time.monotonic() < end_s, "substitutes stay"
-        loop.deadline(lambda: None).set(loop.now_s + 0.01)
-        loop.turn()
+    turn_until(loop, lambda: threads_of("substituted") == 1)
     threads.run(lambda: 3, note)
     assert until(loop, outcomes, 7)[-1] == (3, None)
     threads.close()
+
+
+def test_substitutes_are_no_more_than_allowed_while_slow_work_ends_and_more_of_it_waits(loop: Loop) -> None:
+    threads = ThreadPool(loop, "bounded", threads=1, patience_s=0.01, substitutes=2)
+    outcomes: list[Outcome] = []
+    may_end = threading.Semaphore(0)
+
+    def slow() -> int:
+        assert may_end.acquire(timeout=WAIT_S)
+        return 0
+
+    def note(result: int | None, error: Exception | None) -> None:
+        outcomes.append((result, error))
+
+    for _ in range(40):
+        threads.run(slow, note)
+    for count in (3, 6):
+        turn_until(loop, lambda: threads_of("bounded") >= 3)
+        may_end.release(3)
+        until(loop, outcomes, count)
+    passed: list[bool] = []
+    loop.deadline(lambda: passed.append(True)).set(loop.now_s + 0.1)
+    turn_until(loop, lambda: bool(passed))
+    assert threads_of("bounded") == 3
+    threads.close()
+    may_end.release(40)
+
+
+def turn_until(loop: Loop, is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < end_s
+        loop.deadline(lambda: None).set(loop.now_s + 0.01)
+        loop.turn()
 
 
 def threads_of(pool: str) -> int:
