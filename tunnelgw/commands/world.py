@@ -11,7 +11,7 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.directory.admission import Problem, Remembered, shown_name
+from tunnelgw.sources.directory.admission import Problem, Remembered
 from tunnelgw.sources.directory.folder import Folder
 from tunnelgw.sources.directory.lastgood import LastGood, LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
@@ -79,7 +79,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         Snapshot.of(items),
         reading.problems,
         skipped,
-        {entry: f"{shown_name(admitted.file)}:{admitted.line}" for entry, admitted in reading.admitted.items()},
+        {entry: admitted.where for entry, admitted in reading.admitted.items()},
     )
 
 

@@ -151,6 +151,17 @@ def test_check_answers_of_a_file_whose_name_is_no_utf_8(folder: Path) -> None:
     assert row["where"] == f"{folder}/gr\\xfc\\xdfe.yaml:2"
 
 
+def test_check_says_where_the_first_of_two_objects_is_in_a_file_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    for octets in (b"a\xfc.yaml", b"b.yaml"):
+        (tmp_path / os.fsdecode(octets)).write_text(GATEWAY)
+
+    result = run("check", str(tmp_path), "--json")
+
+    assert result.returncode == 1
+    reasons = [row["message"] for row in json.loads(result.stdout) if row["grade"] == "refused"]
+    assert any(reason.endswith(f" is at {tmp_path}/a\\xfc.yaml:1 already") for reason in reasons)
+
+
 @pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["rows", "JSON"])
 def test_what_is_printed_is_utf_8_whatever_the_locale_says(folder: Path, arguments: list[str]) -> None:
     (folder / "größe.yaml").write_text("kind: [")

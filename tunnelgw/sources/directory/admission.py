@@ -54,6 +54,10 @@ def shown_name(file: str) -> str:
     return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
+def shown_place(file: str, line: int) -> str:
+    return f"{shown_name(file)}:{line}"
+
+
 class Problem(msgspec.Struct, frozen=True):
     file: str
     """Empty: it came from no file."""
@@ -69,7 +73,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return f"{shown_name(self.file)}:{self.line}" if self.file else ""
+        return shown_place(self.file, self.line) if self.file else ""
 
     def __str__(self) -> str:
         return f"{self.where or self.subject}: {self.reason}"
@@ -92,6 +96,10 @@ class Admitted(msgspec.Struct, frozen=True):
     digest: str
     file: str
     line: int
+
+    @property
+    def where(self) -> str:
+        return shown_place(self.file, self.line)
 
     def object(self, remembered: Remembered, status: bytes = b"") -> Object:
         resource = RESOURCES[Kind(self.entry.room)]
