@@ -3,8 +3,9 @@
 A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
 Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
 answer is 503. Where connections that do nothing have all places, a new one takes that of the one which has done nothing
-longest: whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. TLS handshakes run
-in small steps in the watching thread, never blocking the others.
+longest: whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. Nor does whoever
+reads no answers: where others wait for its thread, such a client is given up. TLS handshakes run in small steps in the
+watching thread, never blocking the others.
 """
 
 import contextlib
@@ -169,6 +170,10 @@ class Engine(Server):
         finally:
             if is_allowed:
                 self._patient_threads.release()
+
+    def is_short_of_threads(self) -> bool:
+        """Complete requests wait, and no thread is free. Not while it drains: the queue tells threads to end then."""
+        return self.ready and self.requests.qsize > 0 and self.requests.idle == 0
 
     def prepare(self) -> None:
         """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""

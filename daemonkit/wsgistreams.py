@@ -14,12 +14,15 @@ import socket
 import ssl
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 _RECEIVE_BYTES = 16 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
 _MAX_TRAILER_BYTES = 8 * 1024
+_LOOK_S = 0.125
+"""How often it is asked whether others need the thread of a client that takes nothing: probes wait for a second."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -163,23 +166,34 @@ class Input:
 
 
 class Output:
-    """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads."""
+    """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads.
 
-    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+    A client that takes nothing is given up as soon as others need its thread: a few of them, with answers that nobody
+    reads, would keep probes of health waiting.
+    """
+
+    def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[], bool]) -> None:
         self.closed = False
         self.bytes_written = 0
         self._socket = sock
         self._timeout_s = timeout_s
+        self._is_thread_needed = is_thread_needed
 
     def write(self, data: bytes) -> int:
         deadline_s = time.monotonic() + self._timeout_s
         rest = memoryview(data)
+        is_needed = False
         while rest:
-            self._socket.settimeout(max(0.001, deadline_s - time.monotonic()))
+            self._socket.settimeout(max(0.001, min(_LOOK_S, deadline_s - time.monotonic())))
             try:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError as error:
-                raise ClientGone("the client did not read its answer in time") from error
+                if time.monotonic() >= deadline_s:
+                    raise ClientGone("the client did not read its answer in time") from error
+                # Twice in a row: at one look, a thread may be just about to be free.
+                was_needed, is_needed = is_needed, self._is_thread_needed()
+                if was_needed and is_needed:
+                    raise ClientGone("the client did not read its answer, and others wait for a thread") from error
             except OSError as error:
                 raise ClientGone(f"the connection broke: {error.strerror or error}") from error
         self.bytes_written += len(data)

@@ -282,3 +282,30 @@ def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(ser
     finally:
         for client in unfinished:
             client.socket.close()
+
+
+def test_clients_that_never_read_their_answers_leave_threads_to_the_others(serve: Serve) -> None:
+    port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            deaf = stack.enter_context(RawClient(port))
+            deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+            # Its answer has begun: all threads but one are taken, or given up for this one.
+            assert select.select([deaf.socket], [], [], DEADLINE_S / 4)[0]
+        other = stack.enter_context(RawClient(port))
+        other.socket.settimeout(DEADLINE_S / 4)
+
+        assert other.get().body == b"GET / 0"
+
+
+def test_a_client_that_pauses_gets_its_whole_answer_while_there_are_threads_for_the_others(serve: Serve) -> None:
+    port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
+    with RawClient(port) as slow, RawClient(port) as other:
+        slow.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert select.select([slow.socket], [], [], DEADLINE_S)[0]
+        until_s = time.monotonic() + 1.0
+        while time.monotonic() < until_s:
+            assert other.get().status_code == 200
+
+        assert len(slow.answer().body) == 10_000_000
