@@ -71,6 +71,12 @@ class Configuration(msgspec.Struct, frozen=True):
     config: dict[str, Any] | None = None
     """None for a new tunnel."""
 
+    def __post_init__(self) -> None:
+        """Rules of others that cannot be read would be lost with the next write."""
+        rules = (self.config or {}).get("ingress")
+        if rules is not None and not (isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
+            raise ValueError("`config.ingress` is no list of rules")
+
 
 class Account(msgspec.Struct, frozen=True):
     id: str
