@@ -171,9 +171,9 @@ class Engine(Server):
             if is_allowed:
                 self._patient_threads.release()
 
-    def is_short_of_threads(self) -> bool:
-        """Complete requests wait, and no thread is free. Not while it drains: the queue tells threads to end then."""
-        return self.ready and self.requests.qsize > 0 and self.requests.idle == 0
+    def needs_threads_back(self) -> bool:
+        """All are to end, or complete requests wait and no thread is free."""
+        return not self.ready or (self.requests.qsize > 0 and self.requests.idle == 0)
 
     def prepare(self) -> None:
         """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""

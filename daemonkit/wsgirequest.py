@@ -236,7 +236,7 @@ class Connection(HTTPConnection):
         def open_stream(sock: socket.socket, mode: str, _bufsize: int) -> Input | Output:
             if "r" in mode:
                 return Input(sock, server.max_request_header_size)
-            return Output(sock, server.send_timeout_s, server.is_short_of_threads)
+            return Output(sock, server.send_timeout_s, server.needs_threads_back)
 
         super().__init__(server, sock, open_stream)
         # Caches of bound methods, which nobody asks: in a cycle with them, connections would lie here by the thousand

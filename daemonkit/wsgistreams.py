@@ -168,8 +168,8 @@ class Input:
 class Output:
     """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads.
 
-    A client that takes nothing is given up as soon as others need its thread: a few of them, with answers that nobody
-    reads, would keep probes of health waiting.
+    A client that takes nothing is given up as soon as its thread is needed: a few of them, with answers that nobody
+    reads, would keep probes of health waiting, and a daemon that stops.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[], bool]) -> None:
@@ -193,7 +193,7 @@ class Output:
                 # Twice in a row: at one look, a thread may be just about to be free.
                 was_needed, is_needed = is_needed, self._is_thread_needed()
                 if was_needed and is_needed:
-                    raise ClientGone("the client did not read its answer, and others wait for a thread") from error
+                    raise ClientGone("the client did not read its answer, and its thread is needed") from error
             except OSError as error:
                 raise ClientGone(f"the connection broke: {error.strerror or error}") from error
         self.bytes_written += len(data)

@@ -299,6 +299,19 @@ def test_clients_that_never_read_their_answers_leave_threads_to_the_others(serve
         assert other.get().body == b"GET / 0"
 
 
+def test_a_client_that_never_reads_its_answer_does_not_keep_a_server_from_stopping(serve: Serve) -> None:
+    server = serve(send_timeout_s=DEADLINE_S)
+    with RawClient(server.bound_address.port) as deaf:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert select.select([deaf.socket], [], [], DEADLINE_S)[0]
+        begun_s = time.monotonic()
+
+        server.drain(begun_s + DEADLINE_S)
+
+        assert time.monotonic() - begun_s < DEADLINE_S / 4
+
+
 def test_a_client_that_pauses_gets_its_whole_answer_while_there_are_threads_for_the_others(serve: Serve) -> None:
     port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
     with RawClient(port) as slow, RawClient(port) as other:
