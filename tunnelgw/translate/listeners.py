@@ -1,7 +1,6 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -19,7 +18,7 @@ from tunnelgw.translate.hostnames import rivals
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import gateway_of, is_let_in, owners
-from tunnelgw.translate.tunnelports import Wall, told_ports, tunnel_ports
+from tunnelgw.translate.tunnelports import OtherPort, Wall, told_ports, tunnel_ports
 from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
 
 _NOT_ACCEPTED = "the Gateway is not accepted"
@@ -122,16 +121,11 @@ def _wall(key: Key, wall: Wall) -> document.Listener:
     return document.Listener(
         name=wall.name,
         gateway=str(key),
-        public_port=wall.port,
-        protocol=_protocol_of(wall.port),
+        public_port=wall.at.port,
+        protocol=wall.at.protocol,
         hostname=wall.hostname or document.UNSET,
         tunnel=True,
     )
-
-
-def _protocol_of(port: int) -> Literal["HTTP", "HTTPS"]:
-    """Of the tunnel."""
-    return "HTTPS" if port == 443 else "HTTP"
 
 
 def _shut(view: View, key: Key) -> str:
@@ -255,21 +249,21 @@ def _documents(
     )
 
 
-def _with_other_port(report: Report, port: int | None) -> Report:
+def _with_other_port(report: Report, other: OtherPort | None) -> Report:
     """With an entry for the tunnel's other port, where the proxy would not give that to the listener by itself."""
-    if port is None or not report.documents:
+    if other is None or not report.documents:
         return report
     first = report.documents[0]
-    other = msgspec.structs.replace(
+    further = msgspec.structs.replace(
         first,
-        name=short(f"{first.name}@{port}"),
+        name=short(f"{first.name}@{other.port}"),
         address="",
         port=document.UNSET,
-        public_port=port,
-        protocol=_protocol_of(port),
+        public_port=other.port,
+        protocol=other.protocol,
         tls=document.UNSET,
     )
-    return msgspec.structs.replace(report, documents=(*report.documents, other))
+    return msgspec.structs.replace(report, documents=(*report.documents, further))
 
 
 def _entrance(draft: Draft, report: Report) -> Entrance:

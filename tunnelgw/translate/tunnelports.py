@@ -7,7 +7,9 @@ redirect to https would lead in circles.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
+from tunnelgw.model.conditions import Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -19,12 +21,20 @@ from tunnelgw.translate.slots import PROTOCOLS
 from tunnelgw.translate.verdicts import ObjectId
 
 
+class OtherPort(Part, frozen=True):
+    """Of the tunnel, for a listener or for nobody."""
+
+    port: int
+    protocol: Literal["HTTP", "HTTPS"]
+    """That of the Gateway's listeners there, as the proxy wants one for all."""
+
+
 class Wall(Part, frozen=True):
     """Requests that no listener of the Gateway gets."""
 
     name: str
     """In the document."""
-    port: int
+    at: OtherPort
     hostname: str
 
 
@@ -32,7 +42,7 @@ class TunnelPorts(Part, frozen=True):
     served: Mapping[str, tuple[int, ...]]
     """By the listener's name in the document: whose requests it gets, those of its own port first."""
     walls: tuple[Wall, ...] = ()
-    told: Mapping[str, int] = {}
+    told: Mapping[str, OtherPort] = {}
     """The second one of these ports where the proxy needs to be told: by itself it gives a listener both only if its
     Gateway has none at the other one."""
 
@@ -40,7 +50,7 @@ class TunnelPorts(Part, frozen=True):
 def tunnel_ports(view: View, key: Key) -> TunnelPorts:
     """A query about a Gateway that is ours."""
     all_drafts = view.ask(drafts, key)
-    served = [draft for draft in all_drafts if draft.is_on_tunnel]
+    served = _served(all_drafts)
     if not served:
         return TunnelPorts({})
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
@@ -57,25 +67,42 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
         else:
             found[draft.name] = (port, other)
             lent.add(other)
-    told = {name: ports[1] for name, ports in found.items() if len(ports) == 2 and hostnames[ports[1]]}
-    return TunnelPorts(found, tuple(_walls(key, wanted, lent)), told)
+    others = {port: OtherPort(port, _protocol(port, served)) for port in TUNNEL_PORTS}
+    told = {name: others[ports[1]] for name, ports in found.items() if len(ports) == 2 and hostnames[ports[1]]}
+    return TunnelPorts(found, tuple(_walls(key, wanted, served, lent, others)), told)
 
 
-def told_ports(view: View, key: Key) -> Mapping[str, int]:
+def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
     """A query: `TunnelPorts.told`, so that listeners are not looked at again for what another one gets."""
     return view.ask(tunnel_ports, key).told
 
 
-def _walls(key: Key, wanted: Sequence[Draft], lent: Collection[int]) -> Iterator[Wall]:
+def _walls(
+    key: Key, wanted: Sequence[Draft], served: Sequence[Draft], lent: Collection[int], others: Mapping[int, OtherPort]
+) -> Iterator[Wall]:
+    names = {draft.name for draft in served}
     for port in TUNNEL_PORTS:
-        shut = [draft for draft in wanted if _port(draft) == port and not draft.is_on_tunnel]
-        served = {_hostname(draft) for draft in wanted if _port(draft) == port and draft.is_on_tunnel}
+        open_to = {_hostname(draft) for draft in served if _port(draft) == port}
+        here = [draft for draft in wanted if _port(draft) == port and draft.name not in names]
+        shut = {_hostname(draft): draft for draft in reversed(here)}  # several may want one hostname, and conflict
         if port in lent:
-            for draft in shut:
-                if served.isdisjoint(covering(_hostname(draft))):
-                    yield Wall(short(f"{draft.name}@{port}"), port, _hostname(draft))
-        elif shut and not served:
-            yield Wall(short(f"{key}@{port}"), port, ANY)
+            for hostname, draft in shut.items():
+                if open_to.isdisjoint(covering(hostname)):
+                    yield Wall(short(f"{draft.name}@{port}"), others[port], hostname)
+        elif shut and not open_to:
+            yield Wall(short(f"{key}@{port}"), others[port], ANY)
+
+
+def _served(all_drafts: Sequence[Draft]) -> list[Draft]:
+    """Those that the tunnel leads to. ListenerSets of a Gateway that is not accepted wait."""
+    own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
+    waits = own and not any(draft.accepted.status is Status.TRUE and draft.slot.conflict is None for draft in own)
+    return [draft for draft in (own if waits else all_drafts) if draft.is_on_tunnel]
+
+
+def _protocol(port: int, served: Iterable[Draft]) -> Literal["HTTP", "HTTPS"]:
+    protocols = [draft.slot.listener.protocol for draft in served if _port(draft) == port]
+    return "HTTPS" if (protocols or ["HTTPS" if port == 443 else "HTTP"])[0] == "HTTPS" else "HTTP"
 
 
 def _wants_tunnel(draft: Draft) -> bool:

@@ -23,6 +23,8 @@ class Entry(NamedTuple):
     hostname: str
     is_broken: bool = False
     """Its certificate is missing."""
+    protocol: str = ""
+    """Empty: that of the tunnel at this port."""
 
     @property
     def name(self) -> str:
@@ -37,15 +39,18 @@ class Entry(NamedTuple):
 
     def spec(self) -> dict[str, Any]:
         tls = {"tls": {"certificateRefs": [{"name": "missing"}]}} if self.is_broken else {}
-        protocol = "HTTPS" if self.port == 443 else "HTTP"
+        protocol = self.protocol or ("HTTPS" if self.port == 443 else "HTTP")
         return {"name": self.name, "port": self.port, "protocol": protocol, "hostname": self.hostname, **tls}
 
 
+PORTS = st.sampled_from([80, 443])
+NO_PROTOCOL = st.just("")
 OWNERS = st.sampled_from([GATEWAY, "s1", "s2"])
-HTTP = st.builds(Entry, OWNERS, st.just(80), st.sampled_from(HOSTNAMES), st.just(False))
-HTTPS = st.builds(Entry, OWNERS, st.just(443), st.sampled_from(HOSTNAMES), st.booleans())
+HTTP = st.builds(Entry, OWNERS, st.just(80), st.sampled_from(HOSTNAMES), st.just(False), NO_PROTOCOL)
+HTTPS = st.builds(Entry, OWNERS, st.just(443), st.sampled_from(HOSTNAMES), st.booleans(), NO_PROTOCOL)
 ENTRIES = st.lists(HTTP | HTTPS, max_size=6, unique_by=lambda entry: (entry.port, entry.hostname))
-OF_GATEWAY = st.builds(Entry, st.just(GATEWAY), st.sampled_from([80, 443]), st.sampled_from(HOSTNAMES), st.just(False))
+OF_GATEWAY = st.builds(Entry, st.just(GATEWAY), PORTS, st.sampled_from(HOSTNAMES), st.just(False), NO_PROTOCOL)
+ANY = st.builds(Entry, OWNERS, PORTS, st.sampled_from(HOSTNAMES), st.booleans(), st.sampled_from(["HTTP", "HTTPS"]))
 
 
 @given(OF_GATEWAY, ENTRIES)
@@ -75,7 +80,15 @@ def test_sets_take_no_host_that_they_do_not_name(first: Entry, rest: list[Entry]
                 assert _listener_at(doors.get(door), host, port, entries) == before, (port, host)
 
 
+@given(OF_GATEWAY, st.lists(ANY, max_size=6, unique_by=lambda entry: entry[:3]))
+def test_the_proxy_takes_the_document_whatever_protocols_and_conflicts_there_are(
+    first: Entry, rest: list[Entry]
+) -> None:
+    _doors([first, *(entry for entry in rest if entry[:3] != first[:3])])
+
+
 def _doors(entries: Sequence[Entry]) -> dict[str, routing.Door]:
+    """Raises DocumentError for a document that the proxy refuses."""
     of_owner = {owner: [entry.spec() for entry in entries if entry.owner == owner] for owner in (GATEWAY, "s1", "s2")}
     sets = [
         {
