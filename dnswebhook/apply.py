@@ -66,6 +66,8 @@ class Report(msgspec.Struct):
 
     counts: Counter[tuple[str, Outcome]]
     failures: list[Failure]
+    removed: list[Record]
+    """Rows in whose place nothing was to come, of which the store says so; those of one strand in their order."""
     was_cut_short: bool = False
     """The deadline came, or the process stops."""
 
@@ -92,7 +94,7 @@ def _may_follow(step: Step, succeeded: Sequence[bool]) -> bool:
 
 def dry_run(plan: Plan) -> Report:
     """Say what would be written, write nothing."""
-    report = Report(Counter(), [])
+    report = Report(Counter(), [], [])
     for strand in plan.strands:
         for step in strand.steps:
             for verb, spec in writes_of(step.operation):
@@ -128,7 +130,7 @@ class Run:
         self._writers = writers
         self._late = late
         self._lock = threading.Lock()
-        self._report = Report(Counter(), [])
+        self._report = Report(Counter(), [], [])
         self._pending: set[str] = set()
         """Names of which a create may yet be carried out."""
         self._failures_in_a_row = 0
@@ -174,7 +176,7 @@ class Run:
             case Update(record, spec):
                 return self._update(record, spec)
             case Delete(record):
-                return self._delete(record)
+                return self._delete_for_good(record)
             case Switch(remove, add):
                 return self._switch(remove, add)
 
@@ -208,6 +210,15 @@ class Run:
             if gone is not None:
                 gone.append(record)
             return self._unchanged("delete")
+
+    def _delete_for_good(self, record: Record) -> bool:
+        gone: list[Record] = []
+        if not self._delete(record, gone):
+            return False
+        if not gone:
+            with self._lock:
+                self._report.removed.append(record)
+        return True
 
     def _update(self, record: Record, spec: RecordSpec) -> bool:
         try:

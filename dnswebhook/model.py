@@ -98,3 +98,5 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Types whose name may start with the label `*`."""
     reserved_name_octets: int = 0
     """Room kept below `max_name_octets` for the prefix of the ownership TXT record (`cname-` and the like)."""
+    has_lasting_ids: bool = False
+    """The id of a row that has gone is never that of another one."""

@@ -15,7 +15,7 @@ from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
-from dnswebhook.canonical import KNOWN_TYPES
+from dnswebhook.canonical import KNOWN_TYPES, stored_name
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreTimeout
@@ -98,6 +98,10 @@ class Provider:
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
         """Those that applies have removed since the last listing, or wanted to, the latest one last."""
+        self._gone: dict[Record, str] = {}
+        """Rows that applies have removed, the store says, until it lists them no more; each with the name of the
+        record, of an ownership record that of its record. A controller may confirm what it does not do, and
+        external-dns never looks again at one of the two without the other."""
         self._generation = 0
         """Of the store, as it was listed last."""
         self._contested: frozenset[Voucher] = frozenset()
@@ -146,6 +150,7 @@ class Provider:
             refusals = [each for each in plan.refusals if each.reason is RefusalReason.NO_OWNERSHIP]
             self._unclaimed = frozenset((each.name, each.type) for each in refusals)
             self._note(plan)
+            self._forget_gone(changes)
             self._guard_against_mass_deletion(plan, listing)
             report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, listing, deadline)
         finally:
@@ -163,6 +168,7 @@ class Provider:
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
+        self._remember_gone(report.removed, plan.vouchers)
         for voucher in plan.vouchers:
             if voucher.is_leaving:
                 self._removed.pop((voucher.name, voucher.value), None)
@@ -172,6 +178,21 @@ class Provider:
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
             self._remember_written(plan.vouchers)
         return report
+
+    def _forget_gone(self, changes: Changes) -> None:
+        """What is there and asked for again is not written again."""
+        asked = {stored_name(each.dns_name) for each in (*changes.create, *changes.update_new, *changes.delete)}
+        self._gone = {row: owned for row, owned in self._gone.items() if not {row.name, owned} & asked}
+
+    def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
+        if not self._store.capabilities().has_lasting_ids:  # it might be another row, and somebody else's
+            return
+        owned = {(each.name, each.value): each.owned.name for each in vouchers if each.is_leaving}
+        for row in removed:
+            if row.type != "TXT":
+                self._gone[row] = row.name
+            elif name := owned.get((row.name, row.value)):
+                self._gone[row] = name
 
     def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
         for voucher in vouchers:
@@ -228,8 +249,11 @@ class Provider:
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing, after what an earlier apply left behind was removed."""
         listing = self._list(deadline)
+        if self._gone:
+            listed = frozenset(listing.records)
+            self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
-        if not open_notes or self._policy.is_dry_run:
+        if not (open_notes or self._gone) or self._policy.is_dry_run:
             return listing
         is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
         noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
@@ -237,13 +261,15 @@ class Provider:
         self._written = {}
         self._journal.replace(settlement.open)
         self._tell_contested(frozenset(settlement.contested))
-        if not settlement.remove:
+        remove = dict.fromkeys((*settlement.remove, *self._gone))
+        if not remove:
             return listing
-        untold = set(settlement.claims)  # whether it can be removed or not
-        for row in settlement.remove:
+        untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # removed or not
+        for row in remove:
             try:
                 self._store.delete(row, deadline)
             except NotFound:
+                self._gone.pop(row, None)
                 untold.add(row)
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
@@ -253,7 +279,8 @@ class Provider:
             else:
                 log.info("left-over record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-                untold.add(row)
+                if row not in self._gone:  # else the listing tells
+                    untold.add(row)
         if not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
             listing = self._list(deadline)
         return Listing(tuple(row for row in listing.records if row not in untold))

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -14,8 +15,10 @@ from dnswebhook.metrics import Metrics
 from dnswebhook.model import Endpoint, Listing, Record
 from dnswebhook.provider import ApplyFailed, Policy, Provider
 from tests.dnswebhook.house import Build, House, a, hosts, row
-from tests.support.memory_store import WAIT_S, MemoryStore
+from tests.support.memory_store import CAPABILITIES, WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
+
+OWNERSHIP = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
 
 # Ownership records that an apply left behind.
 
@@ -135,6 +138,90 @@ def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_
     here.provider.adjust(b"[]")
 
     assert {} == here.listed()
+
+
+# A store that confirms what it does not do.
+
+
+def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) -> None:
+    """Of a record with its ownership record; the store keeps those of names that it ignores once."""
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=has_lasting_ids)
+    here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.1")
+    here.store.rows["2"] = Record("2", "a-app.example.com", "TXT", HERITAGE)
+    for name in ignored:
+        here.store.ignore(name, times=1)
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    assert set(ignored) == {row.name for row in here.store.rows.values()}
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [("app.example.com",), ("a-app.example.com",), ("app.example.com", "a-app.example.com")],
+    ids=["record", "ownership record", "both"],
+)
+def test_what_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listing(
+    house: Build, ignored: tuple[str, ...]
+) -> None:
+    """external-dns never looks again at one of the two without the other."""
+    here = house()
+    confirmed_removal(here, *ignored)
+
+    assert here.listed() == here.listed() == {}
+    assert len(here.store.calls) == 2 + len(ignored)
+
+
+def test_what_a_store_does_not_remove_is_listed_and_tried_again_with_each_listing(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com")
+    here.store.ignore("app.example.com", times=2)
+
+    assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.1"]}
+    assert here.listed() == {}
+
+
+def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_of_somebody_else(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "a-app.example.com")
+    here.store.ignore("a-app.example.com")
+    here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"]}
+
+
+def test_what_somebody_makes_in_place_of_what_was_removed_stays(house: Build) -> None:
+    here = house()
+    confirmed_removal(here)
+    here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
+    here.store.rows["4"] = Record("4", "a-app.example.com", "TXT", HERITAGE)
+
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+
+
+def test_what_somebody_makes_of_what_was_not_removed_stays(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com")
+    here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.9")
+
+    assert here.listed() == {"app.example.com": ["192.0.2.9"]}
+
+
+def test_a_row_is_not_known_by_an_id_that_another_one_may_get(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", has_lasting_ids=False)
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"]}
+
+
+@pytest.mark.parametrize("with_ownership", [True, False])
+def test_what_was_not_removed_stays_when_it_is_asked_for_again_before_the_next_listing(
+    house: Build, *, with_ownership: bool
+) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+
+    here.apply(create=[a("app.example.com"), OWNERSHIP] if with_ownership else [a("app.example.com", "192.0.2.1")])
+
+    assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
 
 
 def owned(value: str, owner: str, resource: str) -> tuple[Endpoint, Endpoint]:

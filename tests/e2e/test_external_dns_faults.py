@@ -218,6 +218,28 @@ def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scen
     assert store.held() == scene.expected({})
 
 
+@each_api
+@pytest.mark.parametrize("name", ["ttl.example.org", "a-ttl.example.org"])
+def test_what_the_controller_has_not_removed_though_it_says_so_goes_in_a_later_pass(
+    scene: Scene, store: UnifiView, name: str
+) -> None:
+    """external-dns does not ask again for a record without its ownership record, nor the other way round."""
+    controller = store.controller
+    scene.desire({"a-ttl": WANTED["a-ttl"]})
+    scene.apply_once()
+    nothing = scene.desiring_nothing()
+
+    confirmation = controller.fault(faults.empty_body(), "delete", name=name, count=1)
+    first = nothing.once()
+    left = store.held()
+    later = nothing.once()
+
+    assert confirmation.strikes
+    assert (first.exit_code, later.exit_code) == (0, 0), first.log + later.log
+    assert {row.name for row in left - scene.expected({})} == {name}
+    assert store.held() == scene.expected({})
+
+
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 def test_a_replaced_ownership_text_that_could_not_be_removed_goes_in_a_later_pass(
     scene: Scene, store: UnifiView

@@ -30,6 +30,7 @@ CAPABILITIES = Capabilities(
     max_text_octets=_MAX_LINE_OCTETS - _MAX_NAME_OCTETS - len(_TEXT_LINE),
     wildcard_types=frozenset({"A", "AAAA"}),
     reserved_name_octets=6,
+    has_lasting_ids=True,
 )
 
 _USER_DEFINED = "USER_DEFINED"

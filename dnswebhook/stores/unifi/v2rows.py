@@ -21,6 +21,7 @@ CAPABILITIES = Capabilities(
     max_text_octets=255,
     wildcard_types=frozenset({"A", "AAAA"}),
     reserved_name_octets=6,
+    has_lasting_ids=True,
 )
 
 _TYPES = frozenset(CAPABILITIES.max_ttl_s)
