@@ -80,6 +80,8 @@ FAULTS: dict[str, Callable[[Controller], Fault]] = {
     "delete is refused": lambda controller: controller.fault(answer(400), "delete"),
     "second delete is refused": lambda controller: controller.fault(answer(400), "delete", nth=2),
     "delete is lost after commit": lambda controller: controller.fault(Reset(after_commit=True), "delete", count=1),
+    "delete is confirmed and not done": lambda controller: controller.fault(faults.empty_body(), "delete", count=1),
+    "deletes are confirmed and not done": lambda controller: controller.fault(faults.empty_body(), "delete"),
     "third write is refused": lambda controller: controller.fault(answer(403), "write", nth=3, count=1),
     "credentials are refused": lambda controller: controller.fault(answer(401)),
     "writes are refused": lambda controller: controller.fault(answer(403), "write"),
