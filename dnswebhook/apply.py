@@ -125,14 +125,14 @@ class Run:
         """`late` are strands that failed before, by name: they take their turns after all others."""
         self.failed: set[str] = set()
         """The late ones of the next run."""
+        self.pending: set[str] = set()
+        """Names of which a create may yet be carried out."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
         self._late = late
         self._lock = threading.Lock()
         self._report = Report(Counter(), [], [])
-        self._pending: set[str] = set()
-        """Names of which a create may yet be carried out."""
         self._failures_in_a_row = 0
         self._is_over = False
 
@@ -256,7 +256,7 @@ class Run:
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if has_cname and add[0].name in self._pending:  # it may still come, and a CNAME bears nothing beside it
+            if has_cname and add[0].name in self.pending:  # it may still come, and a CNAME bears nothing beside it
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)
@@ -300,7 +300,7 @@ class Run:
             self._report.counts[verb, Outcome.FAILED] += 1
             self._report.failures.append(Failure(spec.name, spec.type, error))
             if error.is_pending:
-                self._pending.add(spec.name)
+                self.pending.add(spec.name)
             if isinstance(error, RecordError):
                 self._failures_in_a_row = 0
                 return

@@ -31,7 +31,7 @@ from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import Voucher, extended, settle, unsettled
+from dnswebhook.vouchers import Voucher, awaited, extended, settle, unsettled
 from dnswebhook.wishes import RefusalReason, SetKey
 from dnswebhook.writers import Writers
 
@@ -168,6 +168,7 @@ class Provider:
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
+        self._journal.note(awaited(self._journal.vouchers, run.pending))
         self._remember_gone(report.removed, plan.vouchers)
         for voucher in plan.vouchers:
             if voucher.is_leaving:

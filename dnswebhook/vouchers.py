@@ -15,13 +15,16 @@ Until external-dns has listed again, the notes also say what was to go and may b
 `--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import msgspec
 
 from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
+
+LATE_LISTINGS = 10
+"""So many passes of external-dns; ten minutes, by default."""
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
@@ -43,6 +46,8 @@ class Voucher(msgspec.Struct, frozen=True):
     """All that it was noted for has been written: what became of its record since is not for us to judge."""
     is_given_up: bool = False
     """Another owner has claimed the record, and external-dns did not want it when that was looked at before."""
+    waits: int = 0
+    """For so many listings more, it and its record may come late: a create without an answer may yet be carried out."""
     is_whole: bool = False
     """No ownership record, but a set, of all `owned_values` or of none of them. It has no `value` of its own."""
 
@@ -86,6 +91,9 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             still_open.append(voucher)
             remove += own
             continue
+        if not own and voucher.waits:
+            still_open.append(_after_listing(voucher))
+            continue
         is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
         if own and _is_unread(voucher, rows[voucher.name]):
             contested.append(msgspec.structs.replace(voucher, is_given_up=False))
@@ -97,10 +105,14 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             continue
-        still_open.append(voucher)
+        still_open.append(_after_listing(voucher))
         if covered and not is_with_ours:
             claims += own
-        elif voucher.is_leaving or not _may_be_desired(voucher, is_desired) or _is_held_by_another(voucher, rows):
+        elif (
+            voucher.is_leaving
+            or not (voucher.waits or _may_be_desired(voucher, is_desired))
+            or _is_held_by_another(voucher, rows)
+        ):
             remove += own
     return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
 
@@ -135,6 +147,20 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
         if values - voucher.owned_values:
             found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
     return tuple(found)
+
+
+def awaited(vouchers: Iterable[Voucher], pending: Set[str]) -> tuple[Voucher, ...]:
+    """Those that a create of one of these names, which was not answered, may add or give their record."""
+    return tuple(
+        msgspec.structs.replace(voucher, waits=LATE_LISTINGS)
+        for voucher in vouchers
+        if not (voucher.is_whole or voucher.is_leaving or voucher.is_staying)
+        and not pending.isdisjoint((voucher.name, voucher.owned.name))
+    )
+
+
+def _after_listing(voucher: Voucher) -> Voucher:
+    return msgspec.structs.replace(voucher, waits=voucher.waits - 1) if voucher.waits else voucher
 
 
 def _half(voucher: Voucher, rows: Iterable[Record]) -> list[Record]:

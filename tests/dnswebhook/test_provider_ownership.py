@@ -12,8 +12,9 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import RecordError, StoreTimeout, StoreUnreachable
 from dnswebhook.metrics import Metrics
-from dnswebhook.model import Endpoint, Listing, Record
+from dnswebhook.model import Endpoint, Listing, Record, RecordSpec
 from dnswebhook.provider import ApplyFailed, Policy, Provider
+from dnswebhook.vouchers import LATE_LISTINGS
 from tests.dnswebhook.house import Build, House, a, hosts, row
 from tests.support.memory_store import CAPABILITIES, WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
@@ -138,6 +139,45 @@ def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_
     here.provider.adjust(b"[]")
 
     assert {} == here.listed()
+
+
+# A store that does late what it has not answered.
+
+
+def not_answered() -> StoreTimeout:
+    error = StoreTimeout("no answer")
+    error.is_pending = True
+    return error
+
+
+def test_a_record_that_comes_late_and_is_not_wanted_any_more_has_its_ownership_record(house: Build) -> None:
+    """Else external-dns would never look at it again."""
+    here = house()
+    here.store.fail("create", not_answered(), name="app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert set(here.listed()) == {"a-app.example.com"}
+
+    here.store.create(RecordSpec("app.example.com", "A", "192.0.2.1"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
+
+
+def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(house: Build) -> None:
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert here.listed() == {}
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+    for _ in range(LATE_LISTINGS):
+        last = here.listed()
+
+    assert last == here.listed() == {}
+    assert here.journal.vouchers == ()
 
 
 # A store that confirms what it does not do.

@@ -5,7 +5,7 @@ import pytest
 
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import IsDesired, Settlement, Voucher, extended, settle
+from dnswebhook.vouchers import LATE_LISTINGS, IsDesired, Settlement, Voucher, awaited, extended, settle
 
 TEXT = '"heritage=external-dns,external-dns/owner=default"'
 OWNED = OwnedSet("app.example.com", frozenset({"A"}))
@@ -119,6 +119,50 @@ def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
     settlement = settle([coming], [TXT_ROW], undesired)
 
     assert (TXT_ROW,) == settlement.remove
+
+
+# Creates that were not answered, and may yet be carried out.
+
+
+def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
+    """Each of them of the same rows, while the record is not wanted."""
+    for count in range(LATE_LISTINGS + 2):
+        settlement = settle([voucher], rows, undesired)
+        if settlement.remove:
+            return count
+        (voucher,) = settlement.open
+    raise AssertionError("it is never removed")
+
+
+def test_one_whose_record_may_yet_come_stays_for_a_while() -> None:
+    (voucher,) = awaited([coming], {OUR_ROW.name})
+
+    assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
+    assert listings_until_removed(coming, TXT_ROW) == 0
+
+
+def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
+    (voucher,) = awaited([coming], {TXT_ROW.name})
+
+    for _ in range(LATE_LISTINGS):
+        (voucher,) = settle([voucher], [], undesired).open
+    assert (TXT_ROW,) == settle([voucher], [TXT_ROW], undesired).remove
+    assert () == settle([voucher], [], undesired).open
+
+
+def test_one_whose_record_has_come_late_is_settled() -> None:
+    assert Settlement((), ()) == settle(awaited([coming], {OUR_ROW.name}), [TXT_ROW, OUR_ROW], undesired)
+
+
+def test_one_whose_record_may_yet_come_goes_before_it_can_claim_what_somebody_else_added() -> None:
+    vouchers = awaited([coming], {OUR_ROW.name})
+
+    assert (TXT_ROW,) == settle(vouchers, [TXT_ROW, FOREIGN_ROW], undesired).claims
+
+
+def test_nothing_else_waits_for_a_create() -> None:
+    assert () == awaited([leaving, staying], {OUR_ROW.name})
+    assert () == awaited([coming], {"other.example.com"})
 
 
 @pytest.mark.parametrize("voucher", [leaving, coming])
