@@ -18,7 +18,7 @@ from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
 from dnswebhook.canonical import KNOWN_TYPES, stored_name
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreTimeout
+from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreFailed, StoreTimeout
 from dnswebhook.fit import Drop
 from dnswebhook.flights import Flights
 from dnswebhook.journal import Journal
@@ -104,6 +104,8 @@ class Provider:
         external-dns never looks again at one of the two without the other."""
         self._generation = 0
         """Of the store, as it was listed last."""
+        self._told_generation = 0
+        """Of the store that external-dns was told of last."""
         self._contested: frozenset[Voucher] = frozenset()
         """Those of the last listing, so that each is told once."""
         self._flights = Flights(self._fetch_records)
@@ -135,6 +137,7 @@ class Provider:
             if is_caller_gone():
                 raise CallerGone
             listing = self._list(deadline)
+            self._check_generation(changes)
             self._look_at(listing)
             policy = self._policy
             told = None if self._told is None else (*self._told, *self._told_before)
@@ -179,6 +182,12 @@ class Provider:
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
             self._remember_written(plan.vouchers)
         return report
+
+    def _check_generation(self, changes: Changes) -> None:
+        """What external-dns takes for its own in one store may be somebody else's in the one that took its place."""
+        is_told = self._told is None or self._generation == self._told_generation
+        if (changes.update_old or changes.delete) and not is_told:
+            raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
 
     def _forget_gone(self, changes: Changes) -> None:
         """What is there and asked for again is not written again."""
@@ -246,6 +255,7 @@ class Provider:
             gone = [row for row in (*self._told_before, *before) if row.type == "TXT" and row.name not in names]
             self._told_before = tuple(gone[-_MAX_TOLD_BEFORE:])
         self._told = records
+        self._told_generation = self._generation
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing, after what an earlier apply left behind was removed."""

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.errors import RecordError, StoreTimeout, StoreUnreachable
+from dnswebhook.errors import RecordError, StoreFailed, StoreTimeout, StoreUnreachable
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Endpoint, Listing, Record, RecordSpec
 from dnswebhook.provider import ApplyFailed, Policy, Provider
@@ -58,6 +59,34 @@ def test_what_an_apply_left_behind_is_not_looked_for_in_a_store_that_took_the_pl
 
     assert here.listed() == here.listed() == {name: ["198.51.100.1"], f"a-{name}": [HERITAGE]}
     assert here.journal.vouchers == ()
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        {"delete": [a("app.example.com"), OWNERSHIP]},
+        {"update_old": [a("app.example.com")], "update_new": [a("app.example.com", "192.0.2.2")]},
+    ],
+    ids=["delete", "update"],
+)
+def test_what_external_dns_owned_in_a_store_is_not_taken_for_its_own_in_one_that_took_its_place(
+    house: Build, lists: Any
+) -> None:
+    by_hand = row("app.example.com")
+    here = house(by_hand, Record("o", "a-app.example.com", "TXT", HERITAGE))
+    here.listed()
+    here.store.rows = {by_hand.id: by_hand}
+    here.store.generation += 1
+    here.store.forget_listing()
+
+    with pytest.raises(StoreFailed):
+        here.apply(**lists)
+    here.apply(create=[a("other.example.com")])
+
+    assert by_hand in here.store.rows.values()
+    assert set(here.listed()) == {"app.example.com", "other.example.com"}
+    here.apply(delete=[a("other.example.com")])
+    assert set(here.listed()) == {"app.example.com"}
 
 
 def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:

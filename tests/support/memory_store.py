@@ -115,6 +115,11 @@ class MemoryStore:
         with self._lock:
             return self._gates.setdefault(operation, Gate())
 
+    def forget_listing(self) -> None:
+        """After its rows were set."""
+        with self._lock:
+            self._listing = None
+
     @property
     def live(self) -> set[tuple[str, str, str]]:
         with self._lock:
