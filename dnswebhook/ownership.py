@@ -41,6 +41,11 @@ class OwnedSet(msgspec.Struct, frozen=True):
     def covers(self, name: str, record_type: str) -> bool:
         return name == self.name and (not self.types or record_type in self.types)
 
+    @property
+    def keys(self) -> set[tuple[str, str]]:
+        """Name and type of each, as far as the name tells."""
+        return {(self.name, record_type) for record_type in self.types}
+
 
 class Reading(msgspec.Struct, frozen=True):
     """What external-dns has read in an ownership record: the labels of the record that it changes or deletes now.

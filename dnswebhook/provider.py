@@ -26,9 +26,10 @@ from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
-from dnswebhook.ownership import owner_in
+from dnswebhook.ownership import OwnedSet, owner_in
 from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
+from dnswebhook.records import grouped
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, awaited, extended, settle, unsettled
@@ -98,10 +99,10 @@ class Provider:
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
         """Those that applies have removed since the last listing, or wanted to, the latest one last."""
-        self._gone: dict[Record, str] = {}
-        """Rows that applies have removed, the store says, until it lists them no more; each with the name of the
-        record, of an ownership record that of its record. A controller may confirm what it does not do, and
-        external-dns never looks again at one of the two without the other."""
+        self._gone: dict[Record, OwnedSet] = {}
+        """Rows that applies have removed, the store says, until it lists them no more; each with its record set, an
+        ownership record with that of its record. A controller may confirm what it does not do, and external-dns never
+        looks again at one of the two without the other."""
         self._generation = 0
         """Of the store, as it was listed last."""
         self._told_generation = 0
@@ -191,18 +192,25 @@ class Provider:
 
     def _forget_gone(self, changes: Changes) -> None:
         """What is there and asked for again is not written again."""
-        asked = {stored_name(each.dns_name) for each in (*changes.create, *changes.update_new, *changes.delete)}
-        self._gone = {row: owned for row, owned in self._gone.items() if not {row.name, owned} & asked}
+        endpoints = (*changes.create, *changes.update_new, *changes.delete)
+        asked = {(stored_name(each.dns_name), each.record_type) for each in endpoints}
+        names = {name for name, _ in asked}
+
+        def is_asked(row: Record, owned: OwnedSet) -> bool:
+            keys = {(row.name, row.type), *owned.keys}
+            return not keys.isdisjoint(asked) or (not owned.types and owned.name in names)
+
+        self._gone = {row: owned for row, owned in self._gone.items() if not is_asked(row, owned)}
 
     def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
         if not self._store.capabilities().has_lasting_ids:  # it might be another row, and somebody else's
             return
-        owned = {(each.name, each.value): each.owned.name for each in vouchers if each.is_leaving}
+        owned = {(each.name, each.value): each.owned for each in vouchers if each.is_leaving}
         for row in removed:
             if row.type != "TXT":
-                self._gone[row] = row.name
-            elif name := owned.get((row.name, row.value)):
-                self._gone[row] = name
+                self._gone[row] = OwnedSet(row.name, frozenset({row.type}))
+            elif subject := owned.get((row.name, row.value)):
+                self._gone[row] = subject
 
     def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
         for voucher in vouchers:
@@ -261,8 +269,7 @@ class Provider:
         """A listing, after what an earlier apply left behind was removed."""
         listing = self._list(deadline)
         if self._gone:
-            listed = frozenset(listing.records)
-            self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
+            self._look_for_gone(listing)
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
         if not (open_notes or self._gone) or self._policy.is_dry_run:
             return listing
@@ -295,6 +302,22 @@ class Provider:
         if not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
             listing = self._list(deadline)
         return Listing(tuple(row for row in listing.records if row not in untold))
+
+    def _look_for_gone(self, listing: Listing) -> None:
+        listed = frozenset(listing.records)
+        self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
+        wanted = [
+            (row, owned.keys)
+            for row, owned in self._gone.items()
+            if row.type == "TXT" and any(self._adjuster.is_desired(*key) for key in owned.keys)
+        ]
+        sets = grouped(listing.records) if wanted else {}
+        for row, keys in wanted:
+            # Where its record is still there, and nothing of somebody else: external-dns would not touch that again.
+            served = [each for key in keys for each in sets.get(key, ())]
+            if served and all(each in self._gone for each in served):
+                for each in (row, *served):
+                    self._gone.pop(each, None)
 
     def _tell_contested(self, contested: frozenset[Voucher]) -> None:
         for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):

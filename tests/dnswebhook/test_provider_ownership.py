@@ -281,6 +281,36 @@ def test_a_row_is_not_known_by_an_id_that_another_one_may_get(house: Build) -> N
     assert here.listed() == {"app.example.com": ["192.0.2.1"]}
 
 
+def test_what_was_not_removed_goes_although_another_type_of_its_name_has_come(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+    ipv6 = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
+    ownership = Endpoint("aaaa-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+
+    here.apply(create=[ipv6, ownership])
+
+    assert here.listed() == {"app.example.com": ["2001:db8::1"], "aaaa-app.example.com": [HERITAGE]}
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside that of somebody else"])
+def test_what_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(house: Build, *, is_alone: bool) -> None:
+    """external-dns would never touch a record whose ownership record it does not see."""
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+    here.store.ignore("app.example.com")
+    here.store.ignore("a-app.example.com")
+    if not is_alone:
+        here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.9")
+        here.store.forget_listing()
+
+    assert set(here.listed()) == {"app.example.com"}
+    here.provider.adjust(
+        json.dumps([{"dnsName": "app.example.com", "recordType": "A", "targets": ["192.0.2.1"]}]).encode()
+    )
+
+    assert ("a-app.example.com" in here.listed()) is is_alone
+
+
 @pytest.mark.parametrize("with_ownership", [True, False])
 def test_what_was_not_removed_stays_when_it_is_asked_for_again_before_the_next_listing(
     house: Build, *, with_ownership: bool
