@@ -36,12 +36,14 @@ def main() -> None:
         for address in edge.addresses:
             print(f"edge {address}")
         print(f"front http://{edge.front}\nsecure-front http://{edge.secure_front}\ntoken {TUNNEL.token}", flush=True)
-        threading.Thread(target=_tell, args=(edge,), name="teller", daemon=True).start()
+        printing = threading.Lock()
+        threading.Thread(target=_tell, args=(edge, printing), name="teller", daemon=True).start()
         signal.sigwait(ending)
         edge.forgive()
+    printing.acquire()  # for good: the interpreter aborts where a thread is in the midst of a line as it ends
 
 
-def _tell(edge: Edge) -> None:
+def _tell(edge: Edge, printing: threading.Lock) -> None:
     """A line for each change of a connection."""
     told: dict[int, str] = {}
     violations: list[str] = []
@@ -57,10 +59,12 @@ def _tell(edge: Edge) -> None:
         edge.wait_for(is_news, "news", threading.TIMEOUT_MAX)
         for record, state in news():
             told[record.number] = state
-            print(f"connection {record.number} at {record.address}: {state}", flush=True)
+            with printing:
+                print(f"connection {record.number} at {record.address}: {state}", flush=True)
         for violation in edge.ledger.violations[len(violations) :]:
             violations.append(violation)
-            print(f"violation: {violation}", flush=True)
+            with printing:
+                print(f"violation: {violation}", flush=True)
 
 
 def _state(record: Record) -> str:
