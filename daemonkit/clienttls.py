@@ -10,7 +10,7 @@ import ssl
 
 _NO_TLS = "WRONG_VERSION_NUMBER"
 """What OpenSSL calls an answer in clear."""
-_OF_TIME = frozenset((9, 10))
+DATE_ERRORS = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _OF_NAMES = frozenset((62, 64))
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose texts say enough."""
@@ -27,7 +27,7 @@ def scheme_hint(error: Exception) -> str:
 
 def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
     """What to add to it. `flag` names the authorities that are believed."""
-    if error.verify_code in _OF_TIME:
+    if error.verify_code in DATE_ERRORS:
         return "; renew it, or set the clock"
     return "" if error.verify_code in _OF_NAMES else f"; if its authority is one of your own, name it ({flag})"
 

@@ -22,6 +22,8 @@ UNREPEATED_NAMES = frozenset(
 CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-authorization set-cookie".split())
 UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
 BODILESS_STATUS_CODES = frozenset((204, 304))
+WEBSOCKET = b"websocket"
+"""As `RequestHead.protocol` has it, whatever the letter case of the client's."""
 
 # Methods and names of fields and protocols (RFC 9110, 5.6.2).
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from daemonkit.clienttls import DATE_ERRORS
 from proxy import document
 from proxy.backend.stream import Reason
 from proxy.backend.threadpool import ThreadPool
@@ -29,8 +30,7 @@ _CIPHERS_OF_TRUSTED: Final = f"{_CIPHERS}:@SECLEVEL=1"
 _MAX_SESSIONS: Final = 256
 _UNREAD_S: Final = 600.0
 """Until another session of an address is read: some Pythons lose memory by reading, see `TlsSocket.session`."""
-_OF_TIME: Final = frozenset((9, 10))
-"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
 
 OnReady = Callable[[str, Reason], None]
 """With an empty text, or why there is no TLS."""
@@ -107,7 +107,7 @@ class Trust:
         """What broke the handshake, and what would not have."""
         if isinstance(error, ssl.SSLCertVerificationError):
             authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
-            issuer = "" if error.verify_code in _OF_TIME else f", want one issued by {authorities}"
+            issuer = "" if error.verify_code in DATE_ERRORS else f", want one issued by {authorities}"
             return f"certificate not trusted: {error.verify_message}{issuer}"
         if isinstance(error, ssl.SSLError):
             return f"TLS handshake failed: {error.reason or error}"

@@ -29,7 +29,7 @@ from proxy.document.filters import (
     RequestRedirect,
     UrlRewrite,
 )
-from proxy.document.listeners import ClientValidation, Listener, ListenerTLS, canonical_address
+from proxy.document.listeners import TUNNEL_PORTS, ClientValidation, Listener, ListenerTLS, canonical_address
 from proxy.document.model import Document, Forwarding, Limits, Outline, Settings
 from proxy.document.part import UNSET, Certificate, Unset
 from proxy.document.problems import DocumentError, Problem
@@ -60,6 +60,7 @@ from proxy.document.targets import (
 from proxy.document.tlsparts import TLSPart, tls_parts
 
 __all__ = [
+    "TUNNEL_PORTS",
     "UNSET",
     "ActiveHealth",
     "Backend",

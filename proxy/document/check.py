@@ -8,13 +8,11 @@ from typing import TypeAlias
 from proxy.document.checkfilters import UNTOUCHABLE
 from proxy.document.checkroutes import Patterns, RouteChecker
 from proxy.document.checktargets import check_active_health, check_addresses, check_certificate, check_pem, check_tls
-from proxy.document.listeners import Listener, canonical_address
+from proxy.document.listeners import TUNNEL_PORTS, Listener, canonical_address
 from proxy.document.model import Document, Forwarding, Settings
 from proxy.document.problems import Findings
 from proxy.document.routes import Route
 from proxy.document.targets import Backend
-
-TUNNEL_PORTS = (80, 443)
 
 _TAKEN = UNTOUCHABLE | {
     *("authorization", "client-cert", "client-cert-chain", "cookie", "expect", "forwarded", "host", "proxy", "via"),

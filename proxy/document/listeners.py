@@ -8,6 +8,8 @@ import msgspec
 
 from proxy.document.part import UNSET, Certificate, Hostname, Name, Part, Pem, Port, Timestamp, Unset
 
+TUNNEL_PORTS: Final = (80, 443)
+"""The public ports of the tunnel: for http and for https requests."""
 _MAX_KEPT: Final = 64
 """Characters: more than any address has, with its zone."""
 

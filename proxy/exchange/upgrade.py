@@ -10,9 +10,8 @@ import base64
 import hashlib
 from typing import Final
 
-from proxy.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import WEBSOCKET, Fields, RequestHead, ResponseHead
 
-WEBSOCKET: Final = b"websocket"
 NONCE_BYTES: Final = 16
 
 _KEY: Final = b"sec-websocket-key"

@@ -6,7 +6,7 @@ Everything here judges whole pieces by full match and answers with the piece or 
 import re
 
 from proxy.h1.errors import RemoteProtocolError
-from proxy.heads import TOKEN, Field, Fields
+from proxy.heads import TOKEN, WEBSOCKET, Field, Fields
 
 # With or without a version (RFC 9110, 7.8).
 _PROTOCOL = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)?")
@@ -18,7 +18,7 @@ FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\
 AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
 _MAX_PORT = 65535
 _SWITCHING_METHODS = frozenset((b"GET", b"POST"))
-_WEBSOCKET = b"websocket"
+
 _OF_HTTP = (b"h2", b"http", b"tls")
 
 # Fields that frame, route, authenticate or describe a message, which a trailer must not change after the fact
@@ -40,7 +40,7 @@ def switchable(method: bytes, offer: bytes, *, has_body: bool) -> bytes | None:
     would get requests that no route has seen.
     """
     name = offer.lower()
-    if name == _WEBSOCKET:
+    if name == WEBSOCKET:
         return name if method == b"GET" and not has_body else None
     is_switch = method in _SWITCHING_METHODS and not name.startswith(_OF_HTTP) and _PROTOCOL.fullmatch(offer)
     return offer if is_switch else None

@@ -24,7 +24,7 @@ from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
 from proxy.h1.grammar import is_authority, options_of, switchable
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
-from proxy.heads import LENGTH, Fields, RequestHead
+from proxy.heads import LENGTH, WEBSOCKET, Fields, RequestHead
 
 # Visible ASCII, which still holds some bytes that no URI has; servers in use take them, and they cannot split a line.
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
@@ -223,7 +223,7 @@ def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes], *, has_
         return None
     if len(upgrades) == 1 and b"," not in upgrades[0]:
         return switchable(method, upgrades[0], has_body=has_body)
-    return switchable(method, b"websocket", has_body=has_body) if b"websocket" in options_of(upgrades) else None
+    return switchable(method, WEBSOCKET, has_body=has_body) if WEBSOCKET in options_of(upgrades) else None
 
 
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:

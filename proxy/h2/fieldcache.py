@@ -22,6 +22,7 @@ from proxy.h2.literals import (
     SHAPES,
     STATIC,
     STATIC_FIELDS,
+    TABLE_SIZE_ZERO,
     Opening,
     broken,
     decode_integer,
@@ -43,7 +44,7 @@ FIELD_OVERHEAD_BYTES = 32
 # static one, `accept-encoding: gzip, deflate`.
 _MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 
-_UPDATE_TO_0 = b"\x20"
+
 _MAX_SIZE_UPDATES = 2
 """RFC 7541, 4.2: the smallest and the last of the sizes since the block before. They make no field, so that nothing
 else bounds them."""
@@ -206,7 +207,7 @@ class BlockDecoder:
         """A long field with a name index of two bytes, and the size update, whose entry is None."""
         if 0x20 <= block[start] < 0x40:
             size, pos = decode_integer(block, start, 0x1F)
-            if size or block[:start].strip(_UPDATE_TO_0):
+            if size or block[:start].strip(TABLE_SIZE_ZERO):
                 raise broken(f"table size update to {size} in a field block, want 0 and at its start")
             # Each before it was one byte as well.
             if start >= _MAX_SIZE_UPDATES:

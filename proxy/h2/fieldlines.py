@@ -12,7 +12,7 @@ from functools import lru_cache
 from proxy.h2.errors import LocalProtocolError
 from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
 from proxy.h2.fields import FIRST_PSEUDO, FLAWED, are_values, classify, is_plain
-from proxy.h2.literals import MAX_KEPT_NAME_BYTES, STATIC_FIELDS
+from proxy.h2.literals import MAX_KEPT_NAME_BYTES, STATIC_FIELDS, TABLE_SIZE_ZERO
 from proxy.heads import UNCACHED_NAMES, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 from proxy.recent import Recent
 
@@ -27,7 +27,6 @@ class LineCache:
         self.pseudo: Recent[Field, bytes] = Recent(MAX_CACHED_FIELDS // 4, MAX_CACHED_BYTES // 4)
 
 
-TABLE_SIZE_ZERO = b"\x20"
 # Credentials: no hop may index them (RFC 7541, 7.1.3).
 NEVER_INDEXED_NAMES = frozenset((b"authorization", b"proxy-authorization"))
 _LITERAL, _NEVER_INDEXED = 0x00, 0x10

@@ -38,6 +38,8 @@ def _shape(first: int) -> int:
 
 
 SHAPES = bytes(_shape(first) for first in range(256))
+TABLE_SIZE_ZERO = b"\x20"
+"""The update by which a sender empties its table and gives it up (RFC 7541, 6.3)."""
 
 Opening = tuple[Entry, bytes, bool]
 """The entry of a field with an empty value, the name, and whether fields of this name may be remembered."""

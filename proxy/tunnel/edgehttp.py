@@ -12,7 +12,7 @@ from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
 from proxy.loop import Loop
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.streams import WEBSOCKET
+from proxy.tunnel.streams import WEBSOCKET_UPGRADE
 
 _MAX_STREAMS: Final = 10_000
 _STREAM_WINDOW_BYTES: Final = 16 << 10
@@ -30,7 +30,7 @@ SETTINGS: Final = h2.Settings(
     # What the provider's own connector takes; heads with Access tokens and cookies are large.
     max_header_list_bytes=1_048_896,
     is_extended_connect_enabled=False,
-    handshake=WEBSOCKET,
+    handshake=WEBSOCKET_UPGRADE,
 )
 LIMITS: Final = Limits(
     max_resets=20_000,

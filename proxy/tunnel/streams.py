@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from proxy.exchange.client import Arrival
-from proxy.heads import Field, Fields, RequestHead
+from proxy.heads import WEBSOCKET, Field, Fields, RequestHead
 from proxy.recent import Recent
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS
 
@@ -29,7 +29,7 @@ MAX_ADDRESS_BYTES: Final = 45
 _ARRIVAL_BYTES: Final = 1
 _VERSION: Final = b"sec-websocket-version"
 _WEBSOCKET_13: Final[Field] = (_VERSION, b"13")
-WEBSOCKET: Final[Field] = (UPGRADE, b"websocket")
+WEBSOCKET_UPGRADE: Final[Field] = (UPGRADE, WEBSOCKET)
 _INTERNAL: Final = frozenset((UPGRADE, TCP_SOURCE, TRACE_ID))
 _OCTET: Final = rb"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # Most clients, in the one spelling; `ipaddress` takes some microseconds.
@@ -49,7 +49,7 @@ class StreamKind(Enum):
     CONTROL = auto()
 
 
-_UPGRADES: Final = {b"update-configuration": StreamKind.CONFIGURATION, b"websocket": StreamKind.WEBSOCKET}
+_UPGRADES: Final = {b"update-configuration": StreamKind.CONFIGURATION, WEBSOCKET: StreamKind.WEBSOCKET}
 
 
 class Entrance:
@@ -111,7 +111,7 @@ def _unwrap(head: RequestHead) -> StreamKind:
         # The only version there is; a client that knows another has been turned away by the edge.
         fields = [*(field for field in fields if field[0] != _VERSION), _WEBSOCKET_13]
         head.method = b"GET"
-        head.protocol = b"websocket"
+        head.protocol = WEBSOCKET
     head.fields = fields
     return kind
 

@@ -17,7 +17,6 @@ from tests.support.programs import program
 
 START_S = 20.0
 _BETWEEN_TRIES_S = 0.02
-_TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 class Server:

@@ -7,6 +7,9 @@ import msgspec
 from tunnelgw.model.part import Part
 
 NO_STATUS = msgspec.Raw(b"{}")
+LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
+"""Kubernetes' two forms of names, as regular expressions for the whole of it; their lengths are limited besides."""
 
 
 class Key(NamedTuple):

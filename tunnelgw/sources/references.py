@@ -13,7 +13,7 @@ import msgspec
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway, GatewayClass, GatewayTls, Listener, ListenerSet
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key, Object, ObjectMeta
+from tunnelgw.model.meta import SUBDOMAIN, Key, Object, ObjectMeta
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, ParametersRef, SecretKeyRef
@@ -30,8 +30,7 @@ REFERRING = frozenset(
     }
 )
 """Kinds of which an object can name a Secret or ConfigMap."""
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(SUBDOMAIN)
 
 Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
 """Objects that keep what they named before, while something that they name cannot be read."""

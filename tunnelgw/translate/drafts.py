@@ -19,7 +19,6 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import PROTOCOLS, Slot, gateway_of, gateway_spec, owners, slots
 from tunnelgw.translate.verdicts import ObjectId, false, true
 
-TUNNEL_PORTS = (80, 443)
 ROUTE_KINDS = (Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)
 
 Socket = tuple[str, int]
@@ -165,7 +164,7 @@ def _ways(listener: Listener, gateway_doors: Doors, tls: TlsDraft) -> _Ways:
 
 
 def _tunnel_obstacle(listener: Listener, tls: TlsDraft) -> Obstacle | None:
-    if listener.port not in TUNNEL_PORTS:
+    if listener.port not in document.TUNNEL_PORTS:
         message = f"port {listener.port} cannot be reached through the tunnel, which has ports 80 and 443"
         return Obstacle(Reason.PORT_UNAVAILABLE, message)
     if tls.authorities:

@@ -9,11 +9,12 @@ redirect to https would lead in circles.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from proxy import document
 from tunnelgw.model.conditions import Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
-from tunnelgw.translate.drafts import TUNNEL_PORTS, Draft, drafts
+from tunnelgw.translate.drafts import Draft, drafts
 from tunnelgw.translate.hostnames import ANY, covering
 from tunnelgw.translate.names import short
 from tunnelgw.translate.queries import View
@@ -55,7 +56,7 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
         return TunnelPorts({})
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
     by_owner = _ports_by_owner(wanted)
-    hostnames = {port: {_hostname(each) for each in wanted if _port(each) == port} for port in TUNNEL_PORTS}
+    hostnames = {port: {_hostname(each) for each in wanted if _port(each) == port} for port in document.TUNNEL_PORTS}
     of_gateway = by_owner.get(ObjectId(Kind.GATEWAY, key), set())
     found: dict[str, tuple[int, ...]] = {}
     lent: set[int] = set()
@@ -67,7 +68,7 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
         else:
             found[draft.name] = (port, other)
             lent.add(other)
-    others = {port: OtherPort(port, _protocol(port, served)) for port in TUNNEL_PORTS}
+    others = {port: OtherPort(port, _protocol(port, served)) for port in document.TUNNEL_PORTS}
     told = {name: others[ports[1]] for name, ports in found.items() if len(ports) == 2 and hostnames[ports[1]]}
     return TunnelPorts(found, tuple(_walls(key, wanted, served, lent, others)), told)
 
@@ -81,7 +82,7 @@ def _walls(
     key: Key, wanted: Sequence[Draft], served: Sequence[Draft], lent: Collection[int], others: Mapping[int, OtherPort]
 ) -> Iterator[Wall]:
     names = {draft.name for draft in served}
-    for port in TUNNEL_PORTS:
+    for port in document.TUNNEL_PORTS:
         open_to = {_hostname(draft) for draft in served if _port(draft) == port}
         here = [draft for draft in wanted if _port(draft) == port and draft.name not in names]
         shut = {_hostname(draft): draft for draft in reversed(here)}  # several may want one hostname, and conflict
@@ -106,7 +107,7 @@ def _protocol(port: int, served: Iterable[Draft]) -> Literal["HTTP", "HTTPS"]:
 
 
 def _wants_tunnel(draft: Draft) -> bool:
-    return draft.slot.listener.protocol in PROTOCOLS and _port(draft) in TUNNEL_PORTS
+    return draft.slot.listener.protocol in PROTOCOLS and _port(draft) in document.TUNNEL_PORTS
 
 
 def _ports_by_owner(wanted: Iterable[Draft]) -> dict[ObjectId, set[int]]:
@@ -125,4 +126,4 @@ def _port(draft: Draft) -> int:
 
 
 def _other(port: int) -> int:
-    return sum(TUNNEL_PORTS) - port
+    return sum(document.TUNNEL_PORTS) - port

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.document.check import TUNNEL_PORTS
+from proxy.document import TUNNEL_PORTS
 from tests.e2e.proxy.doors import through_both_doors
 from tests.e2e.tunnel.connector import Connector
 from tests.support.asking import ask

@@ -64,7 +64,7 @@ class Exchange:
         self.body = b""
         """Its beginning."""
         self.trailers: Fields = []
-        self._owed_bytes = 0
+
         self._output: deque[tuple[bytes | memoryview, bool, Creditor]] = deque()
         self._on_data: Callable[[bytes | memoryview, bool], None] = self._drop
         self._on_end: Callable[[], None] = lambda: None

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from tunnelgw.model.kinds import RESOURCES, Kind
-from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.meta import LABEL, Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.manifests import Document
-from tunnelgw.sources.directory.schema.common import LABEL, NAMESPACE, SECTION
+from tunnelgw.sources.directory.schema.common import NAMESPACE, SECTION
 from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS, misspelling
 from tunnelgw.sources.directory.schema.shapes import Place, Text
 from tunnelgw.sources.references import WITH_DATA

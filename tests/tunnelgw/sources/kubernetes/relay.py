@@ -22,7 +22,7 @@ class Relay:
         self._lock = threading.Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._is_refusing = False
-        self._is_frozen = False
+
         self._bytes_left: int | None = None
         self.has_cut = threading.Event()
         self.accepted = 0

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from tunnelgw.model.meta import LABEL, SUBDOMAIN
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.sources.directory.schema.shapes import NO_DEFAULT, Fields, Number, Table, Text
 
-LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-SUBDOMAIN: Final = rf"{LABEL}(\.{LABEL})*"
 KEY: Final = rf"({SUBDOMAIN}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
 PATH: Final = r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+"
 _DOMAIN_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"

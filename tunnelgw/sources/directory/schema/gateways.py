@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from tunnelgw.model.meta import SUBDOMAIN
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.sources.directory.schema import filters
 from tunnelgw.sources.directory.schema.common import (
@@ -21,7 +22,6 @@ from tunnelgw.sources.directory.schema.common import (
     PROTOCOL,
     SECRET_REF,
     SECTION,
-    SUBDOMAIN,
     group,
     kind,
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tunnelgw.model.meta import SUBDOMAIN
 from tunnelgw.sources.directory.schema.common import (
     HOSTNAME,
     KEY,
@@ -11,7 +12,6 @@ from tunnelgw.sources.directory.schema.common import (
     OPTIONS,
     PRECISE_HOSTNAME,
     SECTION,
-    SUBDOMAIN,
     group,
     kind,
     needs_by,
