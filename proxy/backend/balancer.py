@@ -1,9 +1,9 @@
 """One backend: which of its addresses a request goes to, and whether it may go at all.
 
-Addresses take turns; of the one whose turn it is and another, drawn by chance, the one with fewer requests under way is
-taken, so that a slow one is not fed further. The address where the client has authenticated a connection comes first,
-and a session's own address next; ejected and dead ones are left out, and those that an attempt has failed at are only
-asked when there are no others.
+Addresses take turns. The one whose turn it is is compared with another, drawn at random, and the one with fewer
+requests under way is chosen, so that a slow address gets fewer. Before that, an address with a connection that this
+client has authenticated is preferred, then the address of the client's session. Addresses that are ejected or down are
+left out; those at which earlier attempts failed are used only when there are no others.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class Balancer:
         return any(pool.close_idle() for pool in pools) or any(pool.close_personal() for pool in pools)
 
     def on_room(self) -> None:
-        """A connection less, or one that only others could use: open what is waited for."""
+        """There may be room for a connection: open those that requests wait for."""
         if not self._circuit.pending or self._is_serving_waiting:
             return
         # Making room closes connections, which leads here again.
@@ -105,7 +105,7 @@ class Balancer:
                     if pool.is_waited_for:
                         pool.open_as_needed()
         finally:
-            # Else a bug in there would leave all that ever wait for this backend waiting.
+            # Also after a bug in there; otherwise no connection would ever be opened here again.
             self._is_serving_waiting = False
 
     @property
@@ -127,12 +127,12 @@ class Balancer:
             self._stats.ejections += 1
             log.warning("backend address ejected", backend=self.spec.name, address=destination.text)
             if was_usable:
-                # To ask each of them again takes seconds where a thousand fail together.
+                # Not `_update_usable`, which looks at all of them: where a thousand fail together, that takes seconds.
                 self._usable.remove(destination)
             self._after_change()
 
     def on_probed(self) -> None:
-        """The probes of an address have changed their mind about it."""
+        """Probes have found an address down, or up again."""
         self._update_usable()
 
     def _restore(self) -> None:
@@ -145,12 +145,12 @@ class Balancer:
         self._after_change()
 
     def _after_change(self) -> None:
-        """Of the usable ones."""
+        """Bring the deadline and the gauge up to date after addresses have become usable or unusable."""
         next_s = None if self._outliers is None else self._outliers.next_s
         if next_s is not None:
             self._restoring.set(next_s)
         if not self._is_retired:
-            # The numbers may be a successor's by now.
+            # Otherwise the gauge may belong to the balancer that took this one's place.
             self._stats.ejected = len(self._destinations) - len(self._usable)
 
     # -- changes -------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Balancer:
             destinations[text].observer = observer
         for destination in self._destinations.values():
             destination.retire()
-        # Once: to look through them for each that leaves takes a second when thousands leave together.
+        # In one pass: a search for each one that leaves would take a second when thousands leave together.
         self._leaving = [one for one in self._all_destinations if not one.is_idle]
         self._destinations = destinations
         health = [destination.health for destination in destinations.values()]
@@ -190,13 +190,14 @@ class Balancer:
         else:
             self._probe()
         self._restore()
-        # There may be more than before.
+        # The new limit may allow more connections.
         self.on_room()
 
     def _probe(self) -> None:
-        """Those that go on keep their turn: addresses may change more often than one is asked.
+        """Start and stop probers. One whose address stays keeps its schedule: addresses may change more often than one
+        of them is probed.
 
-        The first turn is drawn, lest all backends of a document are asked in the same turn of the loop, ever again.
+        The first moment is random, or all backends of a document would be probed at the same moments for ever.
         """
         policy = self.spec.active_health
         before, self._probers = self._probers, {}
@@ -217,7 +218,7 @@ class Balancer:
         return all(destination.is_idle for destination in self._all_destinations)
 
     def retire(self) -> None:
-        """Finish what runs; keep no connection after that. Requests are still taken, from tables of the past."""
+        """Finish what runs; keep no connection after that. Exchanges on earlier tables may still send requests."""
         if self._is_retired:
             return
         self._is_retired = True
@@ -233,7 +234,7 @@ class Balancer:
         for destination in self._all_destinations:
             for pool in destination.pools:
                 pool.close()
-        # They know it. What was frozen is never found by the collector (see `worker.swap`).
+        # These refer back to the balancer, and the collector never looks at what was frozen (see `worker.swap`).
         self._destinations.clear()
         self._leaving.clear()
         self._usable.clear()
@@ -252,7 +253,7 @@ class Refusals:
         self._failures = stats.failures
 
     def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, detail: str) -> Request:
-        """A request that fails soon."""
+        """A request that fails in a later call of the loop."""
         request = Request(head, True, receiver, NO_WISH, "", self)
         self._loop.call_soon(partial(request.fail, Failure(reason, detail, is_unprocessed=True)))
         return request

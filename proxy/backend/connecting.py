@@ -135,7 +135,7 @@ class Connecting:
         tried = ", ".join(f"{address} {error.strerror}" for address, error in errors)
         last = errors[-1][1]
         if any(error.errno in _EXHAUSTED for _, error in errors):
-            # What was not tried here might have answered.
+            # An address that could not be tried might have answered, so the backend is not to blame.
             self._fail(Reason.OVERLOAD, f"{self._text}: no connection can be opened here: {tried}")
         elif isinstance(last, ConnectionRefusedError):
             self._fail(Reason.REFUSED, f"{self._text}: not connected: {tried}")

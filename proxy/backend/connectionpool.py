@@ -1,12 +1,13 @@
 """The connections to one address, and the requests that wait for one.
 
-A request takes the connection that was used last, else it waits for whichever comes first: one that becomes free, or
-the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out to, one at a time
-is opened for all that wait. Waiting ends with `connect_timeout`. Another is opened, too, before slow readers have taken
-up the window of one, since that stops all other responses on it; and for an upload where others have taken it up.
+A request takes the connection that was used last. Where none is free, it waits for whichever comes first: one that
+becomes free, or the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out
+to, only one at a time is opened for all that wait. Waiting ends with `connect_timeout`. Another HTTP/2 connection is
+also opened before slow readers have used up the window of one, since that would stop all other responses on it; and for
+an upload where other uploads have used up the window.
 
-A connection that the backend takes for one client's, as it has authenticated it, carries that client's requests alone.
-It is kept for them if they come one after another over one connection, and as long as that is there, else closed.
+A connection that a client has authenticated (NTLM, Negotiate) carries that client's requests alone. It is kept for them
+if they come one after another over one connection of the client, and as long as that is open; otherwise it is closed.
 """
 
 import socket
@@ -36,7 +37,7 @@ class Owner(Protocol):
         """Close a connection that nobody uses, in any pool; False: there is none."""
 
     def on_room(self) -> None:
-        """A connection less: others may open one."""
+        """There may be room for another connection."""
 
 
 class ConnectionPool:
@@ -66,11 +67,11 @@ class ConnectionPool:
         """Connections carry several requests, or that is not known yet."""
         self._idle: list[H1Link] = []
         self._personal: dict[int, H1Link] = {}
-        """Idle ones that their client's next request will use, by the id of that client's connection."""
+        """Idle ones that are reserved for their client's next request, by the id of that client's connection."""
         self._multiplexed: list[H2Link] = []
         self._links: set[H1Link | H2Link] = set()
         self._connecting: set[Connecting | H2Link] = set()
-        """Those whose backend has not yet said anything in HTTP/2 included."""
+        """Connections that carry no request yet, including those whose backend has not yet sent its HTTP/2 SETTINGS."""
         self._waiting: dict[Request, None] = {}
         self._is_retired = False
 
@@ -105,7 +106,7 @@ class ConnectionPool:
 
     @property
     def _may_wait(self) -> bool:
-        """For a better connection than there is, and no request is refused for that."""
+        """Whether a request may wait for a better connection than the existing ones, without being refused for it."""
         circuit = self._circuit
         has_another = bool(self._connecting) or circuit.has_connection_left
         is_limited = any(link.takes_none for link in self._multiplexed)
@@ -116,7 +117,7 @@ class ConnectionPool:
         self._take(request)
 
     def lack(self) -> Failure | None:
-        """Requests wait for a place on the connections that there are, and not for one that is being opened."""
+        """The failure of requests that wait for a place on existing connections; None while one is being opened."""
         if self._connecting:
             return None
         limit = self._circuit.limits.max_connections
@@ -130,7 +131,7 @@ class ConnectionPool:
     def open_as_needed(self) -> None:
         """Open as many connections as there are requests waiting, within the limit."""
         if any(link.takes_none for link in self._multiplexed):
-            # Nor would it on another connection; if it ever does, it says so on this one.
+            # It would take none on another connection either; if it ever takes some, it says so on this one.
             self._make_do()
             return
         wanted = min(len(self._waiting), 1) if self._may_multiplex else len(self._waiting)
@@ -142,7 +143,7 @@ class ConnectionPool:
                 return
 
     def _make_do(self) -> None:
-        """There will be no other connection: those who wait for the window of one take it as it is."""
+        """There will be no other connection: requests that waited for a better one use what there is."""
         for link in list(self._multiplexed):
             while self._waiting and link.has_room:
                 self._begin(next(iter(self._waiting)), link)
@@ -162,7 +163,7 @@ class ConnectionPool:
         circuit.pending += 1
         self._waiting[request] = None
         request.queue = self
-        # First, as its own deadline has more to tell than the one of waiting.
+        # Before our own deadline is set: that of connecting passes first then, and its error says more.
         self.open_as_needed()
         if self._shared.connect_timeout_s:
             request.deadline = self._shared.loop.deadline(partial(self._expire, request))
@@ -233,7 +234,7 @@ class ConnectionPool:
         self._make_do()
         waiting = list(self._waiting)
         for request in waiting if self._may_multiplex else waiting[:1]:
-            # One that is told may let go of another request, whose place is taken by the next in the queue.
+            # A receiver that is told may cancel another of these requests.
             if request in self._waiting:
                 self._take(request)
                 request.fail(failure)
@@ -254,7 +255,7 @@ class ConnectionPool:
             self._idle.append(link)
             link.rest()
             if self._circuit.pending:
-                # Others wait for a connection, to another address.
+                # Requests to another address may be waiting for room.
                 self._owner.on_room()
 
     def _keep_personal(self, link: H1Link) -> None:
@@ -271,7 +272,7 @@ class ConnectionPool:
             self._owner.on_room()
 
     def _forget_personal(self, link: H1Link) -> None:
-        """If it is one of those that rest."""
+        """Does nothing unless the link is idle and reserved."""
         key = id(link.client)
         if self._personal.get(key) is link:
             del self._personal[key]
@@ -299,7 +300,7 @@ class ConnectionPool:
     def on_limit(self, link: H2Link) -> None:
         """A link may carry another number of requests than was known."""
         self.on_streams_left(link)
-        # For those that it has no stream for.
+        # For requests that it has no stream for.
         self.open_as_needed()
 
     def on_streams_left(self, link: H2Link) -> None:
@@ -307,14 +308,14 @@ class ConnectionPool:
         while self._waiting and link.has_room and (request := self._next_on(link)) is not None:
             self._begin(request, link)
         if self._is_retired and not self._waiting:
-            # Not before: it would make room for another, which would be closed as soon.
+            # Not while requests wait: its end would have another connection opened for them, and closed as soon.
             link.drain()
         elif self._circuit.pending and link.is_idle and not link.takes_none:
-            # Others wait for a connection: to another address, or this one is too old for them.
+            # Requests wait for a connection to another address, or this one is too old for them.
             self._owner.on_room()
 
     def _next_on(self, link: H2Link) -> Request | None:
-        """Uploads that wait for a window do not want one that is used up."""
+        """The next request for this link: no upload while uploads have used up its window."""
         if not link.is_stopped:
             return next(iter(self._waiting))
         return next((request for request in self._waiting if request.end_stream), None)
@@ -333,7 +334,7 @@ class ConnectionPool:
         self._circuit.connections -= 1
         self._stats.connections -= 1
         if failure is not None:
-            # Before others may open one: nobody else wants it who waits here.
+            # Before `on_room`, or another connection would be opened for requests that are about to fail.
             self._fail_waiting(failure)
         self._owner.on_room()
 
@@ -355,7 +356,7 @@ class ConnectionPool:
         return False
 
     def close_personal(self) -> bool:
-        """Likewise of those that are somebody's, who then has to authenticate another."""
+        """Close one that is reserved for a client, which then has to authenticate another; False: there is none."""
         for personal in self._personal.values():
             personal.close()
             return True
@@ -370,7 +371,7 @@ class ConnectionPool:
             self.on_streams_left(link)
 
     def close(self) -> None:
-        """Close all at once, without a word to those that wait or are answered."""
+        """Close all at once, without telling the receivers of waiting and running requests."""
         self._is_retired = True
         for request in list(self._waiting):
             self._take(request)

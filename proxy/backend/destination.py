@@ -37,7 +37,7 @@ class Destination:
         text: str,
         observer: Observer | None,
     ) -> None:
-        """Without `observer` nobody wants to know."""
+        """`observer` None: there are no passive health checks."""
         self._shared = shared
         self._owner = owner
         self._circuit = circuit
@@ -52,16 +52,17 @@ class Destination:
         self.running = 0
         self.pool = self.new_pool(owner, circuit, stats)
         self._http_1: ConnectionPool | None = None
-        """Of TLS, for what HTTP/2 has no way to do."""
+        """Of a TLS backend that may speak HTTP/2: for requests that need HTTP/1.1."""
         self._wants_http_1 = False
-        """It has said so, as IIS does of what Windows' login protects: it would of each request anew."""
+        """It has answered HTTP_1_1_REQUIRED, as IIS does for what a Windows login protects. Each request would get that
+        answer again."""
         self._is_retired = False
 
     def __repr__(self) -> str:
         return f"<Destination {self.text}, {self.running} running>"
 
     def new_pool(self, owner: Owner, circuit: Circuit, stats: BackendStats) -> ConnectionPool:
-        """Connections as requests need them, on that account. They are the caller's to close."""
+        """A pool of connections to this address, counted in `circuit` and `stats`. The caller closes it."""
         trust = self._shared.trust(self._tls, offers_h2=True) if self._tls else None
         return ConnectionPool(
             self._shared,
@@ -84,9 +85,9 @@ class Destination:
         pool.dispatch(request)
 
     def _needs_http_1(self, request: Request) -> bool:
-        """Also where requests go by HTTP/2: a switch of protocols without CONNECT, what authenticates connections, and
-        all that goes to an address which wants that. Not gRPC, which knows HTTP/2 alone, and whose servers authenticate
-        calls.
+        """Whether the request goes over HTTP/1.1 even where others go over HTTP/2: an Upgrade, a request with
+        connection-based authentication, and every request to an address that wants HTTP/1.1. Never gRPC, which exists
+        over HTTP/2 only and authenticates each call.
         """
         head = request.head
         if head.protocol is not None:

@@ -19,7 +19,7 @@ STAGGER_S: Final = 0.25
 
 
 def alternate(addresses: Addresses, turn: int) -> Addresses:
-    """The order to try them in. `turn` moves on within each family, so that connections spread over equal addresses."""
+    """The order to try them in. `turn` rotates each family, so that connections spread over equal addresses."""
     if len(addresses) < 2:
         return addresses
     first = [address for address in addresses if address.family is addresses[0].family]
@@ -126,7 +126,7 @@ class _Attempt:
             self._end_soon(_error(code))
 
     def take(self) -> socket.socket:
-        """The connected socket, which is the caller's from now on."""
+        """The connected socket, which belongs to the caller from now on."""
         sock, self._sock = self._sock, None
         assert sock is not None  # noqa: S101
         self._loop.unwatch(sock)

@@ -1,10 +1,10 @@
 """A connection to a backend that speaks HTTP/1.1: one request at a time, kept for the next.
 
-A backend may close a kept connection at any moment, also while the next request is on its way: such a failure says
-`was_reused`. Bytes that come while nothing was asked can belong to no response, so the connection is given up at once;
-so it is where they are read only when the next request waits to be sent.
-One over which a request has gone that authenticates connections (NTLM, Negotiate) is its client's: the backend takes
-all that comes over it for that client's.
+A backend may close a kept connection at any moment, even while the next request is on its way: such a failure is marked
+`was_reused`. Bytes that come while no request runs can belong to no response, so the connection is given up at once,
+also where they are read only when the next request waits to be sent.
+Once a request with connection-based authentication (NTLM, Negotiate) has gone over a connection, it belongs to that
+client: the backend takes all that comes over it for that client's.
 Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
 """
 
@@ -82,17 +82,17 @@ class H1Link:
         self._request: Request | None = None
         self._idle = loop.deadline(self._expire)
         self._retire_at_s = self._until_s = loop.now_s + MAX_AGE_S
-        """The latter is how long it may get requests, by its age and its backend's word."""
+        """Until when it may get requests: by its age alone, and by what its backend says as well."""
         self._is_paused = False
         self._is_gone = False
         self._is_head_sent = False
         self._is_sending = False
         """The body of the request has not ended."""
         self.is_kept = False
-        """It has been there before its next request: that one's failure says little of the backend."""
+        """It was idle before its next request, whose failure therefore says little about the backend."""
         self.is_personal = False
         self.client: object | None = None
-        """Whose it is, where it is somebody's."""
+        """The client's connection that a personal link belongs to."""
         self._transport = Transport(loop, sock, self)
         self._transport.hears_out = True
         self._transport.start()
@@ -124,7 +124,7 @@ class H1Link:
         return True
 
     def rest(self) -> None:
-        """It is kept, unused, for a while, and not beyond its age or what its backend allows."""
+        """Keep it unused for a while, but not beyond its age or what its backend allows."""
         self.is_kept = True
         idle_timeout_s, last_s = self._shared.idle_timeout_s, self._until_s
         until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else last_s
@@ -169,11 +169,11 @@ class H1Link:
         if self._transport.can_half_close:
             self._transport.end_output()
         else:
-            # Not from within the call that hands over the last of it.
+            # Not from within the call that hands over the last bytes.
             self._loop.call_soon(partial(self._hang_up, request))
 
     def _hang_up(self, request: Request) -> None:
-        """TLS has no word for the end of one side: both end, as with nginx and Envoy."""
+        """TLS cannot end one direction alone, so both end, as with nginx and Envoy."""
         if self._request is request:
             self._request = None
             receiver = request.receiver
@@ -206,10 +206,11 @@ class H1Link:
             self._transport.resume_reading()
 
     def cancel(self, request: Request) -> None:
-        """HTTP/1.1 cannot take a request back: only the end of the connection says it.
+        """HTTP/1.1 cannot take a request back, except by closing the connection.
 
-        A reset is heard by all, also by who only writes, but takes away what is still on its way. Some clients send all
-        and go, as ffmpeg does with each segment: that arrives, and the end after it.
+        A reset is noticed by every backend, even by one that only writes, but it destroys what is still on its way.
+        Some clients send a whole request and leave, as ffmpeg does with each segment: such a request is delivered
+        first, and the connection closed after it.
         """
         if self._request is not request:
             return
@@ -223,8 +224,8 @@ class H1Link:
         if request.end_stream or self._transport.queued_bytes > MAX_HELD_BYTES:
             self.close()
             return
-        # To a socket that is closed, what the backend says meanwhile, if only the tickets of TLS, is cause for a reset.
-        # The link keeps its place until all has arrived.
+        # If the socket were closed, whatever the backend sends meanwhile, be it only TLS session tickets, would cause a
+        # reset. The link counts as a connection until all has arrived.
         self._idle.cancel()
         self._transport.finish()
 
@@ -236,7 +237,7 @@ class H1Link:
             self.abort()
             return
         if not self._is_head_sent:
-            # Of this very turn: what has come is older.
+            # The request was queued in this very turn, so these bytes cannot answer it.
             self._break(Reason.RESET, "bytes that belong to no response")
             return
         self._pass_on(request, self._codec.receive(data, _MAX_CHUNKS))
@@ -323,7 +324,7 @@ class H1Link:
             self._transport.pause_reading()
 
     def _pass_on_whole(self, request: Request, receiver: Receiver, first: Event, last: Event) -> bool:
-        """The usual response: its head and all of its body came at once. False: this is none."""
+        """Pass on the usual response, whose head and whole body came at once. False: this is not one."""
         if not (
             isinstance(first, ResponseReceived) and isinstance(last, DataReceived) and last.end_stream and last.data
         ):
@@ -337,7 +338,7 @@ class H1Link:
         return True
 
     def _heed(self, timeout_s: int) -> None:
-        """From the head on: of a body that is taken slowly, the backend may have sent the end long ago."""
+        """The timeout counts from the head on: if a body is read slowly, the backend may have sent its end long ago."""
         until_s = self._loop.now_s + usable_s(timeout_s)
         self._until_s = until_s if until_s < self._retire_at_s else self._retire_at_s
 

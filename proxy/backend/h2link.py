@@ -1,8 +1,8 @@
 """A connection to a backend that speaks HTTP/2: many requests at a time.
 
-It is ready when the backend's SETTINGS have come: until then nobody knows how many requests it takes, nor that it
-speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. While requests wait on a
-connection that has gone silent it is pinged; one that does not answer is given up with all of them.
+It is ready when the backend's SETTINGS have come: until then nobody knows how many requests it takes, or whether it
+speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. If it is silent while
+requests run, it is pinged; if no answer comes, it is given up with all of them.
 """
 
 import socket
@@ -35,16 +35,17 @@ from proxy.loop import Buffer, Creditor, Transport
 
 _PING: Final = b"alive?\0\0"
 _MAX_WORK: Final = 1_000
-"""A turn, in the codec's units, for a connection: some milliseconds until others have theirs."""
+"""What one connection may cost in a turn, in the codec's units: some milliseconds."""
 # Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
 _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
 )
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
-"""Of heads, answers to PINGs and credit, which no window bounds: as much as of responses."""
+"""Limit of queued heads, answers to PINGs and credit, which no window bounds: the same as for responses."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
-"""Who gives credit back by the half or the quarter of the 65,535 bytes that connections begin with leaves that much."""
+"""A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter
+leave at least that much, unless they do not read."""
 
 
 class Home(Protocol):
@@ -62,7 +63,7 @@ class Home(Protocol):
     def on_gone(self, link: "H2Link", failure: Failure | None) -> None:
         """It is closed. Comes once, and before the failures that it causes.
 
-        With `failure` it has carried no request, be it ready or not, and those who wait are to be told.
+        With `failure` it has carried no request, ready or not, and requests that wait are to fail with it.
         """
 
 
@@ -105,10 +106,10 @@ class H2Link:
         self._is_used = False
         """It has carried a request."""
         self._is_kept = False
-        """It has been there before its next request, be it that one has ended or that none has waited for it."""
+        """It was idle before its next request: one has ended before, or none was waiting when it became ready."""
         self._is_gone = False
         self._last_id = self._sent_id = 0
-        """The streams that were opened last, and whose head left last."""
+        """The stream that was opened last, and the last one whose head has left."""
         self._keeping = Keeping(loop.now_s)
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
@@ -128,8 +129,8 @@ class H2Link:
 
     @property
     def _is_used_up(self) -> bool:
-        """The backend has forgotten to give credit back, as Undertow does for uploads that it has cut off: nothing runs
-        that could still bring some."""
+        """The send window is used up for good: nothing runs that could still bring credit. Undertow, for one, never
+        gives it back for uploads that it has cut off."""
         return not self._requests and self.is_stopped
 
     @property
@@ -239,7 +240,7 @@ class H2Link:
         if codec.has_output:
             transport.flush_later()
         if transport.queued_bytes > MAX_UNREAD_BYTES and transport.unowed_bytes > MAX_UNREAD_BYTES:
-            # One that says nothing either is found by its silence.
+            # A backend that sends nothing either is found by `Keeping`.
             what = f"it goes on sending, but has not read {transport.unowed_bytes} bytes of requests and answers"
             self._break(Reason.PROTOCOL, what)
         elif codec.has_unread:
@@ -404,14 +405,14 @@ class H2Link:
         if self._is_used:
             self._close_when_drained()
             return
-        # Those who wait are told, lest connections are opened for them as fast as the backend leaves.
+        # Waiting requests fail; otherwise connections would be opened for them as fast as the backend leaves.
         self._transport.close()
         self._leave(Failure(Reason.RESET, f"{self._name}: {event.words}, before any request", is_unprocessed=True))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _on_stream_over(self) -> None:
-        """A request less."""
+        """A request has ended, in whatever way."""
         if not self._requests:
             self._keeping.unused_since_s = self._loop.now_s
         if self._codec.is_draining:
@@ -426,7 +427,7 @@ class H2Link:
             self._transport.close()
 
     def _give_up(self, request: Request, what: str) -> None:
-        """Because of a mistake on our side of it."""
+        """Give up a request that we cannot send."""
         self.cancel(request)
         request.fail(Failure(Reason.UNSENDABLE, f"{self._name}: {what}", is_unprocessed=False))
 
@@ -445,7 +446,7 @@ class H2Link:
         self._leave(unused)
         for request in requests:
             was_reused = reason is Reason.RESET and self._is_kept and not request.is_answered
-            # Those of this very turn, whose heads have not left.
+            # Opened in this very turn, so its head has not left.
             is_unsent = request.stream_id > self._sent_id
             request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_unsent, was_reused=was_reused))
 

@@ -1,9 +1,9 @@
 """Which addresses of a backend may be asked. Pure: outcomes and times come in.
 
-Passive (`Outliers`): an address that fails so many times in a row is ejected for a time, as long as no more than the
-wanted share of the addresses is ejected. After that time it is used again, and the next failure ejects it again.
-Active (`AddressHealth.probed`): an address is used until so many probes in a row have failed, and again after so many
-that have not.
+Passive (`Outliers`): an address that fails a number of times in a row is ejected for a time, unless too large a share
+of the addresses is ejected already. After that time it is used again, and the next failure ejects it again.
+Active (`AddressHealth.probed`): an address is used until a number of probes in a row have failed, and again after a
+number in a row have succeeded.
 """
 
 import heapq
@@ -21,9 +21,9 @@ class AddressHealth:
         self.consecutive_failures = 0
         self.ejected_until_s: float | None = None
         self.is_down = False
-        """By probes."""
+        """As probes have found."""
         self.probes_in_a_row = 0
-        """That contradict `is_down`."""
+        """How many probes in a row have contradicted `is_down`."""
 
     @property
     def is_usable(self) -> bool:
@@ -61,7 +61,7 @@ class Outliers:
         self._max_ejected = len(addresses) * policy.max_ejected_percent // 100
         self._turns = count()
         self._ejected: list[tuple[float, int, AddressHealth]] = []
-        """A heap: the one whose time is over first comes first, which another policy may have ejected later."""
+        """A heap by the end of the ejection. Not a queue: earlier policies may have ejected for longer."""
         for address in addresses:
             if address.ejected_until_s is not None:
                 self._note(address.ejected_until_s, address)
@@ -72,14 +72,14 @@ class Outliers:
 
     @property
     def next_s(self) -> float | None:
-        """When the next one's time is over; None: none is ejected."""
+        """When the next ejection ends; None: no address is ejected."""
         return self._ejected[0][0] if self._ejected else None
 
     def succeeded(self, address: AddressHealth) -> None:
         address.consecutive_failures = 0
 
     def failed(self, address: AddressHealth, now_s: float) -> bool:
-        """True when that ejects it. `address` is one of these."""
+        """Returns whether this failure ejects it. `address` is one of those given at construction."""
         address.consecutive_failures += 1
         if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
             return False
@@ -94,7 +94,8 @@ class Outliers:
         heapq.heappush(self._ejected, (until_s, next(self._turns), address))
 
     def restore(self, now_s: float) -> None:
-        """Use those again whose time is over, or is soon where too many are ejected since others have left."""
+        """Use addresses again whose ejection is over. If too many are ejected, since other addresses have left, those
+        whose ejection ends next are used as well."""
         ejected = self._ejected
         while ejected and (ejected[0][0] <= now_s or len(ejected) > self._max_ejected):
             *_, address = heapq.heappop(ejected)

@@ -1,18 +1,18 @@
 """How long a connection to a backend is kept. Pure: times come in.
 
-No connection gets requests when it is older than MAX_AGE_S, so that a name's new addresses come into use. One that
-carries many requests is besides looked at every SILENCE_S, or more often for a shorter idle timeout: it may go when
-nobody has used it for that, is pinged when requests wait on it and nothing has come for SILENCE_S, and is lost when
-nothing has come for as long after that either.
+No connection gets requests when it is older than MAX_AGE_S, so that a name's new addresses come into use. A connection
+that carries many requests is also looked at every SILENCE_S, or more often for a shorter idle timeout. It is closed
+when nobody has used it for the idle timeout. It is pinged when requests run on it and nothing has come for SILENCE_S,
+and given up when nothing comes for another SILENCE_S.
 
 Backends over HTTP/1.1 may say after how long they close a connection that nobody uses (`Keep-Alive: timeout=5`, as
-Node's do). A POST that crosses with that end is lost, since nobody may repeat it; so we are the first to close.
+Node's do). A POST that crosses with their closing is lost, since nobody may repeat it; so we close first.
 
-One that answers its PINGs and nothing else is pinged seldom. Servers of gRPC count those that come within five minutes
-of the one before, and with the third they end the connection and all its calls (`too_many_pings`). With each frame of
-an answer they begin anew, and the first PING after that is not counted. So PINGs are PINGS_APART_S apart, but for a
-second one that comes sooner where something is asked meanwhile, perhaps of a host that has gone. One that crosses with
-an answer may be counted, too: that makes two.
+A connection that answers PINGs and nothing else is pinged seldom. gRPC servers count PINGs that come within five
+minutes of the one before, and at the third they end the connection with all its calls (`too_many_pings`). Each frame of
+an answer resets their count, and the first PING after it is not counted. So our PINGs are PINGS_APART_S apart. A second
+one may come sooner if a request has been sent meanwhile, as the host may have gone. That makes at most two that count,
+since the first may cross with an answer.
 """
 
 from enum import Enum
@@ -28,14 +28,14 @@ _MARGIN_S: Final = 1.0
 def usable_s(timeout_s: int) -> float:
     """How long after an answer a connection may get requests that its backend keeps for `timeout_s`.
 
-    The margin is for the ways there and back, and for whoever is late. It leaves half of a second or two; 0 is what
-    backends say that mean less than one, and leaves nothing.
+    The margin is for the round trip and for delays on either side. Of a timeout of one or two seconds, half is left; of
+    0, which backends send that mean less than a second, nothing.
     """
     return timeout_s - _MARGIN_S if timeout_s > 2 * _MARGIN_S else timeout_s / 2
 
 
 class Sign(Enum):
-    """What a look finds."""
+    """What `Keeping.look` finds."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -45,7 +45,7 @@ class Sign(Enum):
 
 
 class Keeping:
-    """Of one connection that carries many requests."""
+    """How long to keep one connection that carries many requests."""
 
     __slots__ = (
         "_is_pinged",
@@ -62,20 +62,20 @@ class Keeping:
     def __init__(self, now_s: float) -> None:
         self.retire_at_s = now_s + MAX_AGE_S
         self.unused_since_s = now_s
-        """Set it when the last request ends."""
+        """To be set when the last request ends."""
         self.is_heard = True
-        """Set it when something comes."""
+        """To be set when anything comes."""
         self.has_answered = False
-        """Set it when something of an answer comes."""
+        """To be set when a part of a response comes."""
         self.has_asked = False
-        """Set it when something of a request leaves."""
+        """To be set when a part of a request leaves."""
         self._silent_since_s = now_s
-        """Nothing has come since, or nothing had to."""
+        """Since when nothing has come although something should have."""
         self._is_pinged = False
-        """Nothing has come since the last one."""
+        """Nothing has come since the last PING."""
         self._pinged_s = now_s
         self._pings = 0
-        """Since something of an answer came."""
+        """PINGs since the last part of a response came."""
 
     def look(self, now_s: float, *, is_used: bool, idle_timeout_s: float) -> Sign:
         """`idle_timeout_s` 0: no limit."""

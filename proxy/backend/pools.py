@@ -52,7 +52,7 @@ class Pools:
         self._former: dict[str, Balancer] = {}
         """Of backends that have left the table, by key."""
         self._retired: deque[tuple[float, str, Balancer]] = deque()
-        """With the time at which each may go, and its key."""
+        """The time from which each may be closed, its key, and the balancer."""
         self._sweep = loop.deadline(lambda: loop.work_through(self._forget_retired()))
         self._generation = 0
         self._is_draining = False
@@ -67,14 +67,14 @@ class Pools:
         if balancer is None or balancer.generation != self._generation:
             balancer = self._renew(key)
         if balancer is None or (balancer.spec is not backend.spec and not balancer.can_become(backend.spec)):
-            # Of a table before this one, which has no such backend, or one that speaks another protocol by that name.
+            # The exchange has an earlier table: this one has no such backend, or one with another protocol.
             balancer = self._former.get(key)
             if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
                 return self._refuse(key, head, receiver)
         return balancer.request(head, end_stream, receiver, wish)
 
     def forget_client(self, client: object) -> None:
-        """No more requests come over that connection of a client."""
+        """That connection of a client has closed."""
         self._shared.forget_client(client)
 
     def use(self, table: Table) -> None:
@@ -132,7 +132,7 @@ class Pools:
         return balancer
 
     def _renew_all(self, generation: int, table: Table) -> Iterator[None]:
-        """Those that there are, and those that are to be asked after without a request."""
+        """Bring all balancers up to date, and make those of backends with active health checks."""
         for place, key in enumerate([*self._balancers, *table.probed]):
             if generation != self._generation or self._is_closed:
                 # A newer table has come.
@@ -150,12 +150,12 @@ class Pools:
         balancer.retire()
         self._stats.backend(key).ejected = 0
         self._former[key] = balancer
-        if not self._retired:  # else it is set; where backends leave all the time, setting it anew would put it off
+        if not self._retired:  # else it is set; to set it again, where backends leave all the time, would put it off
             self._sweep.set(self._loop.now_s + _LINGER_S)
         self._retired.append((self._loop.now_s + _LINGER_S, key, balancer))
 
     def _forget_retired(self) -> Iterator[None]:
-        """Each is looked at once: those whose time is over go, some at a time, and the others line up again."""
+        """Look at each one once: close those whose time is over, some at a time, and put the others back."""
         now_s = self._loop.now_s
         for place in range(len(self._retired)):
             if not self._retired:  # all was closed meanwhile
@@ -173,7 +173,7 @@ class Pools:
             self._sweep.set(now_s + _LINGER_S)
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
-        """A request that fails soon: its backend is gone, or everything is."""
+        """A request that fails in a later call of the loop: its backend is gone, or the worker stops."""
         what = "this worker stops" if self._is_closed else "the backend has left the configuration"
         refusals = Refusals(self._loop, self._stats.backend(key))
         return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: {what}")

@@ -1,8 +1,8 @@
 """Active health: ask an address regularly, over a connection of its own.
 
-So a probe counts against no limit and in no number, and waits for no request: a backend with all the connections that
-it may have is not taken for a dead one. An address is used until probes have shown that it is down; a probe that fails
-for a lack of ours, such as descriptors, has shown nothing.
+So a probe counts against no limit and in no metric, and waits for no request: a backend that has reached its limit of
+connections is not taken for a dead one. An address is used until probes have shown that it is down; a probe that fails
+because we lack something, such as descriptors, has shown nothing.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,7 @@ class Prober:
             self._judge(False, f"no whole answer within {self._timeout_s:g} s")
 
     def _hang_up(self) -> None:
-        """The next probe begins with a new connection: one that has not come about yet may never do."""
+        """Close the connection, or give up connecting: the next probe begins with a new one."""
         pool, self._pool = self._pool, None
         self._running = None
         if pool is not None:
@@ -152,7 +152,7 @@ class Prober:
     # -- owner of the pool -------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """There is one connection, for one request at a time: one that takes no more, since it is old, makes room."""
+        """Close the only connection where it is idle, as it is when it is too old to be used again."""
         return self._pool is not None and self._pool.close_idle()
 
     def on_room(self) -> None:

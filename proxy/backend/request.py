@@ -1,7 +1,7 @@
 """A request to a backend, from the choice of its address to the end of its response: what the exchange holds.
 
-It waits for a connection, then belongs to a link until it ends, and tells a ledger what became of it: the numbers and
-the health of its address. Whoever holds it may call it at any time; after its end only credit is still passed on.
+It waits for a connection, then belongs to a link until it ends, and tells a ledger what became of it, for the counters
+and the health of its address. It may be called at any time; after its end only credit is still passed on.
 """
 
 from typing import Final, Protocol
@@ -44,7 +44,7 @@ class Link(Protocol):
     def release(self, request: "Request", size_bytes: int, /) -> None: ...
 
     def cancel(self, request: "Request", /) -> None:
-        """It has ended for the exchange."""
+        """The exchange no longer wants the answer."""
 
 
 class Queue(Protocol):
@@ -54,7 +54,7 @@ class Queue(Protocol):
         """It does not want one any more."""
 
     def lack(self) -> Failure | None:
-        """Why requests wait, where that is no fault of the address."""
+        """Why requests wait, unless the address is to blame."""
 
 
 class Request:
@@ -142,10 +142,11 @@ class Request:
         self.is_open = True
 
     def end(self) -> None:
-        """The response has ended, or the request is given up. Who still has to tell the receiver knows it before."""
+        """The response has ended, or the request is given up. Callers that still have to tell the receiver fetch it
+        before."""
         self.has_ended = True
         self.is_open = False
-        # It may know this one, and both would keep each other alive.
+        # The receiver may refer to this object, and both would keep each other alive.
         self.receiver = _NOBODY
         self.ledger.ended()
 
@@ -163,7 +164,7 @@ class Request:
             self.on_bug(receiver)
 
     def on_bug(self, receiver: Receiver) -> None:
-        """A call of its receiver has raised, a bug of ours. Within `except`; it costs this request, and no others."""
+        """A call of its receiver has raised: a bug of ours, which costs this request only. Call within `except`."""
         log.exception("bug in the handling of a response", receiver=type(receiver).__name__)
         self.cancel()
         try:

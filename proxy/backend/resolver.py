@@ -1,11 +1,11 @@
 """Names to addresses: asked off the loop, kept while they are used, renewed every 30 seconds.
 
 A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
-Not so where resolvers go on saying for half a minute that there is no such name, or that it has no address: what was
-there may be somebody else's by now. A name without an answer is asked again with the next request, but not more than
-once a second. What nobody has used for five minutes is forgotten. Names whose servers are slow to answer, or do not
-answer at all, wait for each other alone: they would have all threads, and every other name would come late. The first
-time nobody knows which these are, so a thread that gets no answer soon has a substitute.
+But if resolvers say for half a minute that there is no such name, or that it has no address, its addresses are dropped:
+they may be somebody else's by now. A name without an answer is looked up again with the next request, but not more than
+once a second. A name that nobody has used for five minutes is forgotten. Names whose servers answer slowly, or not at
+all, have threads of their own: they would occupy all threads, and delay every other name. The first time nobody knows
+which these are, so a thread that gets no answer soon is replaced by another one.
 """
 
 import ipaddress
@@ -23,15 +23,15 @@ RENEW_S: Final = 30.0
 RENEW_FAILED_S: Final = 5.0
 RETRY_S: Final = 1.0
 HOLD_S: Final = 30.0
-"""How long a name that has been denied keeps its addresses."""
+"""How long a name keeps its addresses while resolvers say that it does not exist."""
 FORGET_S: Final = 300.0
 SLOW_S: Final = 1.0
-"""A name whose answer took longer is asked among its like the next time."""
+"""A name whose answer took longer is looked up by the threads for slow names the next time."""
 _THREADS: Final = 4
 _PATIENCE_S: Final = 0.25
 _SUBSTITUTES: Final = 28
 _DENIALS: Final = frozenset((socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)))
-"""What a resolver says of a name; the other codes are about itself."""
+"""Errors about the name; all others are about the resolver."""
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
@@ -175,7 +175,7 @@ class Resolver:
             on_answer(entry.addresses, entry.error)
 
     def _deny(self, entry: _Entry) -> None:
-        """The name is said not to be there."""
+        """A resolver says that the name does not exist."""
         now_s = self._loop.now_s
         if entry.denied_since_s is None:
             entry.denied_since_s = now_s

@@ -28,7 +28,7 @@ class Shared:
         self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
         self._turn = 0
         self.personal: dict[int, set[Unused]] = {}
-        """Those that only one client may use, by the id of that client's connection."""
+        """Idle connections that only one client may use, by the id of that client's connection."""
 
     def apply(self, limits: document.Limits) -> None:
         """Take over what a new document says; 0 is no limit, as there."""
@@ -40,7 +40,7 @@ class Shared:
         return id(client) in self.personal
 
     def forget_client(self, client: object) -> None:
-        """Its connection has closed: nobody else may use what has been kept for it."""
+        """A client's connection has closed: close what was kept for it, which nobody else may use."""
         for unused in tuple(self.personal.get(id(client), ())):
             unused.close()
 

@@ -73,7 +73,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def blames_address(self) -> bool:
-        """It says something about the address, and not of a lack of ours, of the request or of bad timing."""
+        """The address is to blame, and not a lack of ours, the request, or bad timing."""
         is_excused = self.was_reused or self.wants_http_1 or self.is_by_deadline
         return self.reason not in _NOT_OF_THE_ADDRESS and not is_excused
 
@@ -82,10 +82,10 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     """Which address of the backend is wanted."""
 
     session_address: bytes | None = None
-    """`fingerprint` of the address that a session is bound to; another is taken only where this one cannot be."""
+    """`fingerprint` of the address that a session is bound to; another is used only if this one cannot be."""
     avoid: tuple[str, ...] = ()
-    """Addresses that earlier attempts failed at, in this order; taken only when there is no other, the last one never
-    before them."""
+    """Addresses that earlier attempts failed at, in this order. They are used only when there is no other, and the last
+    one only when there is no other at all."""
     needs_new_connection: bool = False
     """An earlier attempt broke on a kept connection."""
 
@@ -98,8 +98,9 @@ class Receiver(Protocol):
 
     @property
     def client_connection(self) -> object | None:
-        """Stands for the connection of the client, where that has one for its own requests, one at a time. Backends may
-        authenticate connections: what such a client's requests have made of one is there for the next of them.
+        """Stands for the client's connection, if that carries the requests of this client only, one at a time.
+
+        A backend's connection that such a client has authenticated is kept for its next request.
         """
 
     def on_backend_open(self) -> None:
@@ -116,10 +117,10 @@ class Receiver(Protocol):
         that protocol from here on."""
 
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
-        """The receiver owes `stream.release(len(data))` once the bytes are held by nobody of ours."""
+        """The receiver owes `stream.release(len(data))` once nothing of ours holds the bytes any more."""
 
     def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None:
-        """All of a response with a body, in place of both calls, as it came all at once; no credit is owed for it."""
+        """A whole response with a body that came at once, in place of the two calls; no credit is owed for it."""
 
     def on_response_trailers(self, fields: Fields) -> None:
         """The response has ended."""
@@ -140,7 +141,7 @@ class BackendStream(Protocol):
 
     @property
     def address(self) -> str:
-        """The chosen address as the document has it; empty where the request was refused before one was."""
+        """The chosen address as the document has it; empty if the request was refused before one was chosen."""
 
     def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         """Hand over body bytes; returns how many were taken. The end counts only when all were taken.
@@ -171,10 +172,11 @@ class Pool(Protocol):
     def request(
         self, backend: Backend, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
     ) -> BackendStream:
-        """Send a request to a backend of the table, or of one before it: by its key, and by what it spoke then.
+        """Send a request to a backend of the current table or of an earlier one, with the protocol it had there.
 
         `head` is complete, as it is to be sent (authority included). `address` is settled when this returns.
 
-        A head with `protocol` says by its method over what it goes: CONNECT over HTTP/2 alone, and where the backend
-        has not enabled it, it fails unprocessed; any other over HTTP/1.1 alone, also where TLS would offer HTTP/2.
+        If the head has a `protocol`, its method says which HTTP it needs. CONNECT goes over HTTP/2 only, and fails
+        unprocessed where the backend has not enabled it; any other method goes over HTTP/1.1 only, even where TLS would
+        offer HTTP/2.
         """

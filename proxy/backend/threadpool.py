@@ -6,8 +6,8 @@
 Threads start with the first task and are daemons, since a resolver cannot be told to stop: the process would wait for
 those of concurrent.futures before it ends. More tasks than threads wait in order.
 
-With `substitutes` a thread whose task takes longer than `patience_s` has another in its place while something waits,
-and ends with that task.
+With `substitutes`, a thread whose task takes longer than `patience_s` while others wait is replaced by another one, and
+ends when that task does.
 """
 
 import errno
@@ -31,13 +31,13 @@ class ThreadPool:
         self._patience_s = patience_s
         self._look_again = loop.deadline(self._look)
         self._max_threads = threads
-        """Of which there is one more for each that has a substitute."""
+        """Grows by one for each thread that has a substitute and has not ended yet."""
         self._most_threads = threads + substitutes
         self._threads = 0
         self._unfinished = 0
         self._busy: dict[int, float] = {}
-        """When threads began what they do, by their number, the longest first. Whoever takes one out of it has decided:
-        itself, that it has ended in time; the loop, that it has a substitute.
+        """When each thread began its task, by thread id, the oldest first. Whoever removes an entry has decided: the
+        thread itself, that it ended in time; the loop, that it has a substitute.
         """
         self._queue: queue.SimpleQueue[Callable[[], Callable[[], None]] | None] = queue.SimpleQueue()
         self._is_closed = False
@@ -67,7 +67,7 @@ class ThreadPool:
             self._queue.put(None)
 
     def _start_thread(self) -> OSError | None:
-        """Another one; returns why there is none."""
+        """Returns why none could be started; None: one was."""
         thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True)
         try:
             thread.start()
@@ -86,12 +86,12 @@ class ThreadPool:
             self._look_soon()
 
     def _substitute(self) -> None:
-        """Have others in place of threads that take long, while there is something for them."""
+        """Replace threads that take long, as long as more tasks wait than threads are free."""
         late_s = time.monotonic() - self._patience_s
         for thread, began_s in self._busy.copy().items():
             if began_s > late_s or self._threads >= self._unfinished or self._max_threads == self._most_threads:
                 return
-            # One too many is there already where the thread that it was for has just ended.
+            # If the thread that the last substitute was for ended just in time, that one is there to be used.
             if self._threads <= self._max_threads and self._start_thread() is not None:
                 return
             if self._busy.pop(thread, None) is not None:
@@ -115,7 +115,7 @@ class ThreadPool:
                 has_substitute = self._busy.pop(me, None) is None
                 self._loop.call_from_thread(partial(self._finish, done, has_substitute=has_substitute))
                 del done
-            # It may hold a key of a backend, which is to go with that, and the next may be long in coming.
+            # It may hold a private key, which must not stay in memory until the next task comes.
             del task
 
 
@@ -123,5 +123,5 @@ def _outcome(work: Callable[[], R], on_done: OnDone[R]) -> Callable[[], None]:
     try:
         return partial(on_done, work(), None)
     except Exception as error:
-        # By itself: what it was raised through would hold it, and it that.
+        # Without its traceback, whose frames would keep it alive, and it them.
         return partial(on_done, None, error.with_traceback(None))

@@ -26,10 +26,10 @@ _CIPHERS: Final = "DEFAULT"
 """OpenSSL's own list, strong ones first. Python's has none with SHA-1 or without forward secrecy, which is all that old
 appliances know in TLS 1.2; browsers and other proxies reach those."""
 _CIPHERS_OF_TRUSTED: Final = f"{_CIPHERS}:@SECLEVEL=1"
-"""Also for RSA keys of 1024 bits, which old appliances have made themselves: by `ca` these are trusted one by one."""
+"""Also accepts RSA keys of 1024 bits, which old appliances generate: by `ca` these are trusted one by one."""
 _MAX_SESSIONS: Final = 256
 _UNREAD_S: Final = 600.0
-"""Until another session of an address is read: some Pythons lose memory by reading, see `TlsSocket.session`."""
+"""The least time between two reads of an address's session: in some Pythons each leaks, see `TlsSocket.session`."""
 
 
 OnReady = Callable[[str, Reason], None]
@@ -57,7 +57,7 @@ class Trust:
         return f"<Trust {self._tls.server_name}>"
 
     def prepare(self, on_ready: OnReady) -> None:
-        """Call once `wrap` may be used, or it is clear that it may not. At once where that is known."""
+        """Call `on_ready` as soon as it is known whether `wrap` may be used; at once if it is known already."""
         if self._context is not None or self._error:
             on_ready(self._error, Reason.TLS)
             return
@@ -67,9 +67,9 @@ class Trust:
             self._threads.run(lambda: make_context(self._tls, self._protocols), self._on_context)
 
     def wrap(self, sock: socket.socket, peer: str) -> TlsSocket:
-        """For the handshake, which is still to come; an earlier session with `peer` is taken up again."""
+        """Ready for the handshake; an earlier session with `peer` is resumed."""
         assert self._context is not None  # noqa: S101
-        # An end without close_notify is told: where it is the end of a body, it may not be the backend's word.
+        # An end without close_notify is an error there: it may not be the backend that has ended a body so.
         return TlsSocket(sock, self._context, self._tls.server_name, self._sessions.get(peer))
 
     def check(self, sock: TlsSocket) -> None:
@@ -87,8 +87,10 @@ class Trust:
             raise UntrustedPeer(f"certificate for {names}, want one for {self._wanted()}")
 
     def remember(self, sock: TlsSocket, peer: str, now_s: float) -> None:
-        """Keep the session for the next connections, until one is not taken up any more. TLS 1.3 servers send theirs
-        after the handshake."""
+        """Keep the session for the next connections, until the backend no longer resumes it.
+
+        Call after the first answer, since TLS 1.3 servers send sessions after the handshake.
+        """
         if sock.is_resumed or now_s < self._unread_until_s.get(peer, now_s):
             return
         session = sock.session
@@ -100,11 +102,11 @@ class Trust:
             self._sessions[peer] = session
 
     def forget(self, peer: str) -> None:
-        """A handshake with it has failed, perhaps for its session: the next is a full one (RFC 5077, 3.2)."""
+        """A handshake has failed, perhaps because of the session: the next one is full (RFC 5077, 3.2)."""
         self._sessions.pop(peer, None)
 
     def explain(self, error: OSError) -> str:
-        """What broke the handshake, and what would not have."""
+        """What broke the handshake, and what was wanted."""
         if isinstance(error, ssl.SSLCertVerificationError):
             authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
             issuer = "" if error.verify_code in DATE_ERRORS else f", want one issued by {authorities}"
@@ -126,7 +128,7 @@ class Trust:
             on_ready(why, reason)
 
     def _is_itself_trusted(self, certificate: bytes) -> bool:
-        """It is in `ca`, so whoever shows it is no other that its issuer has given the same common name."""
+        """The certificate itself is in `ca`, so it is not another one with the same common name by the same issuer."""
         return f"-----{base64.b64encode(certificate).decode()}-----" in "".join((self._tls.ca or "").split())
 
     def _is_wanted(self, names: "CertificateNames") -> bool:
@@ -142,7 +144,7 @@ class Trust:
 
 def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     """Raises UnusableTLS, OSError."""
-    # Here, in a thread, so that the first handshake need not wait for it on the loop.
+    # Imported here, in a thread, so that the first handshake does not import it on the loop.
     from proxy.tls import names  # noqa: F401
 
     context = contexts.make_context(ssl.PROTOCOL_TLS_CLIENT, alpn)
@@ -150,7 +152,7 @@ def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     # See the module's docstring; the chain is still verified.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    # Python before 3.11.3 has OpenSSL take a missing close_notify for one that came; OpenSSL 1.1 has no such choice.
+    # Python before 3.11.3 has OpenSSL ignore a missing close_notify by this option, which OpenSSL 1.1 does not have.
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     if tls.ca:
         contexts.load_authorities(context, tls.ca, "ca")

@@ -19,9 +19,9 @@ from proxy.loop import Loop
 log = get_logger(__name__).every(60.0)
 
 _BATCH: Final = 64
-"""Clients taken a turn, so that those who are in already get theirs."""
+"""Clients accepted in a turn, so that those who are in already are served too."""
 _LAST: Final = 4096
-"""Clients taken before the end: more than a queue holds, and not for ever where they come without a pause."""
+"""Clients accepted before closing: more than a queue holds, but not without end if they keep coming."""
 _PAUSE_S: Final = 0.1
 _STARVED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
@@ -29,7 +29,7 @@ _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOC
 
 class Owner(Protocol):
     def on_accepted(self, sock: socket.socket, address: Any) -> None:
-        """`sock` does not block and belongs to the owner now; `address` is as its family has it."""
+        """`sock` does not block and belongs to the owner now; `address` is what `accept` returns for its family."""
 
     def on_starved(self) -> None:
         """A client was turned away, or waits, for lack of descriptors or memory."""
@@ -43,7 +43,7 @@ class Reserve:
         self.refill()
 
     def spend(self) -> bool:
-        """Whether there was one."""
+        """Give it up; False: there was none."""
         if self._descriptor < 0:
             return False
         os.close(self._descriptor)
@@ -91,10 +91,10 @@ class Acceptor:
         """Never asked for."""
 
     def on_bug(self) -> None:
-        """The socket is fine; whoever was accepted is gone."""
+        """The socket is fine; the client that was being accepted is gone."""
 
     def finish(self, on_closed: Callable[[], None]) -> None:
-        """Take everybody in whose handshake has begun, then close; who comes now is left to those who listen next.
+        """Accept every client whose handshake has begun, then close; later ones are left to whoever listens next.
 
         `on_closed` is called once, now or a moment later.
         """
@@ -107,7 +107,7 @@ class Acceptor:
             self.close()
 
     def let_go(self) -> None:
-        """Nobody was taken in yet, and nobody is to be: the socket is left as it is."""
+        """Give the socket back as it is: nobody was accepted, and nobody is to be."""
         self._loop.unwatch(self._sock)
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Acceptor:
                 break
 
     def _accept(self) -> bool:
-        """Whether there may be more."""
+        """Accept one client; returns whether there may be more."""
         if self.is_closed:
             return False
         try:
@@ -148,7 +148,7 @@ class Acceptor:
             self.close()
             return False
         if error.errno not in _STARVED:
-            # The client's own trouble, told by its socket (accept(2)).
+            # An error of this one client's connection (accept(2)).
             return True
         log.error(
             "cannot accept a connection: no descriptor or memory left; raise the limit of open files (LimitNOFILE in a "

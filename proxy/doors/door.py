@@ -1,9 +1,9 @@
 """One door: a bound socket, the listeners behind it, and the connections that came in through it.
 
 A client on a plain door begins with HTTP/1.1 and may go on with HTTP/2; on a TLS door its server name chooses the
-listener, and ALPN the protocol. The door is told when the document changes: who comes from then on is treated by the
-new one, and who is in keeps the terms and certificates it came in with, but is routed by the new table, to listeners
-that want of those who come in what this one has gone through.
+listener, and ALPN the protocol. The door is told when the document changes. New connections are treated by the new
+document. Existing ones keep the terms and certificates that they came in with, but are routed by the new table, and
+only to listeners that would have admitted them (`misdirected`).
 """
 
 import base64
@@ -43,21 +43,21 @@ class Layout(msgspec.Struct, frozen=True):
     listeners: tuple[document.Listener, ...]
     """At least one; all have the same protocol."""
     trusted: Networks
-    """Whose word about their clients is believed."""
+    """Peers whose word about their clients is believed."""
     introducing: Networks
-    """Whose connections begin with a PROXY header."""
+    """Peers whose connections begin with a PROXY header."""
     terms: Terms
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a door goes on with, made and not in use yet."""
+    """A change of a door that is prepared, and not in use yet."""
 
     door: "Door"
     layout: Layout
     contexts: dict[str, ListenerContexts]
     """By name of the listener."""
     acceptor: Acceptor | None
-    """Of a new socket."""
+    """For a new socket; None: the socket stays."""
 
     def carry_out(self) -> None:
         self.door.use(self)
@@ -90,7 +90,7 @@ class Door:
         self._acceptor: Acceptor | None = None
         self._members: set[Member] = set()
         self._contexts: dict[str, ListenerContexts] = {}
-        """By name of the listener. Likewise the next."""
+        """By name of the listener, as the next."""
         self._admissions: dict[str, Admission] = {}
         self._is_draining = False
         self.entrance: routing.Door | None = None
@@ -98,7 +98,7 @@ class Door:
     # -- the document ------------------------------------------------------------------------------------------------
 
     def prepare(self, layout: Layout, sock: socket.socket | None) -> Change:
-        """To go on with `layout`, and with `sock` where it is a new one."""
+        """A change to `layout`, and to `sock` if that is a new socket."""
         contexts = {
             listener.name: self._contexts_of(listener.name, listener.tls)
             for listener in layout.listeners
@@ -107,7 +107,7 @@ class Door:
         return Change(self, layout, contexts, None if sock is None else self._acceptor_of(sock))
 
     def use(self, change: Change) -> None:
-        """Let clients in as it says; a socket that was in use before is emptied and closed."""
+        """Carry the change out. If it brings a new socket, the queue of the old one is emptied, and that is closed."""
         self._layout, self._contexts = change.layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
@@ -119,7 +119,7 @@ class Door:
             self._acceptor = change.acceptor
 
     def _check_those_in_clear(self) -> None:
-        """They came in when the port was one in clear, where nobody has to be checked."""
+        """Check connections from now on that came in when this port was plain HTTP, which needs no check."""
         for member in self._members:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
@@ -128,7 +128,7 @@ class Door:
         return self._admissions.get(listener)
 
     def _contexts_of(self, name: str, settings: document.ListenerTLS) -> ListenerContexts:
-        """Those from before when nothing has changed."""
+        """The existing ones if their settings have not changed."""
         before = self._contexts.get(name)
         return before if before is not None and before.settings == settings else ListenerContexts(settings)
 
@@ -164,7 +164,7 @@ class Door:
         introduction.start()
 
     def _let_in(self, sock: socket.socket, address: str) -> None:
-        """A client with this address."""
+        """Serve a client with this address."""
         layout = self._layout
         if layout.listeners[0].protocol == "HTTP":
             self._serve_h1(sock, self._arrival(address, b"http", "HTTP/1.1"), None)
@@ -175,7 +175,7 @@ class Door:
         def choose_context(server_name: bytes | None) -> ssl.SSLContext | int:
             nonlocal misdirection
             listener = self._listener_for(server_name)
-            # Now: the document may change before the handshake has ended.
+            # Looked up here, since the document may change before the handshake has ended.
             misdirection = Misdirection(server_name, self, self._admissions.get(listener))
             return self._choose_context(listener, server_name)
 
@@ -192,13 +192,13 @@ class Door:
         self._registry.evict(self._loop.now_s)
 
     def _listener_for(self, server_name: bytes | None) -> str:
-        """Gateway API: the one whose hostname fits the server name best; empty: there is none."""
+        """The listener whose hostname fits the server name best, as Gateway API wants it; empty: there is none."""
         host = routing.host_of(server_name or b"")
         listener = None if self.entrance is None else self.entrance.listener_for(host)
         return "" if listener is None else listener.name
 
     def _choose_context(self, listener: str, server_name: bytes | None) -> ssl.SSLContext | int:
-        """Of the listener's certificates the one."""
+        """The context with the listener's certificate for this name, or the alert that refuses the client."""
         contexts = self._contexts.get(listener)
         if contexts is None:
             return UNRECOGNIZED_NAME
@@ -219,7 +219,7 @@ class Door:
             connection.start(Transport(self._loop, sock, connection))
             self._drain_late(connection)
         else:
-            # Also without ALPN: a client that knows nothing newer.
+            # Also for a client without ALPN, which knows nothing newer.
             self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1", client_cert), misdirection)
         self._registry.remove(greeting)
 
@@ -279,7 +279,7 @@ class Door:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Who waits is let in, then the door is closed; all finish what runs."""
+        """Let in clients that wait, then close the door; all connections finish what runs."""
         self._is_draining = True
         if self._acceptor is not None:
             acceptor, self._acceptor = self._acceptor, None
@@ -288,7 +288,7 @@ class Door:
             member.drain()
 
     def retire(self) -> None:
-        """The document has this door no more; the next one with its name does not know those who are in."""
+        """The document no longer has this door. A later one with its name does not take over its connections."""
         self.entrance = None
         self._check_those_in_clear()
         self.drain()
@@ -318,7 +318,8 @@ def _admission_to(listener: document.Listener) -> Admission:
 
 
 def _address_of(address: Any) -> str:
-    """Of a client, without its port. IPv4 over a dual-stack socket is IPv4; a unix socket's peers have no names."""
+    """A client's address without its port. An IPv4 client of a dual-stack socket has its IPv4 address; clients of unix
+    sockets have none."""
     if not isinstance(address, tuple):
         return "unix"
     return str(address[0]).removeprefix("::ffff:")

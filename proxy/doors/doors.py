@@ -26,7 +26,7 @@ from proxy.stats import Stats
 
 class Doors:
     def __init__(self, loop: Loop, begin: Begin, stats: Stats, on_client_gone: Callable[[Arrival], None]) -> None:
-        """`on_client_gone` is told of connections over HTTP/1.1."""
+        """`on_client_gone` is called when a connection over HTTP/1.1 has closed."""
         self._on_client_gone = on_client_gone
         self._loop = loop
         self._begin = begin
@@ -39,14 +39,14 @@ class Doors:
         self._doors: dict[str, Door] = {}
         self._is_draining = False
         self._is_closed = False
-        """Nobody is let in any more."""
+        """No new connections are let in."""
 
     def prepare(self, table: Table, sockets: Mapping[str, socket.socket]) -> Callable[[], None]:
-        """What is to be called at once, to serve by `table`; so what may fail comes before anything has changed.
+        """Prepare to serve by `table`; call the result at once to do so. What may fail is done before anything changes.
 
-        Where this raises, the sockets are the caller's still. `sockets` needs those only that are new; a door without
-        one, or not of the table, is shut. Of a door that the table has no more, whoever waits is let in, and
-        connections finish what runs.
+        If this raises, the sockets still belong to the caller. `sockets` needs to have only those that are new; a door
+        without one stays shut. A door that the table no longer has lets in clients that wait, and its connections
+        finish what runs.
         """
         if self._is_draining:
             return partial(_close, sockets.values())
@@ -86,7 +86,7 @@ class Doors:
             door.drain()
         self._is_closed = True
         for member in self._registry:
-            # Of doors that were retired: they drain already.
+            # Those of retired doors, which are not in `_doors` any more.
             member.drain()
         if self._registry.is_empty:
             self._on_empty()

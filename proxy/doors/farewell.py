@@ -1,8 +1,8 @@
 """The end of a connection whose client was turned away in a few words: it gets a moment to read them.
 
-A client may have sent more by then, such as its request, right behind a handshake that we refuse. What is unread when a
-socket closes, or comes later, makes the kernel reset the connection; then the client finds that it cannot send, and
-never looks at what it was told. So the rest is received and dropped until the client closes, for a second at most.
+A client may have sent more by then, such as its request right behind a handshake that we refuse. Data that is unread
+when a socket closes, or that comes later, makes the kernel reset the connection; then the client fails to send, and
+never reads what it was told. So the rest is received and dropped until the client closes, for a second at most.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ class Farewell:
     __slots__ = ("_deadline", "_left_bytes", "_loop", "_on_over", "_sock")
 
     def __init__(self, loop: Loop, sock: socket.socket, on_over: Callable[[], None]) -> None:
-        """`sock` is watched by nobody, does not block, and has taken the last words."""
+        """`sock` is not watched by the loop, does not block, and has taken the last words."""
         self._loop = loop
         self._sock = sock
         self._on_over: Callable[[], None] | None = on_over
@@ -46,7 +46,7 @@ class Farewell:
         if self._on_over is None:
             return
         try:
-            # As it comes: of TLS there is nothing to be made any more.
+            # The raw bytes, past TLS: what they say does not matter.
             received = socket.socket.recv(self._sock, _MAX_BYTES)
         except (BlockingIOError, InterruptedError):
             return

@@ -89,7 +89,7 @@ class Greeting:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Somebody who was let in is served."""
+        """Nothing to do: the connection that comes of this drains."""
 
     def evict(self) -> None:
         self._give_up()

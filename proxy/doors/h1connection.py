@@ -1,12 +1,12 @@
 """A client's HTTP/1.1 connection: requests one after another, each an exchange, answered in order.
 
-Pipelined requests wait inside the codec, which says when to stop reading. So does a body that its exchange cannot get
-rid of. A client that closes its side while it is owed a response is gone (as with nginx and Envoy), and the exchange
-is told; between requests that is the end of the connection. A connection that begins with HTTP/2's preface goes on as
-an `H2Connection`.
+Pipelined requests wait inside the codec, which says when to stop reading. Reading also stops while the exchange cannot
+pass on the body. A client that closes its side while it is owed a response counts as gone (as with nginx and Envoy),
+and the exchange is told; between requests, closing ends the connection. A connection that begins with HTTP/2's preface
+goes on as an `H2Connection`.
 
-One deadline at a time: for the first byte and the whole head from the moment of accepting, later for the next request
-to begin, then for its head. Nothing is timed here while an exchange runs: that is the exchange's matter.
+There is one deadline at a time: from accepting until the first head is complete; later, until the next request begins,
+then until its head is complete. While an exchange runs, timing is left to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,18 +28,18 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 PAUSE_BYTES: Final = 256 * 1024
-"""Held by the exchange: reading stops above, and goes on at half of it."""
+"""If the exchange holds more of the request, reading stops; it goes on at half of that."""
 MAX_QUEUED_BYTES: Final = 256 * 1024
-"""Of answers, waiting for the socket; above, no further request is taken until all of it has left."""
+"""If more of the answers waits for the socket, no further request is taken until all of it has left."""
 MAX_CHUNKS: Final = 1_000
-"""Of a body, a turn: some milliseconds until others have theirs."""
+"""How many chunks of a body are read in a turn: some milliseconds."""
 DRAIN_S: Final = 1.0
-"""For the next request of a client in use when its door drains: it is answered with `connection: close`. To close on it
-at once would cross with that request, and many clients do not send one again."""
+"""How long to wait, when a door drains, for the next request of a client that is in use: it is answered with
+`connection: close`. If we closed at once, we might cross with that request, and many clients do not repeat one."""
 FIRST_S: Final = 5.0
-"""Likewise for the first request of one that has come just now: hardly any client tries a new connection again."""
+"""The same for the first request on a new connection, which hardly any client repeats."""
 RECENT_S: Final = 5.0
-"""A client that has not asked for anything for so long will not just now."""
+"""A client that has sent no request for this long is not in use."""
 
 UpgradeToH2 = Callable[["H1Connection", Transport, bytes], None]
 """Carry on in HTTP/2, with what was received so far."""
@@ -65,10 +65,10 @@ class H1Connection:
         self._codec = h1.ServerConnection(terms.caches.of_h1, arrival.scheme, terms.h1_limits)
         self._transport: Transport
         self._stream: H1Stream | None = None
-        """The request that is being answered."""
+        """Of the request that is being answered."""
         self._deadline = loop.deadline(self._on_deadline)
         self._is_head_timed = True
-        """The deadline is for a head, not for the next request to begin."""
+        """The deadline is for the end of a head, not for the next request to begin."""
         self._is_draining = False
         self._is_paused = False
         self._is_clogged = False
@@ -119,7 +119,7 @@ class H1Connection:
                 elif isinstance(event, h1.Http2PrefaceReceived):
                     preface = event
         except Exception:
-            # Told here, since not every caller is the loop with our socket: it may be a door with others to drain.
+            # Not left to the loop, which is not every caller: a door that drains has other connections to tell.
             log.exception("bug in the handling of a request")
             if not self._transport.is_closed:
                 self.abort("given up after a bug of ours")
@@ -131,7 +131,7 @@ class H1Connection:
             self._watch_input()
 
     def _watch_input(self) -> None:
-        """After input was taken: nothing is answered yet, or all that was whole, or the connection is to close."""
+        """After input was taken: decide whether to read on, to wait, or to close."""
         codec = self._codec
         if codec.has_unread and not self._reads_on:
             self._reads_on = True
@@ -155,7 +155,7 @@ class H1Connection:
 
     def _begin(self, event: h1.RequestReceived) -> None:
         if self._transport.is_output_ended:
-            # The last that a client has sent who is gone: nobody waits for an answer.
+            # The client sent this before it went; nobody waits for an answer.
             return
         head = event.head
         self._deadline.clear()
@@ -206,7 +206,7 @@ class H1Connection:
             return
         self._resume()
         now_s = self.idle_since_s = self._loop.now_s
-        # Where it drains, the response had begun before, and has not told the client.
+        # While draining: this response had begun before, so its head has not told the client.
         self._deadline.set(now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
         if self._codec.has_pipelined:
             # Not from within a call of the exchange that has just ended.
@@ -217,7 +217,8 @@ class H1Connection:
             self._loop.call_soon(self._take_pipelined)
 
     def on_incomplete(self) -> None:
-        """Where the body's framing shows that something is missing, what there is of it may be sent."""
+        """The response cannot be completed. What there is of it is still sent if its framing shows that something is
+        missing; otherwise the connection is reset."""
         stream = self._stream
         if stream is None:
             return
@@ -242,7 +243,7 @@ class H1Connection:
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        """If nothing is in the way any more."""
+        """Read on, unless there is still a reason not to."""
         stream = self._stream
         is_full = stream is not None and not stream.is_request_dropped and stream.unreleased_bytes > PAUSE_BYTES // 2
         if self._is_paused and not is_full and not self._is_clogged and self._codec.wants_data:
@@ -272,14 +273,14 @@ class H1Connection:
     def drain(self) -> None:
         self._is_draining = True
         if self._stream is None and not self._is_ending:
-            # A request that lies in the socket already is answered.
+            # A request that has already arrived in the socket is answered.
             self._transport.on_readable()
         if self._is_ending or (self._stream is not None and self._stream.has_answered):
-            # Once this response has ended, who was told nothing by its head is as one in use.
+            # The response's head did not tell the client: `on_response_end` waits for another request, for DRAIN_S.
             return
         now_s = self._loop.now_s
         if now_s - self.idle_since_s < RECENT_S and self._codec.is_idle:
-            # One that has begun a request is not idle.
+            # `is_idle` is false once a head has begun, so a timed head here is the first one.
             is_new = self._is_head_timed
             self._deadline.set(min(now_s + FIRST_S, self._deadline.at_s) if is_new else now_s + DRAIN_S)
             return
@@ -306,12 +307,12 @@ class H1Connection:
         if self._codec.is_idle:
             self._finish()
             return
-        # The codec is told that no more will come, so that it takes an answer to what there is of a head.
+        # Tells the codec that no more will come, so that it accepts an answer to an incomplete head.
         self._codec.receive_eof()
         self._refuse(408, f"no complete request head within {self.terms.header_timeout_s:g} s", "header_timeout")
 
     def _refuse(self, status_code: int, detail: str, cause: RefusalCause) -> None:
-        """Answer ourselves if nothing was answered yet and the client would understand it, and close."""
+        """Send an error of our own, if no answer has begun and the client would understand it, and close."""
         stream, self._stream = self._stream, None
         has_answered = stream is not None and stream.has_answered
         if stream is not None:
@@ -337,7 +338,7 @@ class H1Connection:
         try:
             exchange.on_client_gone(reason)
         except Exception:
-            # The connection is still to be closed, and no longer to be counted.
+            # The connection still has to be closed and taken out of the counts.
             log.exception("bug in the end of an exchange")
 
     @staticmethod

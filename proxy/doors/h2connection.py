@@ -1,12 +1,13 @@
-"""A client's HTTP/2 connection: each stream an exchange. Of a listener, or of the tunnel's edge.
+"""A client's HTTP/2 connection, on a listener or from the tunnel's edge: each stream is an exchange.
 
 Streams are in one dictionary from their head to the end of their response, or until the client or the exchange resets
-them. Who could not send all that it has waits: for its own window, of which an event tells, or for its turn, where the
-connection's window or the socket takes less than all have (`turns`). Floods end the connection; that is decided by
-the codec.
+them. A stream that could not send all that it has waits: for its own window, until an event tells that it is open, or
+for its turn, if the connection's window or the socket takes less than all streams have (`turns`). Floods end the
+connection; the codec decides what a flood is.
 
-Deadlines: for the client's first SETTINGS, and for the next stream to begin when there is none. Draining says so first
-and refuses later (RFC 9113, 6.8); a client that does not take part is left when its streams have ended.
+Deadlines: for the client's first SETTINGS, and for the next stream to begin when there is none. Draining is announced
+first, and streams are refused later (RFC 9113, 6.8). A client that does not respond is closed when its streams have
+ended.
 """
 
 from typing import ClassVar, Final
@@ -29,11 +30,11 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-"""Waiting for the socket, of which bodies are a part (`turns`); above, nothing is read until all of it has left."""
+"""If more than this waits for the socket, bodies included (`turns`), nothing is read until all of it has left."""
 MAX_WORK: Final = 1_000
-"""Fields and pieces of bodies that are taken in a turn, lest other clients wait: some milliseconds."""
+"""Fields and pieces of bodies that are processed in a turn: some milliseconds, so that other clients need not wait."""
 DRAIN_S: Final = 5.0
-"""How long a client without streams may take to answer when it is asked to go."""
+"""How long a client without streams may take to answer the announcement that the connection drains."""
 
 
 class H2Connection:
@@ -50,10 +51,7 @@ class H2Connection:
         misdirection: Misdirection | None = None,
         dialect: Dialect | None = None,
     ) -> None:
-        """Call `start` next.
-
-        `codec` has perhaps spoken with the client before.
-        """
+        """Call `start` next. `codec` may have been used with this client before."""
         self._loop = loop
         self._terms = terms
         self._arrival = arrival
@@ -67,9 +65,9 @@ class H2Connection:
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
         self._answered: list[int] = []
-        """Streams whose answer is on its way, and whose request has not ended."""
+        """Streams that were answered before their request had ended, until the answer is fetched to be sent."""
         self._rests: Rests | None = None
-        """Made with the first: most clients leave none."""
+        """Made when it is first needed: most clients complete their requests."""
         self._reads_on = False
         """`_read_on` will be called."""
         self._is_draining = False
@@ -109,7 +107,7 @@ class H2Connection:
         if self._is_draining and codec.is_drained:
             self._finish()
         elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
-            # Frames that want an answer, or one request after the other, from a client that does not read the answers.
+            # A client that does not read its answers sends request after request, or frames that want an answer.
             self._transport.pause_reading()
         elif codec.has_unread:
             self._transport.pause_reading()
@@ -167,12 +165,12 @@ class H2Connection:
         self._finish()
 
     def on_other(self, event: h2.Event) -> None:
-        """What only a peer that we look after does: answers PINGs, says that it goes. Clients may do as they like."""
+        """Other events, such as answers to PINGs and GOAWAY. They matter for the edge only; see `EdgeHttp`."""
 
     def _begin(self, event: h2.RequestReceived) -> None:
         head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
         if self._transport.is_output_ended or not self._codec.is_live(stream_id):
-            # Nobody waits for an answer: the client is gone, or what came with the request took it back.
+            # Nobody waits for an answer: the client is gone, or has already reset the stream.
             return
         if len(head.path) > self._terms.max_uri_bytes:
             detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
@@ -213,7 +211,7 @@ class H2Connection:
             self.turns.on_window_opened()
             return
         stream = self._streams.get(stream_id)
-        # One that waits for its turn too gets that.
+        # A stream that also waits for its turn is woken when that comes.
         if stream is not None and stream_id not in self.turns.waiting:
             self._wake(stream)
 
@@ -224,7 +222,7 @@ class H2Connection:
         try:
             stream.exchange.on_client_writable()
         except Exception:
-            # Others wait behind it, and no further event would come for them.
+            # Streams behind it still have to be woken: no further event would come for them.
             log.exception("bug in the handling of a stream", event="WindowUpdated")
             self._on_bug(stream.stream_id)
 
@@ -244,10 +242,12 @@ class H2Connection:
             self._on_streams_gone()
 
     def _stop_requests(self) -> None:
-        """The client need not send the rest (RFC 9113, 8.1), and is told so when it has had a while for that.
+        """Deal with requests that were answered early: the client need not send the rest (RFC 9113, 8.1).
 
-        The edge, which can do without, and who is to go are told at once: by itself, after the answer, since who finds
-        both in one piece, such as curl 7.88 in a TLS record, may lose that.
+        Clients get a while to send it anyway, and are stopped by a reset only then. The edge does not need that, and a
+        client of a connection that drains or ends has no time for it: these are stopped at once. Either way the reset
+        does not leave together with the answer: curl 7.88, for one, loses an answer that comes with a reset in one TLS
+        record.
         """
         answered, self._answered = self._answered, []
         codec = self._codec
@@ -265,7 +265,7 @@ class H2Connection:
         self._on_stopped()
 
     def _on_stopped(self) -> None:
-        """Answered requests have ended, or their streams."""
+        """Requests that were answered early have ended, or were reset."""
         if self._codec.has_output:
             self._transport.flush_later()
         if self._is_draining and self._codec.is_drained:
@@ -281,7 +281,7 @@ class H2Connection:
             self._on_streams_gone()
 
     def _refuse(self, stream_id: int, method: bytes | None, status_code: int, detail: str, cause: RefusalCause) -> None:
-        """Answer a stream that has not become an exchange. A window too small for the text cuts it: no harm."""
+        """Answer a stream that has not become an exchange. If the window is too small for the text, it is left out."""
         self._keeper.refused(cause, detail)
         head, body = refusal(status_code, detail)
         codec = self._codec
@@ -315,11 +315,11 @@ class H2Connection:
         try:
             exchange.on_client_gone(reason)
         except Exception:
-            # The other streams of a lost connection have exchanges to be told too.
+            # If the connection is lost, the exchanges of its other streams have to be told as well.
             log.exception("bug in the end of an exchange")
 
     def _on_bug(self, stream_id: int) -> None:
-        """Costs one stream, not those of everybody else on the connection."""
+        """A bug of ours ends one stream, and none of the others on the connection."""
         if stream_id and self._codec.is_live(stream_id):
             self._codec.reset_stream(stream_id, ErrorCode.INTERNAL_ERROR)
         self._lose_stream(stream_id, "given up after a bug of ours")
@@ -362,7 +362,7 @@ class H2Connection:
             self._on_streams_gone()
 
     def close(self, reason: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """Say what is queued and that this is the end; every stream is gone."""
+        """End every stream, send what is queued and a GOAWAY, and close."""
         self._lose(reason)
         self._codec.terminate(code, reason.encode())
         self._finish()
@@ -407,7 +407,7 @@ class H2Connection:
         self._finish()
 
     def _lose(self, reason: str) -> None:
-        """Every stream is gone."""
+        """End every stream, and tell the exchanges."""
         streams, self._streams = self._streams, {}
         self.turns.on_streams_gone()
         for stream in streams.values():

@@ -13,7 +13,7 @@ from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
 
 _SMALL_BYTES: Final = 16 * 1024
-"""A whole response of so much takes no turn where the socket takes all."""
+"""A whole response up to this size is sent without asking `Turns`, if the socket has taken everything before."""
 
 
 class Turns(Protocol):
@@ -78,12 +78,12 @@ class H2Stream:
         self.exchange: ClientExchange | None = None
         """None until `begin` has returned, and after the end."""
         self.has_body = has_body
-        """The request came with one."""
+        """The request has a body."""
         self.is_request_dropped = False
         self.is_waiting = False
-        """Less was taken than given."""
+        """The last `send_data` took less than it was given."""
         self.round_number = -1
-        """Of `turns`, in which it had `share_bytes` left of its share."""
+        """The last round of `Turns` in which it had a share, of which `share_bytes` are left."""
         self.share_bytes = 0
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
@@ -110,7 +110,7 @@ class H2Stream:
         given_bytes = len(data)
         if not given_bytes:
             if end_stream:
-                # Needs no window, so a closed one must not hold it back.
+                # Not `send_data`: the end needs no window, and must not wait for one.
                 self._codec.end_stream(self.stream_id)
                 self._transport.flush_later()
                 self._connection.on_response_end(self)
@@ -160,12 +160,12 @@ class H2Stream:
 
     def release(self, size_bytes: int) -> None:
         if self.exchange is None:
-            # After the end: its connection has given back all that was held then.
+            # The connection gave back at the end all that was still held.
             return
         self._codec.release(self.stream_id, size_bytes)
         if self._codec.has_output:
             self._transport.flush_later()
 
     def stop_request(self) -> None:
-        """The rest is taken in and dropped, after the end of the response for a while (`rests`)."""
+        """The rest is received and dropped; after the end of the response only for a while (`rests`)."""
         self.is_request_dropped = True

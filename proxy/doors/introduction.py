@@ -52,7 +52,7 @@ class Introduction:
         if self._has_begun:
             self._fail("proxy_protocol", f"{reason} before the end of its PROXY header")
         else:
-            # A balancer that looks whether we are there.
+            # A health check of the balancer.
             self._give_up()
 
     def _take(self, header: ProxyHeader) -> None:
@@ -69,7 +69,7 @@ class Introduction:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Somebody who was let in is served."""
+        """Nothing to do: the connection that comes of this drains."""
 
     def evict(self) -> None:
         self._give_up()

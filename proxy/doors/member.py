@@ -1,4 +1,4 @@
-"""What a door knows of its connections, whatever they speak, and what they know of it."""
+"""The interface between a door and its connections, whatever protocol they speak."""
 
 import math
 from typing import Final, Protocol
@@ -14,17 +14,17 @@ class Member(Protocol):
 
     @property
     def idle_since_s(self) -> float:
-        """Since when no request has been waiting for anything on it, by the loop's clock; BUSY while one is."""
+        """Since when no request has been running on it, by the loop's clock; BUSY while one is."""
 
     @property
     def is_sending(self) -> bool:
-        """The end of what it has answered is still with us: the client's socket has not taken it."""
+        """The socket has not yet taken the end of the last answer."""
 
     def drain(self) -> None:
         """Finish what runs, take nothing new, then close."""
 
     def evict(self) -> None:
-        """It is idle, sends nothing, and its place is needed: close at once, without waiting for the peer to do so."""
+        """It is idle, has nothing to send, and its place is needed: close at once, without waiting for the peer."""
 
     def abort(self, reason: str) -> None:
         """Close at once; `reason` is for the log of running exchanges."""

@@ -2,10 +2,10 @@
 
 Browsers send requests for all names of a certificate over one connection. Another listener may want other
 certificates, protocols or client certificates, so a request for a host of a listener that the handshake did not choose
-is answered 421, and the client opens a connection of its own. So is one on a connection from before a document that
-wants something else of those who come in, or nobody who is in already would ever have to show a certificate; or one
-that took the port away, which may have come back meanwhile. A host that no listener serves is no case for 421: routing
-answers it 404. Pure.
+is answered 421, and the client opens a connection of its own. The same answer is given on a connection that is older
+than a document with other requirements, since otherwise existing clients would never have to show a certificate; and
+on one that is older than a document that took the port away, even if the port has come back meanwhile. A host that no
+listener serves is no case for 421: routing answers it 404. Pure.
 """
 
 from typing import Final, Protocol
@@ -14,19 +14,19 @@ from proxy.document import ClientValidation, Unset
 from proxy.routing import Door, host_of
 
 Admission = ClientValidation | Unset | None
-"""What a listener wants of who comes in: by TLS, with or without a certificate of the client's; None: in clear."""
+"""What a listener requires of connections: TLS with client certificates, TLS without them (UNSET), or None: no TLS."""
 IN_CLEAR: Final = None
 
 
 class Entry(Protocol):
-    """Where the connection came in."""
+    """The door that the connection came in through."""
 
     @property
     def entrance(self) -> Door | None:
         """Its listeners by the current table; None when it serves nobody any more."""
 
     def admission_to(self, listener: str) -> Admission:
-        """By the current document, of one of them."""
+        """What the current document requires for one of these listeners."""
 
 
 class Misdirection:
@@ -35,7 +35,7 @@ class Misdirection:
     __slots__ = ("_admission", "_answer", "_authority", "_entrance", "_entry", "_server_host")
 
     def __init__(self, server_name: bytes | None, entry: Entry, admission: Admission) -> None:
-        """`admission` is what the connection has gone through."""
+        """`admission` is what was required when the connection came in."""
         self._admission = admission
         self._server_host = host_of(server_name or b"")
         self._entry = entry

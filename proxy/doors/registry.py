@@ -1,9 +1,9 @@
 """All client connections of a worker, and who makes room when there are too many.
 
-The limit is of the document. At the limit the connection that has been idle longest gives way to a new one; where all
-are in use, be it by clients that have not taken the end of a response, the new one is refused. Nothing is kept in order
-for that: the idle ones are looked for when a place is needed, some dozens at a time. Sockets that finish are kept here
-too, since their clients are still to come.
+The document sets the limit. At the limit, the connection that has been idle longest gives way to a new one. If all are
+in use, which includes those whose client has not yet taken the end of a response, the new one is refused. Connections
+are not kept in order for that: idle ones are searched for when a place is needed, some dozens at a time. Listening
+sockets that are about to close are kept here too, since they still let clients in.
 """
 
 import heapq
@@ -16,13 +16,13 @@ from proxy.doors.member import BUSY, Member
 
 _CANDIDATES: Final = 64
 _RESCAN_S: Final = 0.1
-"""After a look that found nobody idle."""
+"""The least time until the next search, after one that found no idle connection."""
 
 
 class Registry:
     def __init__(self, on_empty: Callable[[], None]) -> None:
         self.max_connections = 0
-        """As the document says; before there is one nobody comes in."""
+        """From the document. Before there is one, nobody is let in."""
         self._finishing: set[Acceptor] = set()
         self._on_empty = on_empty
         self._members: set[Member] = set()
@@ -33,7 +33,7 @@ class Registry:
         return len(self._members)
 
     def __iter__(self) -> Iterator[Member]:
-        """Of those that are there now; they may leave meanwhile."""
+        """Over a copy, so members may leave meanwhile."""
         return iter(tuple(self._members))
 
     def add(self, member: Member) -> None:
@@ -46,11 +46,11 @@ class Registry:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is here, nor on the way in through a socket that finishes."""
+        """There are no connections, nor listening sockets that still let some in."""
         return not self._members and not self._finishing
 
     def finish(self, acceptor: Acceptor) -> None:
-        """Close it when all who have begun to come are in."""
+        """Close the listening socket when all clients that have begun a handshake are in."""
 
         def closed() -> None:
             self._finishing.discard(acceptor)
@@ -61,7 +61,7 @@ class Registry:
         acceptor.finish(closed)
 
     def abort(self) -> None:
-        """Close at once the sockets that finish."""
+        """Close at once the listening sockets that are about to close."""
         for acceptor in tuple(self._finishing):
             acceptor.close()
 
@@ -70,11 +70,11 @@ class Registry:
         self._members.add(successor)
 
     def make_room(self, now_s: float) -> bool:
-        """Whether one more may come; an idle one may have been sent away for it."""
+        """Whether there is room for one more connection; an idle one may have been closed for it."""
         return len(self._members) < self.max_connections or self.evict(now_s)
 
     def evict(self, now_s: float) -> bool:
-        """Send away the one that has been idle longest; False when all are in use."""
+        """Close the connection that has been idle longest; False when all are in use."""
         candidates = self._candidates
         while True:
             while candidates:

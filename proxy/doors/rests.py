@@ -1,8 +1,8 @@
-"""What clients still send of requests that have been answered.
+"""The rest of requests that have been answered before they were complete.
 
-HTTP/2 can stop them with a reset (RFC 9113, 8.1), but not all clients hear it: the JDK's HttpClient and httpx wait for
-credit to send the rest, as long as they may take, and look at no answer before, and curl 7.88 loses the answer with it.
-So the rest is taken in and dropped for a moment, as over HTTP/1.1, and only what is longer is stopped.
+HTTP/2 can stop it with a reset (RFC 9113, 8.1), but some clients do not cope with that: the JDK's HttpClient and httpx
+wait for credit to send the rest, and read no answer before, and curl 7.88 loses the answer when a reset comes with it.
+So the rest is received and dropped for a moment, as over HTTP/1.1, and only what takes longer is reset.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ class Rests:
     __slots__ = ("_codec", "_deadline", "_left", "_loop", "_on_stopped")
 
     def __init__(self, loop: Loop, codec: h2.Connection, on_stopped: Callable[[], None]) -> None:
-        """`on_stopped`: streams were reset when their time had come."""
+        """`on_stopped` is called when streams were reset because their time had passed."""
         self._loop = loop
         self._codec = codec
         self._on_stopped: Callable[[], None] = on_stopped
         self._deadline = loop.deadline(self._on_due)
         self._left: dict[int, tuple[float, int]] = {}
-        """By stream, the oldest first: when it is reset, and after how many bytes."""
+        """By stream, the oldest first: when it is reset, and how many bytes may come before."""
 
     def begin(self, stream_id: int) -> None:
-        """Nothing of its body is held any more, and all that comes is released."""
+        """Nothing of the body is held any more. From now on the caller releases what comes, and calls `took`."""
         until_s = self._loop.now_s + REST_S
         if not self._left:
             self._deadline.set(until_s)
@@ -53,7 +53,7 @@ class Rests:
     def close(self) -> None:
         self._left.clear()
         self._deadline.cancel()
-        # Who is told knows this one, and would keep itself alive by it.
+        # The callback's owner refers to this object, and both would keep each other alive.
         self._on_stopped = _nobody
 
     def _on_due(self) -> None:
@@ -69,4 +69,4 @@ class Rests:
 
 
 def _nobody() -> None:
-    """Is told after the end."""
+    """Nobody to tell: the connection has ended."""

@@ -1,7 +1,7 @@
-"""Terms: what the connections of a worker go by, taken from the document's limits.
+"""Terms: limits and timeouts of client connections, taken from the document's limits.
 
-A connection keeps the terms it began with. Durations that the document turns off are infinite here, so that nobody
-has to ask: a deadline at infinity is never set. The caches serve all connections of the loop's thread.
+A connection keeps the terms it began with. Durations that the document turns off are infinite here, so that they need
+no special case: a deadline at infinity never comes. The caches serve all connections of the loop's thread.
 """
 
 import math
@@ -16,7 +16,7 @@ from proxy.exchange.client import ClientExchange, ClientStream
 from proxy.heads import RequestHead
 
 Begin = Callable[[ClientStream, RequestHead, bool], ClientExchange]
-"""Stream, head, and whether the request has no body; `Services.begin`, or what the tunnel puts before it."""
+"""Takes the stream, the head, and whether the request has no body. It is `Services.begin`, or the tunnel's wrapper."""
 
 _LINE_REST_BYTES: Final = 64
 """Room in a request line for method and version beside the target, whose length is checked by itself."""
@@ -33,7 +33,7 @@ class Terms(msgspec.Struct, frozen=True):
     begin: Begin
     caches: Caches
     header_timeout_s: float
-    """For a whole request head, and before that for a PROXY header and for the TLS handshake, each."""
+    """For a whole request head; before that, the same time for a PROXY header, and again for the TLS handshake."""
     idle_timeout_s: float
     """Between two requests."""
     max_uri_bytes: int

@@ -1,14 +1,16 @@
-"""Whose body goes next where a connection takes less than its streams have, so that small answers pass by large ones.
+"""Which stream sends next when a connection takes less than its streams have, so that small answers pass large ones.
 
-What a socket's queue holds is sent in order: all that is said later waits for it. So once the socket has not taken all,
-a stream hands over its share of a round and then waits, and the next round begins when the socket has taken this one
-(round robin). A stream that does not wait has a small share of every round, so the answer to a small request, and an
-event now and then, is at most a round behind, however many downloads there are. Where there are more of those than a
-round holds, they wait as well, so that every round ends. Rounds grow as long as the socket takes them at once; when it
-has taken the largest, shares count no more. Those that it takes long for shrink. The kernel would queue megabytes
-likewise, and is given as little as a round: `Transport.keep_unsent_low`.
+What is queued for a socket is sent in order, so whatever comes later waits for all of it. Therefore, once the socket
+has not taken everything, streams send in rounds (round robin): each hands over its share of a round and then waits, and
+the next round begins when the socket has taken this one. A stream that is not waiting has a small share of every round,
+so the answer to a small request, or an event now and then, is at most one round behind, however many downloads there
+are. If there are more such streams than a round has room for, they wait as well, so that every round ends.
 
-Streams wait here for the connection's window too, in the same order.
+Rounds grow as long as the socket takes them at once; when it has taken the largest, shares no longer count. Rounds that
+take long shrink. The kernel would queue megabytes as well, so it is given no more than a round:
+`Transport.keep_unsent_low`.
+
+Streams also wait here for the connection's window, in the same order.
 """
 
 from collections import OrderedDict
@@ -20,15 +22,16 @@ from proxy.doors.h2stream import H2Stream
 from proxy.loop import Loop, Transport
 
 ROUND_BYTES: Final = 128 * 1024
-"""Of all streams together, where that takes no longer than `_SLOW_S`: it is a tenth of a second at 10 Mbit/s."""
+"""The size of a round, unless that takes longer than `_SLOW_S`. At 10 Mbit/s it takes a tenth of a second."""
 FULL_BYTES: Final = 256 * 1024
-"""At the most, and of what waits for the socket; who does not wait has another `ROUND_BYTES` where shares count."""
+"""The largest round, and the most that waits for the socket. While shares count, streams that do not wait may send
+another `ROUND_BYTES`."""
 QUANTUM_BYTES: Final = 16 * 1024
-"""The least that a turn is worth: where there would be more turns to a round, some have theirs in the next."""
+"""The smallest share. If a round is too small for all streams, some of them have their turn in the next one."""
 _SLOW_S: Final = 0.25
-"""Rounds that the socket takes longer for become as short as that, but for one turn."""
+"""A round that took longer is followed by one that should take this long, but has room for at least one share."""
 _FAST_S: Final = _SLOW_S / 4
-"""Who takes less may have twice as much, and still is not slow."""
+"""A round that took less is followed by one of twice its size, which is still not slow."""
 
 
 class Turns:
@@ -59,25 +62,25 @@ class Turns:
         self._transport = transport
         self._wake = wake
         self.waiting: OrderedDict[int, H2Stream] = OrderedDict()
-        """By number, in the order of their turns; others only look."""
+        """By stream id, in the order of their turns. Nobody else changes it."""
         self._fresh_bytes = 0
-        """Handed over, and not fetched yet."""
+        """Bytes that streams have handed over and the transport has not fetched yet."""
         self._given_bytes = 0
-        """Handed over in this round."""
+        """Bytes that streams have handed over in this round."""
         self._round_number = 0
         self._round_bytes = ROUND_BYTES
         self._full_bytes = FULL_BYTES
-        """What may wait for the socket: two rounds."""
+        """How much may wait for the socket: two rounds."""
         self._unsent_bytes = ROUND_BYTES
-        """What the kernel may have beyond what is under way."""
+        """How much unsent data the kernel may hold."""
         self._stuck_at_s: float | None = None
         """Since when the socket has not taken all of the round while others wait."""
         transport.keep_unsent_low(ROUND_BYTES)
         self.is_narrow = False
-        """The socket has not taken all lately, so each stream has its share."""
+        """The socket has not taken everything lately, so shares count."""
         self._is_look_due = False
         self._is_fetched = True
-        """All that was handed over before a look became due."""
+        """The transport has fetched what was handed over before `_look` became due."""
 
     # -- what streams ask and say ------------------------------------------------------------------------------------
 
@@ -97,10 +100,10 @@ class Turns:
 
     @property
     def _room_bytes(self) -> int:
-        """For all streams."""
+        """How many bytes all streams together may send now."""
         room_bytes = self._full_bytes - self._fresh_bytes - self._transport.queued_bytes
         if self.is_narrow:
-            # Were the queue filled up while it empties, it would never be empty, and no round would begin.
+            # A queue that was refilled while the socket empties it would never be empty, so no round would begin.
             room_bytes = min(room_bytes, self._round_bytes - self._given_bytes) + ROUND_BYTES
         return max(0, room_bytes)
 
@@ -115,7 +118,7 @@ class Turns:
         self._look_later()
 
     def progress_of(self, stream_id: int) -> int | None:
-        """How much the client has acknowledged, of whomsoever, where the socket is what the stream waits for."""
+        """How much the client has acknowledged, of all streams; None unless the stream waits for the socket."""
         is_in_line = stream_id in self.waiting and self._codec.has_send_window
         return self._transport.acknowledged_bytes if is_in_line else None
 
@@ -146,7 +149,7 @@ class Turns:
         self._begin_round()
 
     def on_window_opened(self) -> None:
-        """That of the connection."""
+        """The connection's window is open again."""
         if not self._transport.is_writing:
             self._begin_round()
 
@@ -171,7 +174,7 @@ class Turns:
     def _look(self) -> None:
         """Whether the socket has taken at once what was handed over. Where it has not, `on_drained` follows."""
         if not self._is_fetched:
-            # It is at the end of this turn of the loop.
+            # The transport fetches at the end of this turn of the loop.
             self._loop.call_soon(self._look)
             return
         self._is_look_due = False
@@ -202,10 +205,10 @@ class Turns:
             _, stream = waiting.popitem(last=False)
             stream.round_number, stream.share_bytes = self._round_number, share_bytes
             self._wake(stream)
-        # An event tells of the connection's window.
+        # Where the window of the connection is closed, an event will come when it opens.
         if waiting and codec.has_send_window:
             self._look_later()
 
 
 def _nobody(_: H2Stream) -> None:
-    """Is woken."""
+    """Nothing to wake: the connection has ended."""
