@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 PACKAGES = [
     init for room in ("daemonkit", "dnswebhook", "proxy", "tunnelgw") for init in (ROOT / room).rglob("__init__.py")
 ]
@@ -24,10 +25,26 @@ def test_imports_point_one_way_and_pure_rooms_stay_pure() -> None:
     assert 0 == done.returncode, done.stdout
 
 
-@pytest.mark.parametrize(("package", "word"), [("dnswebhook", "(pure)"), ("tunnelgw", "Pure.")])
+def test_every_module_has_its_place_in_the_layers_of_its_package() -> None:
+    layered = {
+        package
+        for contract in CONTRACTS
+        if contract["type"] == "layers" and contract.get("exhaustive")
+        for package in contract["containers"]
+    }
+
+    with_modules = {
+        ".".join(init.parent.relative_to(ROOT).parts)
+        for init in PACKAGES
+        if len([file for file in init.parent.glob("*.py") if file.stem not in ("__init__", "__main__")]) > 1
+    }
+
+    assert with_modules - layered == set()
+
+
+@pytest.mark.parametrize(("package", "word"), [("dnswebhook", "(pure)"), ("proxy", "Pure."), ("tunnelgw", "Pure.")])
 def test_rooms_that_say_they_are_pure_are_held_to_it(package: str, word: str) -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    held = {room for contract in contracts if contract["type"] == "forbidden" for room in contract["source_modules"]}
+    held = {room for contract in CONTRACTS if contract["type"] == "forbidden" for room in contract["source_modules"]}
 
     saying = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
