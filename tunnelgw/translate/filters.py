@@ -64,7 +64,7 @@ class Translated(msgspec.Struct, frozen=True):
 
 
 class FilterReader:
-    """Reads the filter lists of one rule."""
+    """Reads a list of filters, of a rule or of one of its backendRefs."""
 
     def __init__(self, kind: Kind, name_backend: NameBackend, remarks: Remarks) -> None:
         self._kind = kind

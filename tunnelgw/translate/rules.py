@@ -99,6 +99,24 @@ class _RouteReader:
         self._names |= {rule.name} - {""}
 
 
+class _References:
+    """Follows references of one rule to backends, and keeps those that it has found."""
+
+    def __init__(self, referrer: Referrer, remarks: Remarks) -> None:
+        self._referrer = referrer
+        self._remarks = remarks
+        self.found: list[BackendId] = []
+
+    def name_of(self, ref: BackendObjectRef, at: str) -> str | None:
+        """The document's name of the backend; None, with a remark, where the reference leads nowhere."""
+        found = self._referrer.follow(ref)
+        if isinstance(found, Finding):
+            self._remarks.refer(at, found)
+            return None
+        self.found.append(found)
+        return found.name
+
+
 class _RuleReader:
     """Reads one rule."""
 
@@ -108,18 +126,19 @@ class _RuleReader:
         self._referrer = referrer
         self._remarks = remarks
         self._patterns = patterns
-        self._filters = FilterReader(route.kind, self._name_backend, remarks)
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
-        self._named: set[str] = set()
-        """All that were found, also those of no use since their backendRef leads nowhere."""
+        self._followed: list[_References] = []
+        """All references, also those in filters of a backendRef that leads nowhere, which add nothing to `backends`."""
         self.is_closed = False
         """Whether a filter cannot be obeyed, so that no request may pass."""
 
     def read(self) -> document.Rule:
         """The rule, which is of use only if nothing is remarked upon."""
         rule, remarks = self._rule, self._remarks
-        filters = self._filters.of_rule(rule.filters)
+        references = self._references()
+        filters = self._filters(references).of_rule(rule.filters)
+        self.backends += references.found
         self.is_closed = filters.is_closed
         self._check_combination(filters)
         backends = tuple(self._backend_ref(ref, f"backendRefs[{place}]") for place, ref in enumerate(rule.backend_refs))
@@ -138,7 +157,8 @@ class _RuleReader:
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
         if not remarks.unsupported:  # without the parts that cannot be carried over, others may seem wrong
-            found = (problems_of_rule(part, self._kind, self._patterns, self._named) for part in self._compatible(made))
+            names = {backend.name for references in self._followed for backend in references.found}
+            found = (problems_of_rule(part, self._kind, self._patterns, names) for part in self._compatible(made))
             remarks.unsupported += dict.fromkeys(itertools.chain(*found))
         return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
@@ -167,23 +187,22 @@ class _RuleReader:
         return redirect, without(rule, filters=without(rule.filters, request_redirect=document.UNSET))
 
     def _backend_ref(self, ref: BackendRef, at: str) -> document.BackendRef:
-        used = len(self.backends)
-        filters = self._filters.of_backend(ref.filters, at)
-        name = self._name_backend(ref, at)
+        references = self._references()
+        filters = self._filters(references).of_backend(ref.filters, at)
+        name = references.name_of(ref, at)
         if name is None or filters.is_closed:
-            del self.backends[used:]  # its mirrors go with it
             # Its filters are judged all the same: whether the rule is served does not depend on what exists.
             return document.BackendRef(weight=ref.weight, respond=_NOWHERE, filters=filters.of_backend)
+        self.backends += references.found
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)
 
-    def _name_backend(self, ref: BackendObjectRef, at: str) -> str | None:
-        found = self._referrer.follow(ref)
-        if isinstance(found, Finding):
-            self._remarks.refer(at, found)
-            return None
-        self.backends.append(found)
-        self._named.add(found.name)
-        return found.name
+    def _references(self) -> _References:
+        references = _References(self._referrer, self._remarks)
+        self._followed.append(references)
+        return references
+
+    def _filters(self, references: _References) -> FilterReader:
+        return FilterReader(self._route.kind, references.name_of, self._remarks)
 
     @property
     def _kind(self) -> RouteKind:
