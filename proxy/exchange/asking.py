@@ -1,8 +1,8 @@
-"""A question whether a request may leave, on its way to who authorizes it, and the answer.
+"""External authorization: the question to the server that decides whether a request is forwarded, and its answer.
 
-    200                 its fields go to the exchange, which goes on
-    3xx, 4xx, 5xx       passed on to the client as it is
-    anything else       denied, in our words
+    200                 permitted: its fields go to the exchange, which forwards the request
+    3xx, 4xx, 5xx       denied: passed on to the client as it is
+    anything else       denied, with an answer of ours
     no answer           a failure, as of a backend
 
 Whatever goes wrong, nothing of the request is forwarded.
@@ -29,16 +29,16 @@ class Applicant(Protocol):
     """The exchange that asks."""
 
     def on_permitted(self, fields: Fields) -> None:
-        """The response's fields."""
+        """`fields` are those of the response."""
 
     def on_denied(self, head: ResponseHead, end_stream: bool) -> None:
-        """The response is for the client, and so is what follows of it."""
+        """The response is for the client, and so is its body."""
 
     def on_rest_of_denial(self, data: Data) -> None:
-        """All of its body, in place of `on_response_data`; no credit is owed for it."""
+        """The whole body of the denial at once, in place of `on_response_data`; no credit is owed for it."""
 
     def on_denied_unclearly(self, status_code: int) -> None:
-        """The response has no meaning for the client."""
+        """The response is nothing that could be passed on to the client."""
 
     def on_response_data(self, data: Data, end_stream: bool) -> None: ...
 
@@ -50,16 +50,16 @@ class Applicant(Protocol):
 
 
 class Asking:
-    """One question on its way, and its answer. `stream` is the exchange's until the answer is known."""
+    """One question and its answer. The exchange holds `stream` until the answer is known."""
 
     __slots__ = ("_applicant", "_asker", "_rest_bytes", "_shared", "active_s", "stream")
 
     def __init__(self, shared: Shared, applicant: Applicant, question: Question, wish: Wish) -> None:
         self._shared = shared
         self._applicant: Applicant | None = applicant
-        """None once it goes on without us: what is left of the response is taken, and forgotten."""
+        """None once the exchange goes on without us: the rest of the response is received and dropped."""
         self._asker: Applicant | None = applicant
-        """None at the end."""
+        """The same, but None only at the end."""
         self._rest_bytes = 0
         self.active_s = shared.loop.now_s
         self.stream: BackendStream = shared.pools.request(question.server, question.head, True, self, wish)
@@ -84,10 +84,10 @@ class Asking:
         """There is no body to send."""
 
     def on_backend_writable(self) -> None:
-        """Nor more of it."""
+        """There is no body to send."""
 
     def on_response_interim(self, head: ResponseHead) -> None:
-        """It is not to the client."""
+        """It is not meant for the client."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
         applicant = self._applicant
@@ -96,7 +96,7 @@ class Asking:
         if head.status_code == HTTPStatus.OK:
             self._applicant = None
             if not end_stream:
-                # Its connection can be used again once the rest has come, for which there is this time.
+                # The connection can be used again if the rest of the response comes within `idle_timeout_s`.
                 self.active_s = self._shared.loop.now_s
                 self._shared.running.add(self)
             applicant.on_permitted(response_fields(head.fields))

@@ -21,7 +21,7 @@ from proxy.heads import RequestHead, ResponseHead
 from proxy.routing import Answer, Forward
 
 _CONTINUE_S: Final = 1.0
-"""How long a client waits for a backend that has not said whether it wants the body. curl goes on after as long."""
+"""After this time a client that waits for 100 (Continue) is told to go on. curl waits no longer than that either."""
 _CONTINUE: Final = ResponseHead(100, [])
 
 
@@ -52,13 +52,13 @@ class Attempting(Ending, ABC):
         if departure.question is None:
             self._set_out(departure)
         else:
-            self._awaits_leave = True
+            self._is_body_held = True
             self._attempt(departure, NO_WISH)
 
     def _set_out(self, departure: Departure) -> None:
-        """Nothing keeps the request any more from its backend."""
+        """Send the request to its backend: authorization was given, or is not needed."""
         shared, decision, upload = self._shared, departure.decision, self._upload
-        self._awaits_leave = departure.switch is not None
+        self._is_body_held = departure.switch is not None
         if decision.mirrors and departure.switch is None:
             self._mirrors = mirrors_of(shared, decision.mirrors, departure.head, departure.end_stream)
         if upload is not None:
@@ -99,22 +99,22 @@ class Attempting(Ending, ABC):
         upload, stream = self._upload, self._stream
         if upload is None:
             return
-        # Bytes of another protocol wait until the backend speaks it, and all until the request may leave.
-        if stream is not None and stream.is_open and (not self._awaits_leave or self._asks_with_body):
+        # Everything waits for authorization, and bytes of another protocol until the backend has switched to it.
+        if stream is not None and stream.is_open and (not self._is_body_held or self._asks_with_body):
             upload.pump(stream)
         else:
             upload.lighten()
 
     @property
     def _asks_with_body(self) -> bool:
-        """What comes is still HTTP: the body of a request to switch protocols, which may leave."""
+        """The held body may be sent after all: it belongs to the request to switch protocols, which is still HTTP."""
         departure = self._departure
         if departure is None or departure.question is not None or departure.switch is None:
             return False
         return departure.switch.has_body
 
     def _retry_after(self, delay_s: float | None) -> bool:
-        """Plan another attempt; False when there is none, or no time for it."""
+        """Plan another attempt after `delay_s`; False if that is None, or there is no time for it."""
         if delay_s is None:
             return False
         timers = self._timers
@@ -147,7 +147,7 @@ class Attempting(Ending, ABC):
             return None
         if self._attempts is None:
             decision, question = departure.decision, departure.question
-            # To ask changes nothing, whatever method it is about.
+            # A question changes nothing on the server, whatever the method of the request that it is about.
             method = departure.head.method if question is None else b"GET"
             addresses = (decision.backend if question is None else question.server).spec.addresses
             self._attempts = Attempts(decision.rule.retry, method, len(addresses))
@@ -160,14 +160,15 @@ class Attempting(Ending, ABC):
         return self._terms.idle_timeout_s
 
     def on_idle(self) -> None:
-        """Nothing has moved for that long, as far as one is told."""
+        """No event has come for that long."""
         if not self._is_over and not self._is_taken_slowly():
             self._time_out("idle_timeout", "neither side has sent anything for too long")
 
     def _is_taken_slowly(self) -> bool:
-        """Whether a side takes what the kernel has for it, of which we hear only when there is much room again.
+        """Whether a side is slowly taking what the kernel holds for it, of which no event tells until there is much
+        room.
 
-        The first look gives half of the time for it, and so does each that finds progress since the one before.
+        The first look extends the time by half of the timeout, and so does each look that finds progress.
         """
         stream, client = self._stream, self._client
         of_sides = client.progress_of(stream), None if stream is None else stream.progress_of(client)

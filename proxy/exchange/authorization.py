@@ -1,7 +1,7 @@
-"""Leave to forward a request, asked of the server that its rule names (Gateway API, HTTPRouteFilter.externalAuth).
+"""External authorization by the server that a rule names (Gateway API, HTTPRouteFilter.externalAuth).
 
-The question has the request's method, host, path and query, the fields that the rule lets out, and no body; what a
-backend would get is asked for, not what the client wrote. Whatever goes wrong, nothing is forwarded.
+The question has the request's method, host, path and query, the fields that the rule allows, and no body. They are what
+a backend would get, not what the client sent. Whatever goes wrong, nothing is forwarded.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _ABOUT_ITSELF: Final = frozenset(
         b"www-authenticate",
     )
 )
-"""Fields that say something about a response, or to the client: nothing that a backend would want to know."""
+"""Fields about the response itself, or meant for the client, which are of no use to a backend."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -55,10 +55,10 @@ def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
 def with_consent(
     inquiry: Inquiry, edits: HeaderEdits | None, head: RequestHead, consent: Fields
 ) -> tuple[RequestHead, frozenset[bytes]]:
-    """The head of the request as it leaves: with the fields that the server gave with its consent, then changed by
-    `edits` as the rule wants.
+    """The head of the request as it is forwarded: with the fields of the server's 200, then changed by the rule's
+    `edits`.
 
-    Also the names, spelled with dashes, by which the client has nothing to say, in trailers neither.
+    Also returns the names, spelled with dashes, that the client must not use, not even in trailers.
     """
     names = inquiry.plan.response_names
     if names is None:
@@ -77,9 +77,9 @@ def with_consent(
 
 
 def with_cookies(decision: Forward, consent: Fields) -> Forward:
-    """The decision, and that the client gets the cookies that the server set with its consent, whoever answers.
+    """The decision with one addition: the client gets the cookies of the server's 200, whoever answers the request.
 
-    They are a session's renewal: a server that has exchanged its token for the next would not know the client again.
+    They may renew a session: a server that has replaced the session's token would not recognise the client again.
     """
     edits = decision.response_edits
     if edits is not None and _COOKIE in edits.drop:
@@ -91,5 +91,5 @@ def with_cookies(decision: Forward, consent: Fields) -> Forward:
 
 
 def without(fields: Fields, names: frozenset[bytes]) -> Fields:
-    """`fields` without those of `names`, which are spelled with dashes, however a client spells them."""
+    """`fields` without those named in `names`, however a client spells them; `names` are spelled with dashes."""
     return [field for field in fields if plain_name(field[0]) not in names]

@@ -4,9 +4,9 @@
     exchange.on_request_data(data, end_stream), on_request_trailers(fields), on_client_writable(), on_client_gone(...)
     client.send_headers(...), send_data(...), ...           the exchange, in answer
 
-The exchange ends when it has sent the end of the response or called `reset`, or when `on_client_gone` was called; after
-that neither side calls the other, but for credit: `client.release`, and `creditor.release` for what the socket takes
-later. A door whose request body is not wanted any more is told by `stop_request`.
+The exchange ends when it has sent the end of the response or called `reset`, or when `on_client_gone` was called. After
+that neither side calls the other, except for credit: `client.release`, and `creditor.release` for what the socket takes
+later. `stop_request` tells the door that the rest of the request's body is not wanted.
 """
 
 from typing import Protocol
@@ -29,11 +29,12 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     protocol: str
     """HTTP/1.0, HTTP/1.1 or HTTP/2, for logs."""
     is_trusted: bool
-    """What the client says about its own client is believed: the edge, and the document's trusted proxies."""
+    """What the peer says about its own client is believed: it is the edge, or one of the document's trusted proxies."""
     is_edge: bool = False
     """Came through the tunnel: the edge's own fields pass unchanged."""
     client_cert: bytes = b""
-    """The certificate that the client had to show, as Client-Cert has it (RFC 9440, 2.2); empty: it needed none."""
+    """The certificate that the client had to show, in the form of Client-Cert (RFC 9440, 2.2); empty: it needed
+    none."""
 
 
 class ClientStream(Protocol):
@@ -42,9 +43,10 @@ class ClientStream(Protocol):
     arrival: Arrival
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
-        """A number that rises as the client reads, however slowly; None: nothing that `creditor` has sent waits for it.
+        """A number that rises as the client reads, however slowly; None: nothing from `creditor` waits for the client.
 
-        Without a creditor: as long as what is still to be sent waits for others. Costs a system call.
+        `creditor` None, or one from which nothing waits: a number as long as the stream waits for its turn. Costs a
+        system call.
         """
 
     def send_interim(self, head: ResponseHead) -> None:
@@ -60,21 +62,23 @@ class ClientStream(Protocol):
         """
 
     def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
-        """Both in one, to the end of the response; `data` is not empty, and nobody waits for credit for it."""
+        """`send_headers` and `send_data` to the end of the response; `data` is not empty, and no credit is given for
+        it."""
 
     def send_trailers(self, fields: Fields) -> None:
         """End the response after its body."""
 
     def reset(self, *, is_cancelled: bool = False) -> None:
-        """The response cannot be completed: make sure that the client notices. `is_cancelled`: because the backend has
-        cancelled it, which HTTP/2 has a code for.
+        """The response cannot be completed: make sure that the client notices.
+
+        `is_cancelled`: the backend has cancelled it, for which HTTP/2 has an error code of its own.
         """
 
     def release(self, size_bytes: int) -> None:
         """Credit for request bytes."""
 
     def stop_request(self) -> None:
-        """The rest of the request body is not wanted: take it in and drop it, or stop reading, as fits the protocol."""
+        """The rest of the request body is not wanted: receive and drop it, or stop reading, as suits the protocol."""
 
 
 class ClientExchange(Protocol):
@@ -92,5 +96,5 @@ class ClientExchange(Protocol):
     def on_client_gone(self, reason: str) -> None:
         """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log.
 
-        Empty: it has had the whole length that the response announced, of which only the end is missing.
+        Empty: the client has the whole length that the response announced; only the end has not been sent.
         """

@@ -1,4 +1,4 @@
-"""A request ready to leave: the head as the backend gets it, and what is to be known for its attempts. Pure."""
+"""A request ready to be forwarded: the head as the backend gets it, and what its attempts need to know. Pure."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,7 +17,7 @@ from proxy.heads import RequestHead
 from proxy.routing import Answer, Forward
 
 RACE_REPLAY_BYTES: Final = 64 * 1024
-"""Kept of a body without a retry policy, for a connection that closes just as it is used."""
+"""How much of a body is kept without a retry policy, in case a kept connection closes just as it is used."""
 
 _BAD_HOST: Final = error_answer(400, "bad_host", "the host is not a name or address with an optional port")
 _NO_KEY: Final = error_answer(400, "bad_upgrade", "an upgrade to websocket needs one sec-websocket-key")
@@ -25,8 +25,8 @@ _MAX_AUTHORITY_BYTES: Final = 512
 
 
 class Departure(msgspec.Struct, eq=False):
-    """`switch` is there when the request asks to speak another protocol, `question` until it may leave; then `withheld`
-    are the names by which who authorizes has spoken, and no trailer may."""
+    """`switch` is set if the request asks for another protocol, `question` until authorization is given. From then on
+    `withheld` has the names of fields that only the authorization server may set, which trailers must not have."""
 
     decision: Forward
     head: RequestHead
@@ -51,9 +51,9 @@ def depart(
     end_stream: bool,
     nonce: Callable[[int], bytes],
 ) -> Departure | Answer:
-    """The request `asked` as it leaves, or why it cannot."""
+    """The request `asked` as it is forwarded, or the answer that says why it cannot be."""
     authority = decision.authority
-    # Another than the client's was rewritten; the client's goes into X-Forwarded-Host.
+    # If the authority was rewritten, the client's has to be sendable too: it goes into X-Forwarded-Host.
     if not (_is_sendable(authority) and (authority is asked.authority or _is_sendable(asked.authority))):
         return _BAD_HOST
     backend = decision.backend
@@ -90,7 +90,7 @@ def depart(
 
 
 def _is_sendable(authority: bytes) -> bool:
-    """HTTP/2 lets through what no HTTP/1.1 backend should be told."""
+    """HTTP/2 allows authorities that no HTTP/1.1 backend should get."""
     return len(authority) <= _MAX_AUTHORITY_BYTES and _is_authority(authority)
 
 

@@ -1,7 +1,7 @@
 """How an exchange ends: with the backend's last byte, an answer of our own, a reset, or because the client has gone.
 
-`Ending` holds what every exchange has to know of itself, and everything that leads to `_finish`, which takes effect
-exactly once: there the exchange is counted, told to the access log, and out of the running set.
+`Ending` has the state of every exchange, and everything that leads to `_finish`. That takes effect exactly once: it
+counts the exchange, tells the access log, and takes the exchange out of the running set.
 """
 
 from typing import Final
@@ -29,7 +29,6 @@ class Ending:
     __slots__ = (
         "_address",
         "_attempts",
-        "_awaits_leave",
         "_began_s",
         "_began_wall_s",
         "_client",
@@ -37,6 +36,7 @@ class Ending:
         "_detail",
         "_download",
         "_head",
+        "_is_body_held",
         "_is_head_sent",
         "_is_over",
         "_is_request_complete",
@@ -74,20 +74,20 @@ class Ending:
         self._listener_name = self._address = ""
         self._rule: Rule | None = None
         self._departure: Departure | None = None
-        """Set when the request is one to forward."""
+        """Set if the request is to be forwarded."""
         self._attempts: Attempts | None = None
         self._timers: Timers | None = None
         self._stream: BackendStream | None = None
-        """The attempt that is running; None between two, and after the last byte of the response."""
+        """Of the running attempt; None between two attempts, and after the last byte of the response."""
         self._upload: Upload | None = None
         self._download: Relay | None = None
-        """Set when the client did not take all at once."""
+        """Set when the client has not taken everything at once."""
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
-        self._awaits_leave = False
-        """The request's body must not go on yet: who authorizes it has not answered, or the backend that is asked for
-        another protocol."""
+        self._is_body_held = False
+        """The request's body must not be sent yet: the authorization server has not answered, or the backend has not
+        answered the request to switch protocols."""
         self._is_head_sent = False
         self._is_over = False
         self._status_code = 0
@@ -95,7 +95,7 @@ class Ending:
         self._response_after_s = 0.0
         self._reason = self._detail = ""
         self._last_look = _NO_LOOK
-        """At progress that nothing tells of: `active_s` after it, and how far the sides had come."""
+        """The last time that `_is_taken_slowly` found progress: `active_s` as it was set then, and the progress."""
 
     def _count_in(self, rule: Rule | None) -> None:
         self._rule = rule
@@ -134,7 +134,7 @@ class Ending:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _on_response_end(self) -> None:
-        """The backend has sent all: its stream is over, and with it the request."""
+        """The backend has sent everything: its stream is over, and so is the request."""
         if self._stream is not None:
             self._address = self._stream.address
             self._stream = None
@@ -143,7 +143,7 @@ class Ending:
         self._stop_request()
 
     def _stop_request(self) -> None:
-        """Nobody is there any more to take the request's body."""
+        """The rest of the request's body is not wanted any more."""
         if self._upload is not None:
             self._upload.drop()
         if not self._is_request_complete and not self._is_request_stopped:
@@ -157,7 +157,8 @@ class Ending:
             self._download.drop()
         if stream is not None:
             self._address = stream.address
-            # Not where the client perhaps is slow, to send or to read: it could have any address set aside.
+            # Not a timeout of the backend if the client may be the slow side, in sending or reading: a client could
+            # otherwise have any address ejected.
             stream.cancel(timed_out=timed_out and self._is_request_complete and not self._is_head_sent)
 
     def _abort(self, error_code: int | None = None) -> None:
@@ -167,22 +168,22 @@ class Ending:
         self._finish()
 
     def on_bug(self) -> None:
-        """A call of ours raised that came from the backend's side: the client is told, and nobody else."""
+        """A bug of ours in a call from the backend's side ends this exchange, and no other."""
         if not self._is_over:
             self._reason, self._detail = "bug", "given up after a bug of ours"
             self._abort()
 
     def give_up(self) -> None:
-        """Its beginning raised, a bug of ours: no door will ever tell it of an end."""
+        """A bug of ours in `begin`: the door does not know this exchange, and will not end it."""
         self._shared.running.discard(self)
         if hasattr(self, "_route"):
             self._let_go()
             self._finish()
 
     def _finish(self) -> None:
-        """Over: nobody calls any more, but to give credit back for earlier bytes."""
+        """The end. After it nobody calls, except to give credit back for earlier bytes."""
         if self._is_over:
-            # After a bug of ours a door may let go of an exchange that has ended.
+            # After a bug of ours a door may end an exchange that has ended already.
             return
         self._is_over = True
         shared, route = self._shared, self._route

@@ -7,11 +7,11 @@
     at any time: client gone -> backend cancelled; too slow -> 504, or reset where the head was passed on
 
 It is both the exchange that a door calls and the receiver that a backend stream calls, so a request costs one object.
-It ends exactly once, in `_finish`: counted, told to the access log, and out of the running set.
+It ends exactly once, in `_finish`.
 
-`Expect: 100-continue` passes to the backend like any field, and its 100 passes back as any 1xx does: the backend
-decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting. Where it says nothing for a second, the
-client is told to go on: many servers never say 100 over HTTP/2, and some clients would wait for ever.
+`Expect: 100-continue` is passed to the backend like any field, and its 100 is passed back like any 1xx: the backend
+decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting. If the backend says nothing for a
+second, the client is told to go on: many servers never send 100 over HTTP/2, and some clients would wait for ever.
 """
 
 import math
@@ -64,7 +64,7 @@ class Exchange(Attempting):
             self._reason = "redirect"
             self._send_own(answers.redirect_reply(decision, self._id_field, self._began_wall_s))
         elif self._head.method == b"CONNECT" and decision.status_code < HTTPStatus.MULTIPLE_CHOICES:
-            # To its client any 2xx would say that it is open (RFC 8441, 5).
+            # A 2xx would tell the client that its websocket is open (RFC 8441, 5).
             self._answer(_NO_WEBSOCKET)
         else:
             self._answer(decision)
@@ -91,7 +91,7 @@ class Exchange(Attempting):
         departure.decision = with_cookies(decision, fields)
         if self._upload is not None:
             self._upload.amend_trailers(partial(without, names=departure.withheld))
-        # No stream is asked for from within a call of another's.
+        # Later: this is a call of the stream that asked, from within which no other stream may be requested.
         self._shared.loop.call_soon(partial(self._leave, departure))
 
     def _leave(self, departure: Departure) -> None:
@@ -164,7 +164,8 @@ class Exchange(Attempting):
 
     @property
     def client_connection(self) -> object | None:
-        """Its arrival, which is one object as long as it lasts. HTTP/2 carries requests of many."""
+        """Its arrival, which is one object for as long as the connection lasts; None for HTTP/2, over which a proxy may
+        carry requests of many clients."""
         arrival = self._client.arrival
         return arrival if arrival.protocol == "HTTP/1.1" else None
 
@@ -195,11 +196,11 @@ class Exchange(Attempting):
         if policy is not None and status_code in policy.codes and self._retries_after_status(departure, status_code):
             self._let_go()
             return
-        if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_leave:
+        if decision.response_edits is None and decision.rule.persistence is None and not self._is_body_held:
             self._pass_head(head.onward or self._onward(head), end_stream)
             return
         fields = self._edited(departure, self._dated(final_fields(head)))
-        if self._awaits_leave and departure.switch is not None:
+        if self._is_body_held and departure.switch is not None:
             self._settle_switch(departure.switch, head, fields, end_stream)
         else:
             self._pass_head(ResponseHead(status_code, fields, head.never_indexed), end_stream)
@@ -210,7 +211,7 @@ class Exchange(Attempting):
             self._pass_data(data, end_stream, stream)
 
     def on_response(self, head: ResponseHead, data: Data) -> None:
-        """The usual one is written out here; what makes a response unusual is dealt with by the two calls."""
+        """The usual case, written out for speed. Everything unusual goes through the two calls that this replaces."""
         departure, stream = self._departure, self._stream
         if departure is None or stream is None:
             return
@@ -220,7 +221,7 @@ class Exchange(Attempting):
             rule.retry is not None
             or rule.persistence is not None
             or decision.response_edits is not None
-            or self._awaits_leave
+            or self._is_body_held
         ):
             self.on_response_head(head, False)
             if self._stream is stream:
@@ -305,7 +306,7 @@ class Exchange(Attempting):
             self._finish()
 
     def _onward(self, head: ResponseHead) -> ResponseHead:
-        """A head that nothing is done to, as it leaves; remembered, since a head may come again."""
+        """The head as it is passed on if its rule changes nothing; remembered, since equal heads may be one object."""
         fields = final_fields(head)
         onward = ResponseHead(head.status_code, self._dated(fields), head.never_indexed)
         if onward.fields is fields:
@@ -313,7 +314,7 @@ class Exchange(Attempting):
         return onward
 
     def _dated(self, fields: Fields) -> Fields:
-        """With the time at which it came where its sender has no clock (RFC 9110, 6.6.1), in a new list."""
+        """With a Date if it has none (RFC 9110, 6.6.1): the time at which the response came. Then in a new list."""
         for name, _ in fields:
             if name == b"date":
                 return fields
@@ -354,7 +355,7 @@ class Exchange(Attempting):
 
     def _settle_switch(self, switch: Switch, head: ResponseHead, fields: Fields, end_stream: bool) -> None:
         """The backend has answered a request to switch protocols."""
-        self._awaits_leave = False
+        self._is_body_held = False
         try:
             is_done = switch.is_done_by(head)
         except UnusableSwitch as error:
@@ -362,7 +363,7 @@ class Exchange(Attempting):
             return
         if not is_done:
             if not switch.has_body:
-                # What the client may have sent already was for the other protocol.
+                # Anything that the client has sent already was meant for the other protocol.
                 self._stop_request()
             self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
             return
@@ -381,7 +382,8 @@ class Exchange(Attempting):
                 self._end_with_the_edge()
 
     def _end_with_the_edge(self) -> None:
-        """Its end of a switched stream is that of both directions, of which backends hear half: they get a moment."""
+        """The edge ends a switched stream in both directions at once. The backend is told of the end of one, and gets a
+        moment for its last words in the other."""
         departure = self._departure
         is_switched = departure is not None and departure.switch is not None and self._is_head_sent
         if is_switched and self._client.arrival.is_edge:

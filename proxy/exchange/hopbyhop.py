@@ -1,6 +1,6 @@
 """Fields that belong to one connection, taken out on both ways at this one place (RFC 9110, 7.6.1; RFC 9113, 8.2.2).
 
-What is done with a field depends on its name alone and is looked up once a field: keep it, drop it, or look closer.
+What is done with a field depends on its name alone, which is looked up once: keep it, drop it, or look closer.
 Pure; called by the loop's thread.
 """
 
@@ -14,7 +14,7 @@ from proxy.heads import Field, Fields, ResponseHead, plain_name
 KEEP, DROP, LOOK_CLOSER = range(3)
 CONNECTION, TE, COOKIE = range(LOOK_CLOSER, LOOK_CLOSER + 3)
 FIRST_FREE: Final = COOKIE + 1
-"""Verdicts from here on are those of callers."""
+"""Callers' own verdicts begin here."""
 
 Special = list[tuple[int, Field]]
 
@@ -36,7 +36,7 @@ _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
 
 
 class Verdicts:
-    """Verdicts by name in lower case. Names that are met are kept, up to a bound, since most of them repeat."""
+    """Verdicts by name in lower case. Verdicts on new names are kept, up to a limit, since most names repeat."""
 
     __slots__ = ("_dropped_prefixes", "_fixed", "_usual_prefixes", "known")
 
@@ -46,9 +46,9 @@ class Verdicts:
         dropped_prefixes: tuple[bytes, ...] = (),
         usual_prefixes: tuple[bytes, ...] = (),
     ) -> None:
-        """`special` beside those of every message; names that begin with one of `dropped_prefixes` are dropped, and of
-        those that begin with one of `usual_prefixes` all that are not spelled as usual. So are other spellings of
-        special names.
+        """`special` has verdicts beside those that hold for every message. Names that begin with one of
+        `dropped_prefixes` are dropped. So are unusual spellings (`plain_name`) of special names, and of names that
+        begin with one of `usual_prefixes`.
         """
         self._fixed = {**_ALWAYS, **special}
         self._dropped_prefixes = (_PROXY, *dropped_prefixes)
@@ -108,7 +108,7 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
         else:
             rest.append((verdict, field))
     if takes_trailers:
-        # Our own word to the next hop. That of a client is named in its Connection field (RFC 9110, 10.1.4).
+        # A new field for the next hop: the client's was meant for us, as its Connection field says (RFC 9110, 10.1.4).
         kept.append(_TE_TRAILERS)
     if cookies:
         # HTTP/2 cuts cookies into pieces, HTTP/1.1 must not (RFC 9113, 8.2.3).
@@ -126,14 +126,15 @@ def response_fields(fields: Fields) -> Fields:
 
 
 def final_fields(head: ResponseHead) -> Fields:
-    """The same of a whole head: one of status code 101 or 204, too, says nothing of a body (RFC 9110, 8.6). curl
-    refuses it over HTTP/2.
+    """The same for a final head or a 101. For 101 and 204 without content-length too (RFC 9110, 8.6), which curl
+    refuses
+    over HTTP/2.
     """
     return interim_fields(head.fields) if head.status_code in _BODILESS else response_fields(head.fields)
 
 
 def interim_fields(fields: Fields) -> Fields:
-    """The same of a 1xx head, which has no body and says nothing of one (RFC 9110, 8.6)."""
+    """The same for a 1xx head, without content-length, since it has no body (RFC 9110, 8.6)."""
     return [field for field in response_fields(fields) if field[0] != _LENGTH]
 
 

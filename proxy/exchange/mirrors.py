@@ -1,10 +1,10 @@
 """Mirrors: copies of requests for other backends, whose answers nobody reads.
 
-A mirror never slows the exchange: it copies what comes, bounded in bytes, and is given up when its backend does not
-keep pace, which counts as a failure of that backend. So does one that takes nothing of what there is for it, or has not
-answered what it got whole, for IDLE_TIMEOUT_S; while the exchange lasts, who has taken all may wait as long as that. It
-outlives the exchange by as long as its backend needs to answer; an answer that goes on, as streams of events do, is no
-progress then.
+A mirror never slows the exchange: it copies what comes, up to a number of bytes, and is given up when its backend does
+not keep pace. That counts as a failure of the backend, and so does a backend that for IDLE_TIMEOUT_S takes nothing of
+what waits for it, or does not answer a complete request. While the exchange lasts, a backend that has taken everything
+may take as long as the exchange. After it, a mirror lasts until its backend has answered; an endless answer, such as a
+stream of events, does not keep it.
 """
 
 import math
@@ -17,13 +17,14 @@ from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.routing import Backend
 
 MAX_BEHIND_BYTES: Final = 4 * 1024 * 1024
-"""What a mirror's backend may be behind the client: as much as the kernel may hold for the one that is not behind."""
+"""How far a mirror's backend may be behind the client: as much as the kernel may hold for the exchange's own
+backend."""
 MAX_SHARED_BYTES: Final = 16 * 1024 * 1024
-"""What all mirrors of a worker may be behind together, before those with more than OWN_BYTES are given up."""
+"""How far all mirrors of a worker may be behind together, before those with more than OWN_BYTES are given up."""
 OWN_BYTES: Final = 256 * 1024
-"""What any mirror may be behind, however many there are."""
+"""How far any mirror may be behind, however many there are."""
 BEHIND: Final = "mirror_behind"
-"""Among the failures of a backend, beside each `Reason`."""
+"""The reason among the failures of a backend, beside those of `Reason`."""
 IDLE_TIMEOUT_S: Final = 30.0
 
 
@@ -54,7 +55,7 @@ class Mirror:
         self._is_answered = False
         self._is_over = False
         self.active_s = shared.loop.now_s
-        # What the client awaits before it sends its body is the exchange's matter.
+        # Expect is left to the exchange.
         fields = [field for field in head.fields if field[0] != b"expect"]
         copy = RequestHead(
             head.method, backend.scheme, head.authority, head.path, fields, never_indexed=head.never_indexed
@@ -64,7 +65,7 @@ class Mirror:
 
     @property
     def idle_timeout_s(self) -> float:
-        # Who has taken everything waits for the client, or is asked what takes the exchange's backend as long.
+        # A backend that has taken everything waits for the client, or takes no longer than the exchange's own backend.
         return IDLE_TIMEOUT_S if self._is_alone or self._behind_bytes else math.inf
 
     def add(self, data: Data, end_stream: bool) -> None:

@@ -1,8 +1,8 @@
-"""Body bytes on their way from one side of an exchange to the other, as far as the other has not taken them yet.
+"""Body bytes of one direction of an exchange that the other side has not taken yet.
 
-Nothing is copied and nothing needs a bound of its own: every piece has a creditor, its source, which stops sending
-when it is not given credit, and credit is given back only for what the other side's socket has taken. `Upload` is the
-way of a request, whose beginning may have to be sent again.
+Nothing is copied, and nothing needs a limit of its own: every piece has a creditor, its source, which stops sending
+when it gets no credit back, and it gets credit back only for what the other side's socket has taken. `Upload` is for
+requests, whose beginning may have to be sent again.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ _SMALL_BYTES: Final = 2048
 
 
 class Sink(Protocol):
-    """The side that takes the bytes; both kinds of streams are one."""
+    """The side that takes the bytes: a client's stream or a backend's."""
 
     def send_data(self, data: Data, end_stream: bool, creditor: Creditor) -> int: ...
 
@@ -36,7 +36,7 @@ NOBODY: Final = Nobody()
 
 
 class Copy(Protocol):
-    """Who gets the same bytes."""
+    """A receiver of a copy of the bytes."""
 
     def add(self, data: Data, end_stream: bool) -> None: ...
 
@@ -65,8 +65,8 @@ class Relay:
             self._pieces.append((data, creditor))
 
     def _add_behind(self, data: Data, creditor: Creditor) -> None:
-        """Something waits already, so this will too. What credit bounds are bytes: in tiny pieces, or in views that
-        keep alive all that was received with them, they would cost a hundred times as much.
+        """Add a piece that will have to wait, as others do already. Credit limits the bytes only: tiny pieces, or views
+        that keep a large buffer alive, could take a hundred times as much memory.
         """
         pieces = self._pieces
         size_bytes = len(data)
@@ -82,7 +82,7 @@ class Relay:
 
     def pump(self, sink: Sink) -> bool:
         """Hand over what the sink takes; True when that was the end."""
-        # A sink may call back from within its calls: the outer pump goes on for it.
+        # A sink may call `pump` again from within its calls: then the outer call goes on.
         self._is_due = True
         if self._is_pumping:
             return False
@@ -115,7 +115,7 @@ class Relay:
                 sink.send_trailers(self._trailers)
 
     def repeat_to(self, copy: Copy) -> None:
-        """All that nobody has taken yet."""
+        """Give `copy` everything that has not been taken yet."""
         for data, _ in self._pieces:
             copy.add(data, False)
         if self._has_end and self._trailers is None:
@@ -124,13 +124,13 @@ class Relay:
             copy.add_trailers(self._trailers)
 
     def lighten(self) -> None:
-        """Nobody takes it for now."""
+        """What is here has to wait: do not let it keep a large buffer alive."""
         if self._pieces:
             data, creditor = self._pieces[0]
             self._pieces[0] = lightened(data), creditor
 
     def drop(self) -> None:
-        """Nobody wants the rest: give credit back for it."""
+        """The rest is not wanted: give credit back for it, and for whatever still comes."""
         self._is_dropped = True
         pieces = self._pieces
         while pieces:
@@ -149,7 +149,7 @@ class Upload(Relay):
         self._replay_bytes = replay_bytes
         self._kept = bytearray()
         self._is_kept = replay_bytes > 0
-        """All that has come is in `_kept`."""
+        """Everything that has come so far is in `_kept`."""
         self._total_bytes = 0
         self._is_rewind_due = False
 
@@ -173,8 +173,8 @@ class Upload(Relay):
         return is_ended
 
     def rewind(self) -> None:
-        """Begin again, for the next attempt. What was given credit for is not owed a second time."""
-        # The sink may have failed while it was given a piece.
+        """Begin again, for the next attempt. No credit is given again for what has been sent before."""
+        # Later if the sink has failed from within `pump`, which is still at work.
         self._is_rewind_due = self._is_pumping
         if self._is_pumping:
             return
@@ -187,7 +187,7 @@ class Upload(Relay):
         self._is_ended = False
 
     def amend_trailers(self, amend: Callable[[Fields], Fields]) -> None:
-        """Those that have come, before anybody has taken them."""
+        """Change trailers that have come and were not taken yet."""
         if self._trailers is not None:
             self._trailers = amend(self._trailers)
 

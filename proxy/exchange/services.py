@@ -48,11 +48,11 @@ class Services(Shared):
         return exchange
 
     def _end_idle(self) -> None:
-        """One look at all that runs, instead of a deadline for each request."""
+        """Look at everything that runs, which is cheaper than a deadline for each request."""
         now_s = self.loop.now_s
         for running in self.running:
             if now_s - running.active_s >= running.idle_timeout_s:
-                # In calls of their own: a bug in one of them keeps none of the others.
+                # In calls of their own, so that a bug in one of them does not affect the others.
                 self.loop.call_soon(running.on_idle)
         self._is_sweeping = bool(self.running)
         if self._is_sweeping:

@@ -1,4 +1,4 @@
-"""What all exchanges of a worker share: the terms in use, the backends, the numbers, the log, chance and the clocks."""
+"""What all exchanges of a worker share: terms, backends, counters, the access log, randomness and the clocks."""
 
 import random
 import secrets
@@ -26,7 +26,8 @@ def _always(_status_code: int) -> bool:
 
 
 class Running(Protocol):
-    """What the sweep for idle ones sees of an exchange, a mirror, or the rest of an answer that gave permission."""
+    """Something that can be idle for too long: an exchange, a mirror, or the rest of an authorization server's
+    answer."""
 
     active_s: float
     """When bytes last moved, by the loop's clock."""
@@ -39,7 +40,7 @@ class Running(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Shared:
-    """`is_logged` says by an exchange's status code whether `access_log` wants its record: most often it does not."""
+    """`is_logged` tells by an exchange's status code whether `access_log` wants its record. Most often it does not."""
 
     loop: Loop
     pools: Pool
@@ -54,14 +55,14 @@ class Shared:
     def __post_init__(self) -> None:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
-        """Of those, all that have not ended."""
+        """All that have not ended."""
         self.mirrors_behind_bytes = 0
         """What the backends of all mirrors have not taken yet."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
         self._ids = count(1)
 
     def request_id_for(self, arrival: Arrival, head: RequestHead) -> bytes:
-        """The id that a trusted client gave, else a new one: unique over all workers and restarts."""
+        """The id that a trusted client gave, or else a new one, unique over all workers and restarts."""
         given = self.terms.forwarding.request_id_of(head) if arrival.is_trusted else None
         return given or b"%b-%x" % (self._id_prefix, next(self._ids))
 

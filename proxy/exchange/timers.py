@@ -1,4 +1,4 @@
-"""The times of one exchange that has any: four moments on one deadline of the loop. Infinite: not set."""
+"""The time limits of an exchange, made only if it has any: four moments on one deadline of the loop. Infinite: not set."""
 
 import math
 from collections.abc import Callable
@@ -14,20 +14,20 @@ class Timers:
         self.request_s = math.inf
         """When the whole exchange has to be over."""
         self.attempt_s = math.inf
-        """When the attempt that is running has to be."""
+        """When the running attempt has to be over."""
         self.retry_s = math.inf
         """When the next attempt begins."""
         self.continue_s = math.inf
-        """When a client that waits for 100 (Continue) has waited for it long enough."""
+        """When a client that waits for 100 (Continue) is told to go on."""
         self.has_continued = False
-        """It has been told. Some clients read no second 100, and never send their body."""
+        """It has been told. Some clients that get a second 100 never send their body."""
 
     def set(self) -> None:
-        """After a change of one of the four."""
+        """Call after a change of any of the four."""
         self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s, self.continue_s))
 
     def end_attempt(self) -> None:
-        """The backend has done its part: how long the client takes is not held against the attempt."""
+        """The backend has done its part: the time that the client takes does not count."""
         self.attempt_s = math.inf
 
     def clear(self) -> None:
