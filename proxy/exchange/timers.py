@@ -1,4 +1,4 @@
-"""The time limits of an exchange, made only if it has any: four moments on one deadline of the loop. Infinite: not set."""
+"""The time limits of an exchange, if it has any: four moments on one deadline of the loop. Infinite: not set."""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Deadlines: times at which something is called, cheap to move.
 
-Most deadlines of a proxy never come: a request ends, an idle connection gets the next one. So moving one further away
-only sets an attribute, and the heap learns of it when the earlier time has come.
+Most deadlines of a proxy never come: a request ends, an idle connection gets its next one. So moving a deadline further
+away only sets an attribute, and its entry in the heap is corrected when the earlier time has come.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 _NEVER_S = math.inf
 _MIN_STALE = 1000
-"""Entries of no use that the heap may hold before it is cleaned."""
+"""How many outdated entries the heap may hold before it is cleaned."""
 
 
 class Deadlines:
@@ -21,19 +21,19 @@ class Deadlines:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Deadline]] = []
         self._count = 0
-        """Numbers the entries, which orders those of equal times."""
+        """Numbers the entries, so that those of equal times stay in order."""
         self._stale = 0
-        """Entries that are not their deadline's valid one any more."""
+        """How many entries of the heap are outdated."""
 
     def next_s(self) -> float | None:
-        """When to look again; None: not before another deadline is set."""
+        """When `due` is to be called; None: not before another deadline is set."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_s: float) -> Iterator[Callable[[], None]]:
-        """The calls whose time has come, in the order of their times; none of them is set any more.
+        """The calls that are due, in the order of their times. Their deadlines are not set any more.
 
-        Each is looked at when its turn comes, so one that an earlier one clears or cancels is not among them; one that
-        is set during these calls waits for the next time, even when it is due.
+        To be iterated while calling: a deadline that an earlier call clears or cancels is left out, and one that is set
+        during these calls waits for the next iteration, even if it is due.
         """
         last_number = self._count
         later: list[tuple[float, int, Deadline]] = []
@@ -100,7 +100,7 @@ class Deadline:
         self.at_s = _NEVER_S
 
     def cancel(self) -> None:
-        """Never call, and let go of the callback's object."""
+        """Never call any more, and drop the reference to the callback."""
         self.at_s = _NEVER_S
         self.callback = None
         if self.entry:

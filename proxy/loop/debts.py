@@ -1,4 +1,4 @@
-"""The books of the law of credit: whose bytes are among the output, and whether the socket has taken them."""
+"""Accounts of credit: whose bytes are in the output, and whether the socket has taken them."""
 
 from collections import deque
 from typing import Final, Protocol
@@ -12,7 +12,8 @@ class Creditor(Protocol):
 
 
 _MANY: Final = 32
-"""Debts of a turn; more are summed up, so that tiny pieces cost no more than their bytes while they wait."""
+"""If a turn has more debts than this, those of one creditor are added up, so that tiny pieces do not take more memory
+for their debts than for their bytes."""
 
 
 class Debts:
@@ -22,42 +23,42 @@ class Debts:
 
     def __init__(self) -> None:
         self._fresh: list[tuple[Creditor, int]] = []
-        """For output that was not fetched yet."""
+        """For output that has not been fetched yet."""
         self._sealed: deque[tuple[int, list[tuple[Creditor, int]]]] = deque()
-        """Due when the position is reached, in rising order."""
+        """In order of position. Debts are due when all output before their position has been taken."""
 
     def owe(self, creditor: Creditor, size_bytes: int) -> None:
         fresh = self._fresh
         if fresh and fresh[-1][0] is creditor:
-            # The pieces of a large body, which come many in a turn.
+            # A large body comes in many pieces per turn.
             size_bytes += fresh.pop()[1]
         fresh.append((creditor, size_bytes))
 
     def seal(self, end_bytes: int) -> None:
-        """All that is owed so far lies before this position."""
+        """The output for all debts so far ends at this position."""
         fresh = self._fresh
         if fresh:
             self._sealed.append((end_bytes, fresh if len(fresh) < _MANY else _summed(fresh)))
             self._fresh = []
 
     def repay(self, sent_bytes: int) -> None:
-        """The socket has taken all before this position."""
+        """The socket has taken everything before this position."""
         sealed = self._sealed
         while sealed and sealed[0][0] <= sent_bytes:
             for creditor, size_bytes in sealed.popleft()[1]:
                 creditor.release(size_bytes)
 
     def has(self, creditor: Creditor) -> bool:
-        """Something that is owed to it waits."""
+        """Something of the creditor's waits for the socket."""
         return any(creditor is other for _, group in self._sealed for other, _ in group)
 
     @property
     def waiting_bytes(self) -> int:
-        """Owed for output that was fetched: up to a turn's more than the socket has not taken."""
+        """Bytes owed for output that was fetched. Up to one turn's output more than the socket has left."""
         return sum(size_bytes for _, group in self._sealed for _, size_bytes in group)
 
     def settle(self) -> None:
-        """The socket has taken all that there is."""
+        """The socket has taken everything."""
         fresh = self._fresh
         if fresh:
             self._fresh = []
@@ -65,7 +66,7 @@ class Debts:
                 creditor.release(size_bytes)
 
     def forgive(self) -> None:
-        """Give credit back for bytes that will never be sent, or their creditors would stand still."""
+        """Give credit back for bytes that will never be sent; otherwise their creditors would wait for ever."""
         debts = [debt for _, group in self._sealed for debt in group] + self._fresh
         self._sealed.clear()
         self._fresh = []

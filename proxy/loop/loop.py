@@ -6,13 +6,18 @@
     loop.run()                         until loop.stop()
 
 Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
-socket is full. Where many have much to do, a turn ends after TURN_S all the same, and the next one begins with those
-who have waited; who is urgent is heard in each. Deadlines are called that had come before the sockets were looked at
-that have all been heard since: whoever was in time is heard first, also where the process has stood still. Output is
-flushed once a turn, so that the answers of a turn share system calls and TLS records. Long work, such as a new routing
-table, is done in slices: about one in a turn, an eighth of the time of a turn that took long. After a turn without
-anything else to do, whoever waits for the CPU gets it: where there are few, that is who makes the requests, or answers
-them. While some are served it is left idle for a moment, so that those find it free.
+socket is full. If many handlers have much to do, a turn ends after TURN_S all the same; the next one begins with those
+that are still waiting, and urgent sockets are served in every turn.
+
+A deadline is called only when all sockets have been served that were ready at that time. So a peer that was in time is
+never timed out, even if the process has stood still.
+
+Output is flushed once a turn, so that the answers of a turn share system calls and TLS records.
+
+Long work, such as a new routing table, is done in slices: about one per turn, or an eighth of the time of a turn that
+took long. After a turn with nothing but slices to do, the CPU is yielded; while requests are being served it is left
+idle for a moment, so that the programs that send or answer them find it free.
+
 A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
 Only `call_from_thread` may be called by other threads.
 """
@@ -33,52 +38,52 @@ from proxy.loop.deadlines import Deadline, Deadlines
 log = get_logger(__name__)
 
 READ_BYTES: Final = 1020 * 1024
-"""What a turn takes of large bodies over TLS, about, all sockets together: a millisecond until others have a turn."""
+"""About how much a turn reads of large bodies over TLS, for all sockets together: a millisecond's work."""
 TURN_S: Final = 0.05
-"""How long sockets are served until output leaves, and who is urgent is heard."""
+"""How long sockets are served before output is sent and urgent sockets are served."""
 SLICE_S: Final = 0.0001
-"""How long a turn may work on slices when nothing else was to be done: one, mostly; shorter ones share it."""
+"""How long a turn works on slices if there was nothing else to do: one slice as a rule, or several short ones."""
 _SHARE: Final = 1 / 8
-"""Of a turn that took long: with one slice in each of those, work would not come to its end while many are served."""
+"""The part of a long turn that is added for slices. With one slice per turn, work would never end under load."""
 _SERVING_S: Final = 0.1
-"""Since something came: more will."""
+"""For this long after an event of a socket, more are expected."""
 _PAUSE_S: Final = 0.0001
-"""Between two slices meanwhile. The kernel makes it 0.15 ms, in which nothing is answered."""
+"""The pause between two slices meanwhile. The kernel makes it 0.15 ms, in which nothing is answered."""
 _MAX_WAIT_S: Final = 86_400.0
-"""A deadline may be further away than the kernel can wait at once, which is 2^31 ms."""
+"""Less than the 2^31 ms that the kernel can wait at most; a deadline may be further away."""
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
 
 
 class Handler(Protocol):
-    """Somebody whose socket is watched. Calls may come once more in the turn in which it stopped watching."""
+    """Handles events of a watched socket. One more call may come in the turn in which watching ends."""
 
     def on_readable(self) -> None:
         """There is something to read, or the peer has gone."""
 
     def on_writable(self) -> None:
-        """There is room again; only while it asked for that."""
+        """There is room again. Called only if it was asked for."""
 
     def on_bug(self) -> None:
-        """One of the other two raised: let go of everything, raise nothing."""
+        """One of the other two raised: release everything, raise nothing."""
 
 
 class Flusher(Protocol):
-    """Somebody who has output."""
+    """Has output to send at the end of a turn."""
 
     def flush(self) -> None:
         """Called at the end of a turn, once for each `Loop.flush_later`."""
 
     def on_bug(self) -> None:
-        """`flush` raised: let go of everything, raise nothing."""
+        """`flush` raised: release everything, raise nothing."""
 
 
 class Loop:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.now_s = clock()
-        """Seconds of a clock that never runs backwards, read at the start of this turn."""
+        """When this turn began, in seconds of a clock that never runs backwards."""
         self.read_bytes = READ_BYTES
         """Of READ_BYTES, the share of each socket that is ready in this turn."""
         self._selector = selectors.DefaultSelector()
@@ -87,13 +92,14 @@ class Loop:
         self._flushers: list[Flusher] = []
         self._slices: deque[Iterator[None]] = deque()
         self._served_s = -math.inf
-        """When something came last, beside slices."""
+        """When there was last an event of a socket while slices were waiting."""
         self._urgent: set[int] = set()
-        """Descriptors."""
+        """Descriptors of urgent sockets."""
         self._heard: set[int] = set()
-        """Likewise: of sockets that had their turn while others still wait for theirs."""
+        """Descriptors of sockets that have been served in this round. A round takes several turns if one is too
+        short."""
         self._round_s = 0.0
-        """When the sockets were looked at of which some wait still."""
+        """When the round began: when the selector was asked which sockets are ready."""
         self._is_stopping = False
         self._waker = _Waker(self._selector)
 
@@ -122,8 +128,8 @@ class Loop:
         if not self._heard:
             self._round_s = looked_at_s
         if self._serve(ready, now_s + TURN_S):
-            # Those of the time before the sockets were looked at: what came in time has been read. After a pause since
-            # then they may have more to tell, and after one by SIGSTOP the selector tells of none at all.
+            # Deadlines up to the beginning of the round: whatever came before it has been read. Not up to now: if the
+            # process has stood still since, sockets may have more to read, and after SIGSTOP the selector returns none.
             next_s = self._deadlines.next_s()
             if next_s is not None and next_s <= self._round_s:
                 for callback in self._deadlines.due(self._round_s):
@@ -145,7 +151,7 @@ class Loop:
                     os.sched_yield()
 
     def _serve(self, ready: list[tuple[selectors.SelectorKey, int]], until_s: float) -> bool:
-        """False: of those that were ready when this round began, some wait for the next turn."""
+        """Returns whether the round is over: all sockets that were ready when it began have been served."""
         heard = self._heard
         if heard:
             ready.sort(key=lambda one: one[0].fd in heard)
@@ -157,14 +163,14 @@ class Loop:
         return True
 
     def _put_off(self, ready: list[tuple[selectors.SelectorKey, int]], place: int) -> bool:
-        """The time of a turn is over for those from `place` on."""
+        """The time of the turn is over: of the sockets from `place` on, serve the urgent ones only."""
         heard = self._heard
         for key, events in ready[place:]:
             if key.fd in self._urgent:
                 self._serve_one(key, events)
                 heard.add(key.fd)
         if all(key.fd in heard for key, _ in ready[place:]):
-            # The others have had their turn in this round.
+            # All others have been served in an earlier turn of this round.
             heard.clear()
             return True
         heard.update(key.fd for key, _ in ready[:place])
@@ -190,7 +196,7 @@ class Loop:
     def _flush(self) -> None:
         flushers = self._flushers
         while flushers:
-            # Flushing gives credit back, which may queue output elsewhere: that leaves in this turn as well.
+            # Flushing gives credit back, which may queue output elsewhere: that is sent in this turn as well.
             self._flushers = []
             for flusher in flushers:
                 try:
@@ -231,8 +237,9 @@ class Loop:
         writes: bool = False,
         is_urgent: bool = False,
     ) -> None:
-        """Call `handler`; at least one of `reads` and `writes`. `is_urgent`, of a socket that is watched for good: in
-        each turn, however much others have to do."""
+        """Call `handler` for at least one of `reads` and `writes`. `is_urgent`, for a socket that is never unwatched:
+        in
+        every turn, however much the others have to do."""
         self._selector.register(sock, (_READ if reads else 0) | (_WRITE if writes else 0), handler)
         if is_urgent:
             self._urgent.add(sock.fileno())
@@ -260,7 +267,7 @@ class Loop:
         return Deadline(self._deadlines, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call later in this turn, or in the next when this one has come to its own calls."""
+        """Call later in this turn, or in the next one if this one has already begun with these calls."""
         self._soon.append(callback)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
@@ -269,7 +276,7 @@ class Loop:
         self._waker.wake()
 
     def flush_later(self, flusher: Flusher) -> None:
-        """Call `flusher.flush()` at the end of this turn; the caller sees to it that this is asked for once."""
+        """Call `flusher.flush()` at the end of this turn. The caller must not ask twice."""
         self._flushers.append(flusher)
 
     def work_through(self, slices: Iterator[None]) -> None:
@@ -287,7 +294,7 @@ class _Waker:
         selector.register(self._inner, _READ, self)
 
     def wake(self) -> None:
-        # Full: the loop is to wake up already. Closed: there is none to wake.
+        # If the socket is full, the loop is about to wake up; if it is closed, there is no loop to wake.
         with contextlib.suppress(OSError):
             self._outer.send(b"\0")
 

@@ -1,12 +1,12 @@
-"""What is to be sent over a socket, plain or TLS: handed to it at once where it takes it, else kept in order.
+"""Output of a socket, plain or TLS: handed to it at once if it takes it, otherwise kept in order.
 
     output = Output(sock)
     output.debts.owe(creditor, size_bytes)      before the bytes are handed over
     is_done = output.send(buffers)              False: some wait, or have waited
     output.send_queued()                        when the socket can take more
 
-Whoever has sent gives credit back: all that is owed after `send` was True (`debts.settle`), else what lies before
-`sent_bytes` (`debts.repay`). Both calls raise OSError when the connection has broken.
+The caller of `send` gives credit back: everything that is owed if the result was True (`debts.settle`), otherwise what
+lies before `sent_bytes` (`debts.repay`). Both sending calls raise OSError when the connection has broken.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ TLS_RECORD_BYTES: Final = 16 * 1024
 NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CORK_BYTES: Final = 2 * TLS_RECORD_BYTES
 _JOIN_BYTES: Final = 32 * 1024
-"""Up to here buffers are joined; above, a plain socket gathers them by itself."""
+"""Up to this size buffers are joined; beyond, a plain socket gathers them by itself."""
 _MAX_JOINED_BYTES: Final = 252 * 1024
-"""Just below what `daemonkit.memory` has served from mappings of their own."""
+"""Just below the size of buffers that `daemonkit.memory` has the C library map one by one."""
 _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
 _MANY_BUFFERS: Final = 32
@@ -40,7 +40,7 @@ Buffer = bytes | memoryview
 
 
 def lightened(data: Buffer) -> Buffer:
-    """`data` as it may wait: a copy where a view would keep in memory many times its size, all that came with it."""
+    """`data` in a form that may wait: a copy, if it is a view that would keep many times its size in memory."""
     if isinstance(data, memoryview) and len(data) * _MAX_KEPT_ALIVE < len(data.obj):  # type: ignore[arg-type]
         return bytes(data)
     return data
@@ -54,11 +54,11 @@ class Output:
         self._sock = sock
         self._is_tls = isinstance(sock, ssl.SSLSocket | TlsSocket)
         self.queue: deque[Buffer] = deque()
-        """What the socket has not taken; others only look whether there is any."""
+        """What the socket has not taken. Others may only ask whether it is empty."""
         self._total_bytes = 0
-        """Handed over since the beginning, less what was never kept here."""
+        """Bytes ever put into `queue`. What the socket took at once does not count."""
         self.sent_bytes = 0
-        """Of those, taken by the socket."""
+        """How many of these the socket has taken."""
         self.debts = Debts()
 
     @property
@@ -67,12 +67,15 @@ class Output:
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Those, and what the kernel has that the peer's has not: they get fewer as the peer reads, however slowly."""
+        """Queued bytes, and those that the peer's kernel has not acknowledged. Falls as the peer reads, however
+        slowly."""
         return self.queued_bytes + self._kernel_bytes()
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Of those handed over: taken by the peer's kernel. Means something while bytes are queued, and rises then."""
+        """How many of the bytes ever queued the peer's kernel has acknowledged. It rises while bytes are queued, and
+        has
+        no meaning otherwise."""
         return self.sent_bytes - self._kernel_bytes()
 
     def _kernel_bytes(self) -> int:
@@ -81,7 +84,8 @@ class Output:
         return 0
 
     def send(self, buffers: list[Buffer]) -> bool:
-        """True: nothing waited, and most often this is little: the socket has taken all of it."""
+        """Send `buffers`, or queue them. True, the usual case: the socket has taken everything, and nothing is queued.
+        False may also mean that it had to be queued for a moment."""
         size_bytes = sum(map(len, buffers))
         is_waiting = bool(self.queue)
         if is_waiting or size_bytes > _JOIN_BYTES:
@@ -97,14 +101,14 @@ class Output:
             except NOT_NOW:
                 sent_bytes = 0
             if sent_bytes != size_bytes:
-                # OpenSSL wants to be offered again what it has refused.
+                # OpenSSL wants the very same bytes again that it has refused.
                 self._keep([memoryview(data)[sent_bytes:] if sent_bytes else data], size_bytes - sent_bytes)
                 self.send_queued()
                 return False
         return True
 
     def send_queued(self) -> None:
-        """As much as the socket takes now."""
+        """Send as much as the socket takes now."""
         try:
             if self._is_tls and self.queued_bytes > _CORK_BYTES:
                 self._send_corked()
@@ -124,16 +128,17 @@ class Output:
 
     def _keep(self, buffers: list[Buffer], size_bytes: int) -> None:
         if len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
-            # While they wait, what lies around them would cost more than they do.
+            # While small buffers wait, their objects would take more memory than their bytes.
             buffers = [b"".join(buffers)]
-        # An empty one would never be taken: sending it makes no progress.
+        # No empty ones: sending them would make no progress, and never end.
         self.queue.extend(filter(None, buffers))
         self._total_bytes += size_bytes
         self.debts.seal(self._total_bytes)
 
     def _send_corked(self) -> None:
-        """OpenSSL hands over each record by itself: the kernel is to make full segments of them, and to wake the peer
-        for those.
+        """OpenSSL hands over each record by itself. Corked, the kernel makes full segments of them, and the peer wakes
+        up
+        less often.
         """
         self._cork(True)
         try:
@@ -142,7 +147,7 @@ class Output:
             self._cork(False)
 
     def _cork(self, is_in: bool) -> None:
-        # Sockets of the local system have none.
+        # Unix sockets have no such option.
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_in)
 
@@ -152,7 +157,8 @@ class Output:
             pass
 
     def _send_some(self, queue: deque[Buffer]) -> bool:
-        """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""
+        """Returns False when the socket is full. A piece that TLS refused is offered again unchanged, as OpenSSL
+        wants."""
         if len(queue) == 1:
             size_bytes = self._sock.send(queue[0])
         elif self._is_tls or self.queued_bytes <= _JOIN_BYTES:
@@ -165,7 +171,7 @@ class Output:
             first = queue[0]
             if size_bytes < len(first):
                 queue[0] = memoryview(first)[size_bytes:]
-                # TLS takes a record at a time when it is given more than one.
+                # A plain socket is full then. TLS takes one record at a time, and may take another.
                 return self._is_tls
             size_bytes -= len(first)
             queue.popleft()
@@ -173,7 +179,7 @@ class Output:
 
 
 def _join(queue: deque[Buffer]) -> None:
-    """Make the first pieces one, of at most about _MAX_JOINED_BYTES."""
+    """Join the first pieces, up to about _MAX_JOINED_BYTES."""
     pieces: list[Buffer] = []
     size_bytes = 0
     while queue and (not pieces or size_bytes + len(queue[0]) <= _MAX_JOINED_BYTES):

@@ -1,6 +1,6 @@
-"""Who speaks over a transport: the connection, of whatever protocol, that it calls.
+"""The owner of a transport: the connection, of whatever protocol, that it calls.
 
-When a transport closes it lets go of its owner, and NOBODY takes the owner's place for calls that are still to come.
+When a transport closes it drops its owner, and NOBODY takes the owner's place for calls that are still to come.
 """
 
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from proxy.loop.output import Buffer
 
 
 class Owner(Protocol):
-    """The connection that speaks over a transport."""
+    """The connection that uses a transport."""
 
     def on_data(self, data: bytes) -> None:
         """Never empty; not called while reading is paused."""
@@ -21,17 +21,18 @@ class Owner(Protocol):
         """The connection broke. The last call; the transport is closed."""
 
     def buffers_to_send(self) -> list[Buffer]:
-        """What is to be sent, taken over by the transport; fetched once after `flush_later`."""
+        """The output, which belongs to the transport from now on; fetched once after `flush_later`."""
 
     def on_drained(self) -> None:
-        """All that was queued has been taken by the socket, after some of it had to wait."""
+        """Output had to wait, and now the socket has taken all of it."""
 
     def on_closed(self) -> None:
         """`finish` is done: the last call."""
 
 
 class _Nobody:
-    """Of a closed transport: its owner, which knows it, goes at once, and not only when garbage is looked for."""
+    """The owner of a closed transport. The real one refers to the transport: without this the two would keep each other
+    alive until the garbage collector runs."""
 
     def on_data(self, data: bytes) -> None: ...
     def on_eof(self) -> None: ...

@@ -30,12 +30,12 @@ log = get_logger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
-"""Of a plain socket, which has a buffer of this size made for each reading."""
+"""The most that is read of a plain socket at once: each reading allocates a buffer of this size."""
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
-"""With a peer that is to get what is queued, and takes nothing of it."""
+"""How long `finish` waits for a peer that takes nothing of what is queued."""
 _MAX_SILENT_RECORDS: Final = 16
-"""Before what a peer said at last: servers send two to four as soon as they are connected."""
+"""How many TLS records without data may come before a peer's last words: servers send two to four at the beginning."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -66,21 +66,20 @@ class Transport:
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
-        """`sock` is connected and does not block; as an `ssl.SSLSocket` its handshake is done."""
+        """`sock` is connected and does not block; the handshake of an `ssl.SSLSocket` is done."""
         self._loop = loop
         self._sock = sock
         self._owner: Owner = owner
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
         self.before_close: Callable[[], None] | None = None
-        """Called while the socket can still be asked what it has carried."""
+        """Called just before the socket closes, while the kernel can still be asked about it."""
         self.hears_out = False
-        """Of a peer that broke off while reading is paused, what came before is received when reading goes on."""
+        """If the connection breaks while reading is paused, what came before is still received when reading goes on."""
         self.is_closed = False
         self.is_cut_off = False
-        """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
+        """With `on_eof`: TLS ended without close_notify, so anybody on the path may have ended it (RFC 8446, 6.1).
 
-        Known of a client's `TlsSocket`, and of sockets that were wrapped with `suppress_ragged_eofs=False`; with others
-        it is an end like any other.
+        Only known for a client's `TlsSocket`, and for sockets wrapped with `suppress_ragged_eofs=False`.
         """
         self._read_bytes = _READ_BYTES
         self._output = Output(sock)
@@ -88,18 +87,19 @@ class Transport:
         self._is_flush_due = False
         self._is_half_closing = False
         self.is_writing = False
-        """The socket has not taken all that was fetched for it; `on_drained` follows."""
+        """The socket has not taken everything that was fetched; `on_drained` follows."""
         self._is_paused = False
         self._is_eof_seen = False
         self._is_finishing = False
         self.is_output_ended = False
-        """Nothing is sent any more. Known from within `on_data`: the connection has broken, which is told next."""
+        """Nothing can be sent any more. If it is true within `on_data`, the connection has broken, and `on_lost` or
+        `on_eof` comes next."""
         self._breach: OSError | None = None
-        """It has broken, and who `hears_out` has paused reading."""
+        """Why the connection has broken, while `hears_out` waits for reading to go on."""
         self._linger = loop.deadline(self._on_linger)
         self._give_up_at_s = 0.0
         self._unacknowledged_bytes = 0
-        """When it was looked at last; 0: never."""
+        """As of the last call of `_on_linger`; 0 before the first."""
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "finishing" if self._is_finishing else "open"
@@ -109,33 +109,34 @@ class Transport:
         """Begin to read."""
         self._loop.watch(self._sock, self)
         if self._tls is not None and self._tls.has_more:
-            # Came with the handshake's last bytes: no event will tell.
+            # Data that came with the last bytes of the handshake causes no event.
             self._loop.call_soon(self._read_pending)
 
     def keep_unsent_low(self, size_bytes: int) -> None:
-        """Have the kernel take little more than the network does, so that what comes later need not wait behind it."""
-        # Sockets of the local system have no such limit.
+        """Have the kernel hold little unsent data, so that what comes later need not wait behind it."""
+        # Unix sockets have no such limit.
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
     def limit_patience(self) -> None:
-        """Have the kernel give up a peer that takes nothing when we do; else it tries for minutes after the end."""
-        # Sockets of the local system take all at once.
+        """Have the kernel give up a peer that takes nothing when we do; otherwise it tries for minutes after
+        closing."""
+        # Unix sockets have no such limit, and need none.
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _PATIENCE_S))
 
     def hand_over(self, owner: Owner) -> None:
-        """From now on `owner` is called: the same connection goes on in another protocol."""
+        """Call `owner` from now on: the connection goes on in another protocol."""
         self._owner = owner
 
     @property
     def queued_bytes(self) -> int:
-        """Waiting for the socket; output that was not fetched yet does not count."""
+        """How much waits for the socket. Output that was not fetched yet does not count."""
         return self._output.queued_bytes
 
     @property
     def unowed_bytes(self) -> int:
-        """Of those, what is nobody's body, so that no credit bounds it."""
+        """How much of it is not body, and so not limited by credit."""
         return self._output.queued_bytes - self._debts.waiting_bytes
 
     @property
@@ -144,18 +145,18 @@ class Transport:
 
     @property
     def is_sending(self) -> bool:
-        """The socket has not taken all; output that is still to be fetched counts."""
+        """The socket has not taken everything. Output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
 
     @property
     def is_delivering(self) -> bool:
-        """The peer's kernel has not acknowledged all; output that is still to be fetched counts."""
+        """The peer's kernel has not acknowledged everything. Output that is still to be fetched counts."""
         return self._is_flush_due or self._output.unacknowledged_bytes > 0
 
     def progress_of(self, creditor: Creditor) -> int | None:
-        """How much the peer has acknowledged, as long as bytes of `creditor` wait for the socket; None: none do.
+        """How much the peer has acknowledged while bytes of `creditor` wait for the socket; None: none wait.
 
-        The kernel hides it from us: the socket is writable again when a large part of its buffer is free.
+        No event tells of it: the socket becomes writable only when a large part of its buffer is free.
         """
         return self.acknowledged_bytes if self._debts.has(creditor) else None
 
@@ -171,7 +172,7 @@ class Transport:
             self._rewatch()
 
     def resume_reading(self) -> None:
-        """Data that TLS holds already comes in a turn of its own, never from within this call."""
+        """Data that TLS holds already is delivered in a later call of the loop, never from within this one."""
         if self._is_paused:
             self._is_paused = False
             if self._breach is not None:
@@ -213,7 +214,7 @@ class Transport:
             try:
                 self.on_readable()
             except Exception:
-                # As the loop does after an event of the socket.
+                # The same as the loop does for events of the socket.
                 log.exception("bug in the handler of a socket", handler=type(self).__name__)
                 self.on_bug()
 
@@ -283,7 +284,7 @@ class Transport:
             self._owner.on_drained()
 
     def _account(self) -> None:
-        """The socket has taken something of what waits, or nothing."""
+        """After the socket was offered what waits: give credit back for what it has taken."""
         self._debts.repay(self._output.sent_bytes)
         is_waiting = bool(self._output.queue)
         if is_waiting != self.is_writing:
@@ -295,10 +296,11 @@ class Transport:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Send what is queued, the owner's included, however slowly it is taken, then close; `on_closed` follows.
+        """Send what is queued and what the owner still has, however slowly the peer takes it, then close; `on_closed`
+        follows.
 
         What the peer still sends is read and dropped for a moment, since closing a socket with unread data would
-        take away what was sent last.
+        destroy what was sent last.
         """
         if self._is_finishing or self.is_closed:
             return
@@ -312,7 +314,7 @@ class Transport:
     def end_output(self) -> None:
         """Send what is queued, then tell the peer that this was all; what it sends is still received.
 
-        Where `can_half_close`: over TLS peers take a close_notify for the end of both directions.
+        Does nothing unless `can_half_close`: over TLS, peers take a close_notify for the end of both directions.
         """
         if self.can_half_close and not self.is_closed:
             self._is_half_closing = True
@@ -321,7 +323,7 @@ class Transport:
     def close(self) -> None:
         """Send what the socket takes at once, and close it in order; no call to the owner follows.
 
-        For peers that expect nothing more: what they send meanwhile may take away what was sent last.
+        For peers that expect nothing more: if they send anything meanwhile, what was sent last may be lost.
         """
         if self.is_closed:
             return
@@ -331,7 +333,8 @@ class Transport:
         self._let_go()
 
     def abort(self) -> None:
-        """Close at once and tell the peer that something is missing; no call to the owner follows."""
+        """Close at once with a reset, so that the peer knows that something is missing; no call to the owner
+        follows."""
         if self.is_closed:
             return
         with contextlib.suppress(OSError):
@@ -343,7 +346,7 @@ class Transport:
             self._lose(ConnectionAbortedError("given up after a bug of ours"))
 
     def _end_if_asked(self) -> None:
-        """All that was queued is sent."""
+        """Everything queued was sent: go on with `finish` or `end_output` if one was called."""
         if self._is_flush_due:
             return
         if self._is_finishing:
@@ -354,7 +357,7 @@ class Transport:
     def _end_output(self) -> None:
         self.is_output_ended = True
         if not self._say_end():
-            # It took the last byte and nothing more: to the peer, what it has would seem to be cut off.
+            # The socket has no room for close_notify, without which the peer would take the end for a cut.
             self.is_writing = True
             self._rewatch()
             return
@@ -368,7 +371,7 @@ class Transport:
             self._close()
 
     def _say_end(self) -> bool:
-        """Over TLS, by a close_notify; the peer's is not waited for. False: the socket does not take it now."""
+        """Over TLS, send close_notify, without waiting for the peer's. False: the socket does not take it now."""
         if isinstance(self._sock, ssl.SSLSocket | TlsSocket):
             try:
                 self._sock.unwrap()
@@ -380,7 +383,7 @@ class Transport:
 
     def _half_close(self) -> None:
         self._is_half_closing = False
-        # A peer that has gone is noticed by reading.
+        # If the peer has gone, reading will tell.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
@@ -390,7 +393,8 @@ class Transport:
         is_taking = self._unacknowledged_bytes < before
         if is_taking:
             self._give_up_at_s = now_s + _PATIENCE_S
-        # What only the kernel has still is lost as well where the peer goes on sending. An end counts as a byte.
+        # What only the kernel holds would be lost too, if the peer still sends. A FIN counts as one unacknowledged
+        # byte.
         is_first_look = self._unacknowledged_bytes > 1 and not before
         if (now_s < self._give_up_at_s) if self.is_writing else (is_taking or is_first_look):
             self._linger.set(now_s + _LINGER_S)
@@ -404,9 +408,8 @@ class Transport:
             owner.on_closed()
 
     def _lose_output(self, error: OSError) -> None:
-        """What the peer said before it broke off comes first: the answer to an upload that it did not want, perhaps.
-
-        Who answers the peer looks at `is_output_ended` before something new is begun for it.
+        """Sending has failed. First deliver what the peer sent before, perhaps the answer to an upload that it did not
+        want. Owners that begin something new for what they receive check `is_output_ended` before.
         """
         self.is_output_ended = True
         tls = self._tls
@@ -415,7 +418,7 @@ class Transport:
             try:
                 data = self._sock.recv(_MAX_READ_BYTES) if tls is None else tls.receive(READ_BYTES)
             except NOT_NOW:
-                # Over TLS this may be a record that is no data, such as a ticket for the next session.
+                # Over TLS this may be a record without data, such as a session ticket.
                 silent_records += 1
                 if tls is None or silent_records == _MAX_SILENT_RECORDS:
                     break
@@ -425,8 +428,8 @@ class Transport:
             if data:
                 self._owner.on_data(data)
                 continue
-            # The socket of a broken connection says so in any case. Servers that close while an upload comes end their
-            # side before they reset the connection: TLS knows whether they had, and else the error is EPIPE.
+            # A broken socket always reads as ended. The peer has really ended its side, as servers do that close while
+            # an upload comes, only if TLS says so, or if the error was EPIPE.
             if isinstance(self._sock, TlsSocket) or isinstance(error, BrokenPipeError):
                 self._is_eof_seen = True
                 self._owner.on_eof()
