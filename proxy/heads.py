@@ -13,12 +13,12 @@ Fields = list[Field]
 
 NONE_NEVER_INDEXED: frozenset[bytes] = frozenset()
 
-# New in every request: to cache these fields would only drive others out.
+# Fields that are new in every request: caching them would only drive others out.
 UNREPEATED_NAMES = frozenset(
     b"cf-ray sec-websocket-key traceparent x-amzn-trace-id x-b3-spanid x-b3-traceid x-request-id".split()
 )
 
-# Of clients who can be impersonated by them: no cache keeps them beyond their message.
+# Fields with which somebody could impersonate the client: no cache keeps them beyond their message.
 CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-authorization set-cookie".split())
 UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
 BODILESS_STATUS_CODES = frozenset((204, 304))
@@ -27,8 +27,8 @@ WEBSOCKET = b"websocket"
 
 # Methods and names of fields and protocols (RFC 9110, 5.6.2).
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# Of a body: what one version of HTTP takes, the other must be able to send. 18 digits: no length above 10^18 is honest,
-# and any number of bytes below fits every integer on the way.
+# A content-length: what one version of HTTP accepts, the other must be able to send. Nothing above 18 digits is honest,
+# and every smaller number fits into the integers of all programs on the way.
 LENGTH = re.compile(rb"[0-9]{1,18}")
 # What no field's value may hold: a line break would make two fields of one.
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
@@ -40,7 +40,7 @@ management takes the last two."""
 
 
 def authenticates_connection(fields: Fields) -> bool:
-    """Whether a server may take all that comes over the connection for the client's who sends this request."""
+    """Whether a server may take everything on the connection for this client's, once it has got this request."""
     for name, value in fields:  # noqa: SIM110 - a third of the steps, which each request to a TLS backend takes
         if name == b"authorization" and _OF_CONNECTIONS.match(value):
             return True
@@ -52,10 +52,10 @@ _AS_VARIABLES = bytes(byte if bytes((byte,)).isalnum() else 0x2D for byte in ran
 
 
 def plain_name(name: bytes) -> bytes:
-    """The usual spelling of all names that a backend may take for one.
+    """One spelling for all names that a backend may take for the same.
 
-    Those of the CGI family read fields as variables: some take `x_real_ip` for X-Real-IP, PHP `x.real.ip` too, and
-    lighttpd whatever stands between letters.
+    Backends of the CGI family turn fields into variables: some take `x_real_ip` for X-Real-IP, PHP `x.real.ip` too, and
+    lighttpd any character in place of the hyphen.
     """
     return name.translate(_AS_VARIABLES)
 
@@ -63,7 +63,7 @@ def plain_name(name: bytes) -> bytes:
 class NeverIndexedField(tuple[bytes, bytes]):
     """A field of trailers that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
 
-    Equal to a usual one, so that whoever sorts trailers out, or keeps them until they can be sent, need not know.
+    Equal to a plain tuple, so that code which filters or queues trailers need not know the difference.
     """
 
     __slots__ = ()
@@ -109,7 +109,7 @@ class ResponseHead(msgspec.Struct, eq=False):
     """What it is passed on as: without the fields that belong to the backend's connection. That head's own is what the
     tunnel's edge is told of it."""
     is_failure: bool = False
-    """Stands for a backend that has not answered."""
+    """An answer of ours in place of a backend that has not answered."""
 
     def __repr__(self) -> str:
         return f"ResponseHead({self.status_code}, {len(self.fields)} fields)"

@@ -46,14 +46,14 @@ class Sending(ABC):
         self._framing: str = Framing.NOTHING
         self._left_bytes = 0
 
-    # -- the third door ----------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
         """Everything queued, in one piece; empty when there is nothing."""
         return b"".join(self.buffers_to_send())
 
     def buffers_to_send(self) -> list[bytes | memoryview]:
-        """Everything queued, as it lies: for `sendmsg`, or one join over several connections."""
+        """Everything queued, in the pieces in which it was queued: for `sendmsg`, or to be joined with other output."""
         output, self._output = self._output, []
         return output
 
@@ -94,7 +94,7 @@ class Sending(ABC):
 
     @property
     def is_length_reached(self) -> bool:
-        """All that the head announced is queued, and nobody has said yet that it was all."""
+        """The whole length that the head announced is queued, but the body was not ended yet."""
         return self._is_sending_body and self._framing == Framing.LENGTH and not self._left_bytes
 
     def _end_body(self, last_chunk: bytes) -> None:
@@ -143,7 +143,7 @@ class Sending(ABC):
         return length_bytes
 
     def _remember(self, unseen: Fields) -> None:
-        """Enter those that come again."""
+        """Cache the lines of fields that have been met before."""
         for field in self._cache.met_before(unseen):
             name, value = field
             size_bytes = 2 * (len(name) + len(value))

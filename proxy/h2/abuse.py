@@ -1,12 +1,16 @@
 """Limits against peers that are cheap to obey and costly to serve: floods, rapid resets, dribbles.
 
 Each kind of frame that makes work without moving a message on is counted over a time window. Exceeding a limit is a
-connection error ENHANCE_YOUR_CALM. Some kinds are earned by honest traffic: each DATA frame that we send may cause a
-PING (bandwidth estimation) and window updates, or a reset: OkHttp answers so all that comes after it has given a stream
-up, which may be megabytes. Each answer lets the peer give up another stream: one connection of a Go program or a load
-balancer has many callers, whose deadlines pass, while the rapid reset attack takes no answers. Its DATA frames do not:
-one long answer has as many as a peer likes that opens its window by a little each time. The limits are far above what
-clients were seen to need; a trusted peer with thousands of streams, as the tunnel's edge is, is given wider ones.
+connection error ENHANCE_YOUR_CALM. Honest traffic raises some limits:
+
+- Each DATA frame that we send allows a PING (bandwidth estimation), window updates, and a frame that is ignored: OkHttp
+  answers with a reset whatever comes after it has given a stream up, which may be megabytes.
+- Each answer that we begin allows the peer to reset another stream: one connection of a Go program or a load balancer
+  has many callers, whose deadlines pass. The rapid reset attack waits for no answers. DATA frames do not count for
+  this: a peer can have any number of them by opening its window a little each time.
+
+The limits are far above what clients were seen to need; a trusted peer with thousands of streams, such as the tunnel's
+edge, is given wider ones.
 """
 
 from dataclasses import dataclass
@@ -17,7 +21,7 @@ from proxy.h2.errors import ErrorCode, RemoteProtocolError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Frames in one window of `window_s` seconds, if not said otherwise."""
+    """Frames in one window of `window_s` seconds, unless a comment says otherwise."""
 
     window_s: float = 10.0
     # Rapid reset, CVE-2023-44487: streams that the peer opened and reset.
@@ -55,11 +59,12 @@ class Flood(IntEnum):
     DRIBBLE = 7
 
 
-# How many of a kind each DATA frame that we send lets the peer send.
+# How many frames of a kind the peer may send for each DATA frame of ours.
 EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
-# And each answer that we begin, with a body or without.
+# The same for each answer that we begin, with or without a body.
 EARNED_BY_ANSWERS = {Flood.RESET: 1}
-# And each stream that our caller resets: what of its body was under way, 256 KiB in frames of 1 KiB, as of Netty.
+# The same for each stream that our caller resets: 256 KiB of its body may be under way, which Netty sends in frames of
+# 1 KiB.
 EARNED_BY_RESETS = {Flood.IGNORED: 256}
 DRIBBLE_BYTES = 256
 
@@ -106,7 +111,7 @@ class FloodGuard:
 
     @property
     def is_dribbled(self) -> bool:
-        """Half of what is let pass: if that can be helped, it should be."""
+        """More than half of the limit has been sent, so the caller should avoid more."""
         return 2 * self.dribbles_sent > self._limits[Flood.DRIBBLE]
 
     def check_dribbles(self) -> None:

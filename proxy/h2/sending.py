@@ -41,12 +41,12 @@ class Sending:
         self._is_drain_announced = False
         self._encoder = encoder
         self._guard = guard
-        # A server that does not say how many streams it wants may want any number.
+        # A server that does not announce a limit of streams may take any number.
         self._table = StreamTable(settings.max_concurrent_streams if is_server else MOST_REMEMBERED_RESETS)
         self._streams = self._table.live
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
-        # With less of a window than that, only the last of a piece is sent.
+        # If less than this is left of a window, only pieces that fit in wholly are sent.
         self._least_bytes = 1
         self._receive_window = SharedWindow(settings.connection_window_bytes)
         self._pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
@@ -61,14 +61,14 @@ class Sending:
         """Windows for bodies become no wider than `line` can use, which is asked when credit is announced."""
         self._pool.line = line
 
-    # -- the third door ----------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
         """Everything queued, in one piece; empty when there is nothing."""
         return b"".join(self.buffers_to_send())
 
     def buffers_to_send(self) -> list[bytes | memoryview]:
-        """Everything queued, as it lies: for `sendmsg`, or one join over several connections."""
+        """Everything queued, in the pieces in which it was queued: for `sendmsg`, or to be joined with other output."""
         output, self._output = self._output, []
         return output
 
@@ -89,7 +89,7 @@ class Sending:
 
     @property
     def has_send_window(self) -> bool:
-        """The connection's window is open. After it was not, `WindowUpdated` of stream 0 comes, once or more often."""
+        """The connection's window is open. If it is not, `WindowUpdated` of stream 0 will come, once or more often."""
         return self._send_window >= self._least_bytes
 
     @property
@@ -106,28 +106,34 @@ class Sending:
         return stream_id in self._streams
 
     def sendable(self, stream_id: int) -> int:
-        """How many bytes the windows let through now. After 0 a `WindowUpdated` event comes, of the stream or of 0."""
+        """How many bytes the windows let through now. If it is 0, a `WindowUpdated` event will come, of the stream or
+        of
+        0."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             return 0
         return max(0, min(stream.send_window, self._send_window))
 
     def awaits_credit(self, stream_id: int) -> bool:
-        """`send_data` takes nothing of what is more than the windows let through. `WindowUpdated` events will come."""
+        """The windows are so narrow that `send_data` takes nothing of a larger piece. `WindowUpdated` events will
+        come."""
         return self.sendable(stream_id) < self._least_bytes
 
     def _gather_credit(self) -> None:
-        """The peer gives credit back in small pieces, perhaps as it got them. Each would leave as a frame, come back as
-        credit of the same size, and so on for ever: bodies would end up in frames of a few bytes. Or it gives as much
-        each time, lighttpd 16 KiB, and each piece of a body leaves a few bytes of that to the next. From now on small
-        credit waits for more, and more comes, since the peer has not given back yet what else its window had room for.
+        """From now on, do not use small credit, but wait for more. More will come, since the peer has not yet given
+        back
+        the rest of its window.
+
+        Call when many small frames have been sent. The peer may give credit back frame by frame: each small piece of
+        credit would be used for a small frame, come back as credit of that size, and so on for ever. Or it gives a
+        fixed amount each time, such as lighttpd's 16 KiB, of which each piece of a body leaves a few bytes.
         """
         if not self._is_window_tiny:
             self._least_bytes = DRIBBLE_BYTES
 
     @property
     def _is_window_tiny(self) -> bool:
-        """Small credit may be all that the peer has room for."""
+        """The peer's windows are so small that it may never give more credit than that."""
         return self.peer.initial_window_bytes < 4 * DRIBBLE_BYTES
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -169,7 +175,7 @@ class Sending:
             raise _headless(stream_id)
         size = len(data)
         room = min(stream.send_window, self._send_window)
-        # Nothing, with the end, needs no window; there may be less than none of that (6.9.2).
+        # An empty piece with the end of the stream needs no window. The window may be negative (6.9.2).
         if size > room and size:
             if room < self._least_bytes:
                 return 0
@@ -209,7 +215,8 @@ class Sending:
             self._local_end(stream)
 
     def reset_stream(self, stream_id: int, code: int = ErrorCode.CANCEL) -> None:
-        """Give the stream up, both directions. What its caller still held is given back; no event follows."""
+        """Give both directions of the stream up. Credit for what the caller still held is given back; no event
+        follows."""
         self._want_opened(stream_id)
         if stream_id in self._streams:
             self._guard.resets_sent += 1
@@ -263,7 +270,7 @@ class Sending:
             self.is_draining = True
 
     def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
-        """Give the connection up at once: the last frame is a GOAWAY, every stream is gone without an event."""
+        """Give the connection up at once: the last frame is a GOAWAY, and every stream is gone without an event."""
         if not self.is_terminated:
             self.is_terminated = True
             self._streams.clear()

@@ -1,15 +1,15 @@
 """Flow-control windows (RFC 9113, 5.2 and 6.9), of streams and of the connection.
 
-A send window is a plain integer, narrowed by what is sent and widened by `widened`. A `ReceiveWindow` has one law:
-credit returns to the peer only for bytes that the caller has released, in steps of half a window. So what a peer can
-make us hold is never more than the window, and an update costs one frame for half a window of data, or for less where
-streams that stand still take up the window of their connection.
+A send window is a plain integer, narrowed by what is sent and widened by `widened`. A `ReceiveWindow` follows one rule:
+credit returns to the peer only for bytes that the caller has released, in steps of half a window. So a peer can never
+make us hold more than the window, and there is one WINDOW_UPDATE for half a window of data, or for less if stalled
+streams take up the window of their connection.
 
-A stream begins with a small window, which every stream has at any time. What it releases proves that somebody takes
-its body: then it gets its share of the `Pool` of its connection. One that stands still gets nothing.
+A stream begins with a small window, which is reserved for it. When it releases bytes, somebody is taking its body: then
+it gets its share of the `Pool` of its connection. A stalled stream gets nothing.
 
-Over a `Line` no window is wider than what comes in `_QUEUE_S` and two round trips. More would not come faster: it would
-lie somewhere on the way, and the requests of others behind it.
+Over a `Line` no window is wider than what arrives in `_QUEUE_S` and two round trips. More would not arrive faster: it
+would queue somewhere on the way, with the requests of others behind it.
 """
 
 from typing import Final, Protocol
@@ -20,30 +20,31 @@ INITIAL_WINDOW_BYTES = 65_535
 MAX_WINDOW_BYTES = 0x7FFFFFFF
 
 _SHARES: Final = 8
-"""One stream has at most this part of what the pool would have without it."""
+"""A stream has at most one in so many parts of what the pool would have without it."""
 _QUEUE_S: Final = 0.25
-"""What is announced beyond two round trips: lines falter, and what was lost comes again while the rest waits for it."""
+"""How much more than two round trips is announced: lines falter, and the rest waits while lost packets are resent."""
 _LONGEST_ROUND_TRIP_S: Final = 1.0
 """Over satellites it is 0.6."""
 _GROWTH: Final = 4
-"""So many times its size a window has next, at the most, and half of it at the least."""
+"""A window grows to at most this many times its size in a step, and shrinks to no less than half of it."""
 _UNDELAYED: Final = 1.5
-"""Round trips that a window takes whose bytes did not have to wait."""
+"""A window that arrived within this many round trips did not have to queue on the way."""
 _SHORTEST_SPAN_S: Final = 1e-6
 _FORGOTTEN: Final = 8
-"""This part of what was usual, in a step of a stream that earns less."""
+"""With each step of a stream that earns less, `usual_bytes` falls by one in so many parts."""
 
 
 class Line(Protocol):
-    """What carries a connection on which many share one line, which no upload is to fill."""
+    """The line that carries a connection which many clients share, so that no upload should fill it."""
 
     @property
     def now_s(self) -> float: ...
     @property
     def round_trip_s(self) -> float:
-        """The shortest so far: how long the line is, and not how much waits there. Infinite until one is known.
+        """The shortest so far, which shows the length of the line and not how much is queued. Infinite until one is
+        known.
 
-        It has to be that to the peer itself: a hop on the way would make windows too narrow to fill what lies behind.
+        It has to be measured to the peer itself: with that of a hop on the way, windows would be too narrow.
         """
 
 
@@ -76,7 +77,7 @@ class ReceiveWindow:
         self.held += size_bytes
 
     def release(self, size_bytes: int) -> int:
-        """The caller is done with as many bytes; returns the increment to announce now, most often 0."""
+        """The caller is done with this many bytes; returns the increment to announce now, most often 0."""
         if not 0 <= size_bytes <= self.held:
             raise LocalProtocolError(f"{size_bytes} bytes released, want 0 to {self.held}")
         self.held -= size_bytes
@@ -91,10 +92,10 @@ class ReceiveWindow:
 
 
 class Pool:
-    """What the streams of a connection may have beyond their first windows, in all.
+    """What all streams of a connection together may have beyond their first windows.
 
-    A stream has at most an eighth of what the others leave, so the pool is never empty, however many take from it and
-    then stand still; and those that move give back what is more than that when others come.
+    A stream has at most an eighth of what the others leave, so the pool is never empty, however many streams take from
+    it and then stall. Streams that move give back what exceeds that share when others come.
     """
 
     __slots__ = ("first_bytes", "first_step_bytes", "free_bytes", "line", "max_bytes", "usual_bytes")
@@ -103,25 +104,26 @@ class Pool:
         self.first_bytes = first_bytes
         self.first_step_bytes = max(1, first_bytes // 2)
         self.max_bytes = max(first_bytes, max_bytes)
-        """Of the window of one stream."""
+        """Limit of one stream's window."""
         self.free_bytes = pool_bytes
         self.line: Line | None = None
         """None: windows are as wide as the pool allows."""
         self.usual_bytes = 0
-        """What the fastest stream has earned of late, with which the next one begins."""
+        """The window that the fastest stream has earned of late; the next stream begins with it."""
 
     def earned(self, size_bytes: int, moved_bytes: int, span_s: float, round_trip_s: float) -> int:
-        """What a window of this size may have next, by which as much was moved in that time."""
+        """The next size for a window of this size, through which `moved_bytes` came in `span_s`."""
         round_trip_s = min(round_trip_s, _LONGEST_ROUND_TRIP_S)
         due_bytes = moved_bytes * (_QUEUE_S + 2 * round_trip_s) / max(span_s, _SHORTEST_SPAN_S)
-        # Nothing of it has waited on the way. (While windows grow, what was moved is less than they let through.)
+        # If nothing was queued on the way, the window was the limit, so it doubles at least. (While a window grows,
+        # `moved_bytes` is less than what it allows.)
         least_bytes = 2 * size_bytes if span_s <= _UNDELAYED * round_trip_s else size_bytes // 2
         earned_bytes = int(min(max(due_bytes, least_bytes), _GROWTH * size_bytes))
         self.usual_bytes = max(earned_bytes, self.usual_bytes - self.usual_bytes // _FORGOTTEN)
         return earned_bytes
 
     def resized(self, size_bytes: int, least_bytes: int, most_bytes: int) -> int:
-        """The size that a stream's window of this size, which drains, is to have next."""
+        """The next size for the window of a stream that moves; the pool is charged with the difference."""
         first_bytes = self.first_bytes
         share_bytes = (self.free_bytes + size_bytes - first_bytes) // _SHARES
         next_bytes = max(min(self.max_bytes, first_bytes + share_bytes, most_bytes), first_bytes, least_bytes)
@@ -130,11 +132,11 @@ class Pool:
 
 
 class StreamWindow(ReceiveWindow):
-    """Of a stream; `close` gives back to the pool what it had of it."""
+    """The window of a stream; `close` gives its share back to the pool."""
 
     __slots__ = ("_is_ended", "_pool", "_steps", "size_bytes")
 
-    # Every response of a backend has one: what `ReceiveWindow` does is written out.
+    # Every response of a backend has one, so what `ReceiveWindow.__init__` does is written out.
     def __init__(self, pool: Pool) -> None:
         self.available = self.size_bytes = pool.first_bytes
         self.held = self.returnable = 0
@@ -142,17 +144,17 @@ class StreamWindow(ReceiveWindow):
         self._pool = pool
         self._is_ended = False
         self._steps: tuple[float, float, int] | None = None
-        """When credit was announced the time before, when last, and how much then."""
+        """When credit was announced the time before last and the last time, and how much it was the last time."""
 
     def drain(self, size_bytes: int) -> int:
-        """`release` of what was taken, by which the window may change its size; no increment after the end."""
+        """`release`, and change the size of the window; returns the increment to announce now, 0 after the end."""
         increment = self.release(size_bytes)
         if self._is_ended:
             self.end()
             return 0
         if not increment:
             return 0
-        # What has been announced before cannot be taken back.
+        # A window cannot shrink by more than the increment: what was announced cannot be taken back.
         size_before = self.size_bytes
         most_bytes = self._most_bytes(increment)
         self.size_bytes = self._pool.resized(size_before, size_before - increment, most_bytes)
@@ -162,8 +164,8 @@ class StreamWindow(ReceiveWindow):
         return increment + change
 
     def _most_bytes(self, increment: int) -> int:
-        """By what was moved in two steps, a whole window: no more can come in one piece, say when lost bytes that all
-        the others waited for have come again.
+        """The largest size that the line allows. Judged by two steps, a whole window, since that much may come at once,
+        such as when a lost packet has been resent that the others waited for.
         """
         pool, size_bytes = self._pool, self.size_bytes
         line = pool.line
@@ -178,8 +180,9 @@ class StreamWindow(ReceiveWindow):
         return pool.earned(size_bytes, last_bytes + increment, now_s - before_s, line.round_trip_s)
 
     def end(self) -> None:
-        """The peer sends nothing more: what the stream had of the pool goes back when nothing is held any more, however
-        long the other direction lasts.
+        """The peer sends nothing more. The share of the pool goes back as soon as nothing is held, however long the
+        other
+        direction lasts.
         """
         self._is_ended = True
         if not self.held:
@@ -191,17 +194,17 @@ class StreamWindow(ReceiveWindow):
 
 
 class SharedWindow(ReceiveWindow):
-    """Of a connection: what one stream holds and does not release is missing for all others.
+    """The window of a connection. What one stream holds and does not release is missing for all others.
 
-    Their credit cannot wait for half a window then, which may never come together: it is due as soon as more of it
-    waits than the peer can still send.
+    So their credit cannot always wait for half a window, which may never add up: it is due as soon as more credit waits
+    than the peer can still send.
     """
 
     __slots__ = ()
 
     @property
     def is_due(self) -> bool:
-        """Also after `take`, which may be the last event of the connection for long."""
+        """To be asked after `take` too, which may be the connection's last event for a long time."""
         return self.returnable > self.available
 
     def release(self, size_bytes: int) -> int:
