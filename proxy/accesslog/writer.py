@@ -1,8 +1,8 @@
 """Records gathered on the loop's thread, made into lines and written by a thread of their own.
 
-The loop's thread appends to a list, and hands it over every tenth of a second: one wake-up of the other thread for many
-records. What the thread has not written yet is bounded in bytes; beyond that, records are dropped and counted, as are
-those that cannot be written. Lines are written to standard error in pieces that a pipe takes whole, since several
+The loop's thread appends to a list, and hands it over every tenth of a second, so that one wake-up of the other thread
+serves many records. What has not been written yet is limited in bytes; beyond that, records are dropped and counted, as
+are those that cannot be written. Lines are written to standard error in pieces that a pipe takes whole, since several
 processes write to it.
 """
 
@@ -24,9 +24,9 @@ from proxy.stats import Stats
 log = get_logger(__name__)
 
 MAX_WAITING_BYTES: Final = 12 * 1024 * 1024
-"""What records that wait for being written may hold in memory."""
+"""How much memory records may take that wait to be written."""
 _RECORD_BYTES: Final = 600
-"""A usual one; its texts that are of the client's choosing count besides."""
+"""Of a usual record. Texts that the client chooses count in addition."""
 _GATHER_S: Final = 0.1
 _STDERR: Final = 2
 _LAST_WRITE_S: Final = 2.0
@@ -66,7 +66,7 @@ class AccessLogWriter:
         return not self._is_off
 
     def write(self, record: Record) -> None:
-        """One that is wanted. Never waits; too many are dropped."""
+        """Write a record that is wanted. Never waits: if too many wait to be written, it is dropped."""
         if self._accepted_bytes - self._written_bytes >= MAX_WAITING_BYTES:
             self._drop(1)
             return
@@ -76,7 +76,7 @@ class AccessLogWriter:
         self._gathered.append(record)
 
     def close(self) -> None:
-        """Write what waits, for a moment at most."""
+        """Write what still waits, but only for a moment."""
         self._hand_over()
         self._batches.put(None)
         if self._thread.is_alive():

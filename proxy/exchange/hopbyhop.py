@@ -127,8 +127,7 @@ def response_fields(fields: Fields) -> Fields:
 
 def final_fields(head: ResponseHead) -> Fields:
     """The same for a final head or a 101. For 101 and 204 without content-length too (RFC 9110, 8.6), which curl
-    refuses
-    over HTTP/2.
+    refuses over HTTP/2.
     """
     return interim_fields(head.fields) if head.status_code in _BODILESS else response_fields(head.fields)
 

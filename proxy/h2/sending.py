@@ -121,8 +121,7 @@ class Sending:
 
     def _gather_credit(self) -> None:
         """From now on, do not use small credit, but wait for more. More will come, since the peer has not yet given
-        back
-        the rest of its window.
+        back the rest of its window.
 
         Call when many small frames have been sent. The peer may give credit back frame by frame: each small piece of
         credit would be used for a small frame, come back as credit of that size, and so on for ever. Or it gives a

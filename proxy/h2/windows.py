@@ -181,8 +181,7 @@ class StreamWindow(ReceiveWindow):
 
     def end(self) -> None:
         """The peer sends nothing more. The share of the pool goes back as soon as nothing is held, however long the
-        other
-        direction lasts.
+        other direction lasts.
         """
         self._is_ended = True
         if not self.held:

@@ -238,8 +238,7 @@ class Loop:
         is_urgent: bool = False,
     ) -> None:
         """Call `handler` for at least one of `reads` and `writes`. `is_urgent`, for a socket that is never unwatched:
-        in
-        every turn, however much the others have to do."""
+        in every turn, however much the others have to do."""
         self._selector.register(sock, (_READ if reads else 0) | (_WRITE if writes else 0), handler)
         if is_urgent:
             self._urgent.add(sock.fileno())

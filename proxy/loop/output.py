@@ -74,8 +74,7 @@ class Output:
     @property
     def acknowledged_bytes(self) -> int:
         """How many of the bytes ever queued the peer's kernel has acknowledged. It rises while bytes are queued, and
-        has
-        no meaning otherwise."""
+        has no meaning otherwise."""
         return self.sent_bytes - self._kernel_bytes()
 
     def _kernel_bytes(self) -> int:
@@ -137,8 +136,7 @@ class Output:
 
     def _send_corked(self) -> None:
         """OpenSSL hands over each record by itself. Corked, the kernel makes full segments of them, and the peer wakes
-        up
-        less often.
+        up less often.
         """
         self._cork(True)
         try:

@@ -1,9 +1,9 @@
-"""The loaded document: who may replace it, by which version, and how it gets to the workers and to the disk.
+"""The loaded document: which version may replace it, and how it gets to the workers and to the disk.
 
-Versions: absent means the loaded one plus one; the loaded version again with equal content changes nothing;
-with other content, or an older version, it is refused and told what is loaded. Documents are taken one at a time. What
-was accepted is deployed first, written to the state directory while the workers build their tables, and acknowledged
-when all of them use it. A disk that is slow is waited for, one that hangs is not.
+Versions: absent means the loaded one plus one. The loaded version again with equal content changes nothing. With other
+content, or with an older version, the document is refused, and the answer says what is loaded. Documents are taken one
+at a time. An accepted document is deployed first, written to the state directory while the workers build their tables,
+and acknowledged when all of them use it. A slow disk is waited for, one that hangs is not.
 """
 
 import signal
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 TAKE_S = 30.0
 """How long a PUT waits for the workers."""
 KEEP_S = 5.0
-"""How long it waits for the disk while that has not taken the document before."""
+"""How long it waits for a disk that has not finished writing an earlier document."""
 _RETRY_SOCKETS_S = 5.0
 
 
@@ -43,11 +43,11 @@ class VersionConflict(Exception):
 
 
 class WantedOtherwise(Exception):
-    """A document is loaded where none was to be, or none where one was to be."""
+    """The condition of the request does not hold: a document is loaded although none was to be, or the reverse."""
 
 
 class Stopping(Exception):
-    """This proxy ends: nobody would serve another document."""
+    """This proxy is stopping: nobody would serve another document."""
 
 
 class NotServed(Exception):
@@ -61,7 +61,7 @@ class Outcome:
     version: int
     changed: bool
     problems: tuple[Problem, ...]
-    """What of the document does not work at the moment: ports that cannot be bound."""
+    """What does not work at the moment: ports that cannot be bound."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Configuration:
         self._generation = 0
         self._is_closed = False
         self.refused = 0
-        """Documents that were not taken, for what is wrong with them or their file."""
+        """How many documents were refused because of faults in them or in their file."""
         self.loaded: Loaded | None = None
         """Replaced as a whole, so it may be read without the lock."""
 
@@ -101,7 +101,7 @@ class Configuration:
 
     @property
     def is_kept(self) -> bool | None:
-        """Whether documents get to the disk, as far as the last try has shown; None: nobody has asked for it."""
+        """Whether documents get to the disk, as far as the last try has shown; None: there is no state directory."""
         return None if self._state is None else self._state.is_writable
 
     # -- taking documents --------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Configuration:
         if state is None:
             return
         opening = threading.Thread(target=lambda: self._open(state, restores), name="state", daemon=True)
-        # Here they end the process until the daemon takes them; in that thread they would do so for ever.
+        # Signals to stop: here they end the process until the daemon takes them; in that thread they always would.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             opening.start()
@@ -174,13 +174,13 @@ class Configuration:
                 state.try_out()
                 if restores:
                     self._restore(state)
-                # What came while the disk hung, and was not waited for.
+                # A document that came while the disk hung, and was not waited for.
                 self._write(state)
         except Exception:
             log.exception("bug in the opening of the state directory")
 
     def _restore(self, state: StateFile) -> None:
-        """A document that cannot be used is left alone, and so is one that comes later than another."""
+        """Load what the disk holds, unless it cannot be used, or another document has come meanwhile."""
         data = state.read()
         if data is None:
             return
@@ -196,7 +196,7 @@ class Configuration:
             self._kept = self.loaded
 
     def _want_open(self) -> None:
-        """Ports that were bound now would take clients in until the end, and nobody would serve them."""
+        """Raises Stopping: ports that were bound now would accept clients that nobody serves."""
         if self._is_closed:
             raise Stopping("this proxy is stopping")
 
@@ -243,14 +243,15 @@ class Configuration:
         if is_news:
             self._sockets.use(content.settings.listeners)
             self._deploy(loaded)
-        # Only now: where that has raised, who sends the document again brings news again.
+        # Not before: if that has raised, the same document must count as a change when it is sent again.
         self.loaded = loaded
         if is_news:
             tell_of_expired(certificates, {} if before is None else before.certificates)
             log.info("configuration loaded", version=version, routes=len(content.routes))
 
     def _keep(self) -> None:
-        """Not in a turn: a disk that hangs holds up no worker and no stop, and but for one no other document."""
+        """Write it to the disk, outside of the lock for documents: a disk that hangs delays no worker and no stop, and
+        only one other document."""
         if self._state is None:
             return
         if not self._keeping.acquire(timeout=KEEP_S):
@@ -262,9 +263,9 @@ class Configuration:
             self._keeping.release()
 
     def _write(self, state: StateFile) -> None:
-        """What is loaded, and what comes meanwhile: who has brought that may wait no more."""
+        """Write what is loaded, and what is loaded meanwhile by those that no longer wait for the disk."""
         while (loaded := self.loaded) is not None and loaded is not self._kept:
-            # Where the disk takes none, no former one is to stay in memory.
+            # If the disk takes no documents, earlier ones must not stay in memory.
             self._kept = None
             if not state.write(loaded.content.encode(loaded.version)):
                 return
@@ -273,13 +274,13 @@ class Configuration:
     # -- the workers -------------------------------------------------------------------------------------------------
 
     def _deploy(self, loaded: Loaded) -> None:
-        """A document, or the one of before with other sockets."""
+        """Deploy a document: a new one, or the same with other sockets."""
         self._generation += 1
         self._fleet.deploy(Deployment(self._generation, loaded.version, loaded.content, self._sockets.groups))
         self._sockets.release()
 
     def retry_sockets(self, stop: threading.Event) -> None:
-        """A thread: ports that could not be bound may be free now."""
+        """The target of a thread: tries again to bind ports, which may be free now."""
         while not stop.wait(_RETRY_SOCKETS_S):
             with self._turn:
                 loaded = self.loaded
@@ -287,7 +288,7 @@ class Configuration:
                     self._deploy(loaded)
 
     def withdraw(self, index: int) -> None:
-        """A worker cannot be started: connections are for the others, until it can."""
+        """A worker cannot be started: connections go to the others until it can."""
         with self._turn:
             if self.loaded is not None and not self._is_closed:
                 self._sockets.withdraw(index)

@@ -20,9 +20,10 @@ from proxy.supervisor.workerprocess import WorkerProcess
 log = get_logger(__name__)
 
 STANDSTILL_S = 20.0
-"""A worker that has answered nothing for so long is killed; a PUT waits longer, for its successor."""
+"""A worker that has answered nothing for this long is killed. A PUT waits longer than that, for its successor."""
 STANDSTILL_LOOKS = 3
-"""And as often in a row: who has been paused, with all workers or alone, finds that none has answered meanwhile."""
+"""A worker is killed only after this many looks in a row, too. After a pause of the supervisor, or of everything, it
+would seem that no worker has answered."""
 _START_S = 15.0
 _REPORT_S = 1.0
 _CUT_S = 2.0
@@ -42,13 +43,13 @@ class Fleet:
     # -- what is served ----------------------------------------------------------------------------------------------
 
     def deploy(self, deployment: Deployment) -> None:
-        """To all workers, those started later included; returns before they have it in use."""
+        """Give it to all workers, those started later included; returns before they use it."""
         for slot in self.slots:
             slot.deploy(deployment)
         deployment.forget_packed()
 
     def wait_until_taken(self, generation: int, timeout_s: float) -> str | None:
-        """None: every live worker serves that generation; else a sentence that says what is missing."""
+        """None: every live worker serves that generation; otherwise a sentence that says what is missing."""
 
         def is_settled(slot: Slot) -> bool:
             return slot.taken >= generation or slot.refused == generation or slot.state is State.WAITING
@@ -79,7 +80,7 @@ class Fleet:
 
     @property
     def is_stopping(self) -> bool:
-        """What is missing from now on is meant to be."""
+        """The fleet is being stopped, so workers that are missing are no problem."""
         return self._is_stopping
 
     # -- numbers -----------------------------------------------------------------------------------------------------
@@ -103,8 +104,11 @@ class Fleet:
         return total
 
     def watch(self, stop: threading.Event, period_s: float = 5.0) -> None:
-        """A thread: counts of a worker that dies are lost since the last look, one that stands still is found, and
-        numbers of what is gone are forgotten."""
+        """The target of a thread that looks at the workers from time to time.
+
+        It fetches their counts, since a worker that dies takes along what it has counted since; kills workers that
+        stand still; and drops series that are gone.
+        """
         while not stop.wait(period_s):
             with self._news:
                 for slot in self.slots:

@@ -1,10 +1,10 @@
 """The place of one worker: starts a process in it, talks to it, and starts the next one when it has died.
 
-A thread of its own runs `run`, which also reads what the worker says; other threads hand over deployments, ask for
-reports and end it. A worker that keeps dying is started again after longer and longer waits, never in a spin. What a
-dead worker had counted stays in the totals; its listening sockets are still open here, so that connections which wait
-in their queues are served by its successor. Where there seems to be none, `on_failing` sees to it that new connections
-go to the other workers.
+A thread of its own runs `run`, which also reads the worker's messages; other threads hand over deployments, ask for
+reports and end it. A worker that keeps dying is started again after longer and longer waits. What a dead worker had
+counted stays in the totals. Its listening sockets are still open here, so that connections that wait in their queues
+are served by its successor. If it seems that there will be none, `on_failing` has new connections go to the other
+workers.
 """
 
 import contextlib
@@ -48,16 +48,16 @@ from proxy.tunnel.orders import EdgeOrder, EdgeReport
 log = get_logger(__name__)
 quiet_log = log.every(10.0)
 
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _decode_stats = msgspec.msgpack.Decoder(Stats).decode
 
 STABLE_S = 10.0
-"""A worker that ran as long did start well; one that dies earlier counts as a failed start."""
+"""A worker that ran this long has started well; one that dies earlier counts as a failed start."""
 FAILING_STARTS = 3
-"""From here on a worker is said to be unable to start."""
+"""After this many in a row, a worker counts as unable to start."""
 _FIRST_WAIT_S = 0.1
 _MAX_WAIT_S = 5.0
-"""Not longer, since perhaps nobody serves meanwhile; a start costs a fifth of a second of CPU."""
+"""No longer, since there may be nobody else to serve; a start costs a fifth of a second of CPU."""
 _REAP_S = 5.0
 
 
@@ -65,7 +65,7 @@ class State(Enum):
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """For the next attempt to start."""
+    """Until the next attempt to start."""
     ENDED = "ended"
 
 
@@ -90,7 +90,7 @@ class Slot:
         """Generation that the worker could not use."""
         self.heard_s = time.monotonic()
         self.looks = 0
-        """Of the fleet's watch, since then."""
+        """How often the fleet's watch has looked since then."""
         self.reports = 0
         """Snapshots received."""
         self.usage: Snapshot | None = None
@@ -112,12 +112,13 @@ class Slot:
         self._process: WorkerProcess | None = None
         self._first = first
         self._reports_asked = 0
-        """Snapshots asked for, those received included; each question has one answer, in order."""
+        """How many snapshots were ever asked for. Each question has one answer, in order, so it can be compared with
+        `reports`."""
         self._is_ready = False
         """The process takes documents."""
         self._wanted: Deployment | None = None
         self._given: Deployment | None = None
-        """What the process was told last; None: the next document goes to it whole."""
+        """What the process was told last; None: it gets the next document as a whole."""
         self._is_given_whole = False
         self._sockets: dict[str, socket.socket] = {}
         """Those that the process has."""
@@ -136,7 +137,7 @@ class Slot:
 
     @property
     def is_running(self) -> bool:
-        """Its worker lives, as far as is known, and has begun."""
+        """Its worker has begun, and as far as is known it is alive."""
         return self.state is State.RUNNING and self._process is not None
 
     @property
@@ -174,7 +175,7 @@ class Slot:
             self._news.notify_all()
 
     def _live(self) -> str:
-        """From start to end of one process; returns how it ended."""
+        """Run one process from start to end; returns how it ended."""
         try:
             process, self._first = self._first or WorkerProcess(self.jit), None
         except OSError as error:
@@ -234,7 +235,7 @@ class Slot:
         self.heard_s, self.looks = time.monotonic(), 0
 
     def _content_of(self, descriptors: list[int]) -> memoryview | None:
-        """None as well where this process has no memory for it."""
+        """None too if this process has no memory for it."""
         try:
             return mapped(descriptors[0]) if descriptors else None
         except OSError as error:
@@ -242,7 +243,8 @@ class Slot:
             return None
 
     def _say_missing(self, error: OSError) -> None:
-        """The worker is not to blame, and lives: it goes on with numbers that are older."""
+        """The supervisor lacks descriptors or memory. The worker is not to blame, and goes on; its numbers are
+        older."""
         quiet_log.error("no descriptor or memory for what a worker tells", error=error, worker=self.index)
 
     def _note(self, message: object, content: memoryview | None, process: WorkerProcess) -> None:
@@ -278,14 +280,14 @@ class Slot:
             self.on_change(self)
 
     def _start_over(self, process: WorkerProcess) -> None:
-        """The worker does not serve what it was thought to serve."""
+        """The worker does not serve the document that the change builds on: give it the whole document."""
         with self._sending, self._or_killed(process):
             if not self._is_given_whole:
                 self._given = None
                 self._hand_over(process)
 
     def _give_again(self, doors: tuple[str, ...]) -> None:
-        """With the next report that is asked for: at once it would be as much in vain, again and again."""
+        """Give the worker what did not arrive, with the next report that is asked for: at once would fail again."""
         with self._sending:
             self._given = None
             for door in doors:
@@ -303,25 +305,25 @@ class Slot:
                     self._hand_over(process)
 
     def withhold(self) -> None:
-        """Hand nothing over any more to who does not have it: its sockets are about to be closed."""
+        """Hand the deployment over no more, since its sockets are about to be closed."""
         with self._sending:
             self._wanted = None
 
     def report(self) -> int:
-        """Ask for a snapshot. It is there when `reports` has come to this number; the one before it may be older."""
+        """Ask for a snapshot. It has come when `reports` has reached the number returned."""
         with self._sending:
             process = self._process
             if process is not None:
                 self._reports_asked += 1
                 with self._or_killed(process):
                     if self._is_ready:
-                        # What could not be handed over when it came.
+                        # A deployment that could not be handed over when it came.
                         self._hand_over(process)
                     process.channel.send(Report())
             return self._reports_asked
 
     def order(self, order: EdgeOrder, content: bytes | None = None) -> int | None:
-        """About connections to the edge. Returns the pid of who has it; None where the worker has died meanwhile.
+        """Give an order about connections to the edge. Returns the pid of the worker; None if it has died meanwhile.
 
         Raises OSError where there is no descriptor or memory for `content`.
         """
@@ -367,7 +369,8 @@ class Slot:
 
     @contextlib.contextmanager
     def _or_killed(self, process: WorkerProcess) -> Iterator[None]:
-        """A worker that takes no messages any more stands still, or has just died: a fresh one will do better."""
+        """Kill the worker if it takes no messages: it stands still, or has just died, and a fresh one will do
+        better."""
         try:
             yield
         except OSError as error:
@@ -377,8 +380,8 @@ class Slot:
     def _hand_over(self, process: WorkerProcess) -> None:
         """Tell the process what has changed since it was told last.
 
-        Where this process has no descriptor or memory for that, the worker is not to blame: it serves what it has until
-        the next report is asked for, which tries again.
+        If the supervisor has no descriptor or memory for that, the worker serves what it has; the next request for a
+        report tries again.
         """
         wanted, before = self._wanted, self._given
         if wanted is None or wanted is before:
@@ -397,10 +400,10 @@ class Slot:
             os.close(descriptor)
 
     def _hand_over_sockets(self, wanted: Deployment, process: WorkerProcess) -> None:
-        """Those that the process does not have."""
+        """Hand over the sockets that the process does not have yet."""
         sockets = {door: group[self.index] for door, group in wanted.sockets.items()}
         for sock in sockets.values():
-            # Those that were withdrawn do not yet; for the others nothing changes.
+            # Fresh ones of `ListeningSockets.withdraw` do not listen yet; for the others this changes nothing.
             sock.listen(BACKLOG)
         fresh = [door for door, sock in sockets.items() if self._sockets.get(door) is not sock]
         self._sockets = sockets

@@ -1,9 +1,9 @@
 """The listening sockets of the document: one SO_REUSEPORT socket per worker for each address and port.
 
-They are bound here, so that a port that cannot be had is known when the document comes, and that the queue of a worker
-that died waits for its successor. A port that cannot be bound spoils nothing else: it becomes a `Problem`, and is tried
-again later. Sockets that are needed no more are closed only by `release`, whether or not the workers have closed
-theirs: a connection in a queue is lost only when every copy of its socket is closed.
+They are bound here, so that it is known when the document comes if a port cannot be bound, and so that the queue of a
+worker that died waits for its successor. A port that cannot be bound affects nothing else: it becomes a `Problem`, and
+is tried again later. Sockets that are no longer needed are closed only by `release`, whether or not the workers have
+closed theirs: a connection in a queue is lost only when every copy of its socket is closed.
 """
 
 import errno
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 BACKLOG: Final = 1024
 SPARE_DESCRIPTORS: Final = 64
-"""Left for the config API and for what workers send: without them nothing could be mended."""
+"""Descriptors left for the config API and for what workers send: without them nothing could be repaired."""
 
 _REMEDIES: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or choose another port",
@@ -85,7 +85,7 @@ class ListeningSockets:
         return is_better
 
     def withdraw(self, index: int) -> None:
-        """That worker takes no connections for now: fresh sockets in its places, which do not listen yet.
+        """That worker takes no connections for now: replace its sockets by fresh ones, which do not listen yet.
 
         Connections that wait in its queues are reset; new ones go to the other workers.
         """

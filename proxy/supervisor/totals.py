@@ -1,7 +1,7 @@
-"""What one slot's workers have counted, one process after another, so that counters never run backwards.
+"""What the processes of one slot have counted, one after the other, so that counters never go down.
 
-Counters of dead processes are kept, and those of series that a process counts no longer; gauges (in flight, open
-connections) die with their process.
+Counters of dead processes are kept, and so are series that a process no longer counts. Gauges (in flight, open
+connections) end with their process.
 """
 
 from collections.abc import Set

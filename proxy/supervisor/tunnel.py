@@ -1,9 +1,10 @@
-"""The tunnel's will: who dials the edge when, where, and from which worker; whether the tunnel is up.
+"""Decides for the tunnel: when, where and from which worker the edge is dialled, and whether the tunnel is up.
 
-One thread (`run`) decides, so that "one line per failed attempt" holds for the whole proxy; workers carry out and
-report (`proxy.tunnel.orders`). The first connection is dialled alone until it has registered. Without a configuration
-the edge is only looked at, since a proxy that registers gets requests at once. Searches that may take long (DNS,
-fetching root certificates) run in a thread of their own, so that a stop never waits for them.
+One thread (`run`) decides, so that "one line per failed attempt" holds for the whole proxy; workers carry out its
+orders and report (`proxy.tunnel.orders`). The first connection is dialled alone until it has registered. Without a
+configuration the proxy only checks that the edge can be reached, since one that registers gets requests at once.
+Searches that may take long (DNS, fetching root certificates) run in a thread of their own, so that a stop never waits
+for them.
 """
 
 import math
@@ -48,12 +49,13 @@ log = get_logger(__name__)
 
 PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
-"""Where addresses fail or are too few they are looked for again, but not more often."""
+"""If addresses fail or are too few, they are looked for again, but no more often than this."""
 SEARCH_PATIENCE_S: Final = 5.0
-"""Resolvers that do not answer take minutes to say so, and the addresses that are known may be well again by then."""
+"""How long dialling waits for a search. A resolver that is down may take minutes to fail, and the known addresses may
+work again by then."""
 _NO_ADDRESS_S: Final = 30.0
 SETTLED_S: Final = 10.0
-"""After the last change of workers and connections."""
+"""How long nothing may have changed about workers and connections before connections are spread anew."""
 
 
 class TunnelSettings(msgspec.Struct, frozen=True):
@@ -90,12 +92,13 @@ class Tunnel:
         self._is_searching = False
         self._searching_since_s = 0.0
         self._awaits_search_until_s = -math.inf
-        """Known addresses fail and nothing is registered: they are dialled again where no others are found by then."""
+        """While known addresses fail and nothing is registered: until when dialling waits for a search to find
+        others."""
         self._searched_at_s = 0.0
         self._packet_size = PacketSize()
         self._next_number = 1
         self._has_registered = False
-        """Once at least."""
+        """At least one connection has registered since the start."""
         self._is_waiting_told = False
         self._spread_at_s = math.inf
         """When connections are to be spread evenly over the workers."""
@@ -118,7 +121,7 @@ class Tunnel:
         return "all edge connections are lost" if self._has_registered else "no edge connection is registered yet"
 
     def use_token(self, token: Secret) -> None:
-        """Register anew with this one, connection by connection."""
+        """Use this token from now on: connections register anew, one after the other."""
         self._events.put(partial(self._take_token, token))
 
     def stop_is_near(self) -> None:
@@ -149,11 +152,12 @@ class Tunnel:
 
     @property
     def _is_over(self) -> bool:
-        """Stopping, and no worker can have anything to say any more: until then the edge is answered."""
+        """Stopping, and all workers have ended. Until then their reports are still answered."""
         return self._is_stopping and all(slot.pid is None for slot in self._slots)
 
     def _wait_s(self, looked_at_s: float) -> float | None:
-        """What was due when it was looked at waits for an event; what has become due since does not wait."""
+        """How long to wait for an event. Dials that were due at `looked_at_s` and not made wait for an event; those
+        that have become due since do not wait."""
         if self._is_stopping:
             return None
         times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
@@ -167,7 +171,7 @@ class Tunnel:
                 return
 
     def _dial(self, place: Place, now_s: float) -> bool:
-        """False: something is missing that all wait for."""
+        """Returns False if something is missing that all dials wait for."""
         if self._addresses is None:
             self._search()
             return False
@@ -195,7 +199,7 @@ class Tunnel:
             self._failed(place, FailureCause.DIAL, f"cannot hand it to a worker: {error}", str(address))
             return True
         if pid is None:
-            # An event will tell.
+            # The worker has died; the event that tells so will lead here again.
             return False
         place.number, place.slot, place.pid, place.address, place.token = number, slot, pid, address, token
         place.edge = self._finder.name
@@ -203,7 +207,7 @@ class Tunnel:
 
     @property
     def _has_document(self) -> bool:
-        """Requests can be routed, or nobody minds that they cannot."""
+        """Requests can be routed, or the options allow registering without that."""
         return self._settings.registers_without_configuration or any(slot.taken for slot in self._slots)
 
     def _slot_for(self, registers: bool) -> Slot | None:
@@ -253,11 +257,11 @@ class Tunnel:
     def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
         self._is_searching, self._awaits_search_until_s = False, -math.inf
         if edge != self._finder.name:
-            # The token is of another region by now.
+            # The token belongs to another region by now.
             return
         self._searched_at_s = time.monotonic()
         self._roots = roots
-        # Others may still be dialling what an earlier search has found.
+        # Connections may still be dialling addresses that an earlier search has found.
         others = [place for place in self.places if place.number and place.edge == edge]
         used = {place.index: place.address for place in others if place.address is not None}
         before = self._addresses
@@ -268,7 +272,7 @@ class Tunnel:
     def _take_failed_search(self, edge: str, error: str) -> None:
         self._is_searching, self._awaits_search_until_s = False, -math.inf
         if edge != self._finder.name:
-            # Likewise: the search for that region is still to come, and waits for nothing.
+            # The token belongs to another region by now, for which a search is still to come, without waiting.
             return
         if self._addresses is not None:
             self._searched_at_s = time.monotonic()
@@ -338,7 +342,7 @@ class Tunnel:
         edge = str(place.address)
         was_moving = place.is_moving and report.registered_for_s > 0
         if was_moving or place.token != self._token.reveal():
-            # It was well, or what it failed for may have been another token.
+            # It had not failed, or it may have failed because of another token.
             place.waits = Waits()
         elif report.registered_for_s:
             place.waits.lost(report.registered_for_s)
@@ -368,7 +372,7 @@ class Tunnel:
         now_s = time.monotonic()
         place.failures[cause] += 1
         if self._addresses is not None and not (cause.is_of_address or cause.is_of_all or was_registered):
-            # The edge was reached, but this part of it may be ill; it is all there is while nothing has registered.
+            # The edge was reached, but this address may be at fault, unless it had registered there.
             self._addresses.another_for(place.index, now_s, was_reached=True)
         if self._addresses is not None and cause.is_of_address:
             self._addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
@@ -395,7 +399,7 @@ class Tunnel:
         self._spread_later()
         if self._has_document and not self._knows_document:
             self._knows_document = True
-            # Whatever the wait was for.
+            # At once, whatever it was waiting for.
             self.places[0].due_s = time.monotonic()
 
     def _take_pushed(self, slot: Slot, report: Pushed) -> None:
@@ -414,13 +418,13 @@ class Tunnel:
         now_s = time.monotonic()
         for place in self.places:
             if not place.number and place.token:
-                # It failed, perhaps for the token.
+                # It failed, perhaps because of the token.
                 place.waits = Waits()
                 place.due_s = now_s
         self._move_one()
 
     def _move_one(self) -> None:
-        """Let the next connection register with the token that holds now, or for packets that get there.
+        """Move the next connection that registered with an earlier token, or for packets that are too large.
 
         The others serve meanwhile.
         """
@@ -440,7 +444,7 @@ class Tunnel:
     # -- over the workers --------------------------------------------------------------------------------------------
 
     def _spread_when_due(self, now_s: float) -> None:
-        """A worker that came later than the others, or after one that died, gets its part of the connections."""
+        """Move a connection from the fullest worker, so that one that started later gets its share."""
         if now_s < self._spread_at_s:
             return
         self._spread_at_s = math.inf

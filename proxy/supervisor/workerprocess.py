@@ -17,8 +17,8 @@ SEND_TIMEOUT_S = 5.0
 _CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 )
-"""What the kernel, or the process itself, ends a program with that did what no program may do."""
-# For channels, before there are threads: a type that one has msgspec learn is half known to the others, which crashes.
+"""Signals by which a program ends after a fault of its own, sent by the kernel or by the program itself."""
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _learnt = msgspec.msgpack.Decoder(FromWorker)
 _PACKAGES = Path(__file__).resolve().parents[2]
 

@@ -1,8 +1,8 @@
-"""Whether the edge still lives: it answers PINGs, or takes what lies before one.
+"""Whether the edge is still alive: it answers PINGs, or takes what was sent before them.
 
-A PING waits behind all that was sent before it. Over a narrow line, or to an edge that reads slowly, that may be many
-seconds' worth of downloads, and its answer waits behind uploads likewise. So an edge that has not answered is dead only
-if nothing has moved meanwhile, or if its system has long had all that we said.
+A PING waits behind everything that was sent before it. Over a narrow line, or to an edge that reads slowly, that may be
+many seconds' worth of downloads; its answer may wait behind uploads in the same way. So an edge that has not answered
+counts as dead only if nothing has moved meanwhile, or if its kernel has long acknowledged everything.
 """
 
 import math
@@ -11,36 +11,36 @@ from typing import Final
 from proxy.tunnel.wirebytes import VAIN_REPEATS, WireBytes
 
 PING_PERIOD_S: Final = 10.0
-"""From one look to the next."""
+"""The time from one check to the next."""
 
 
 class Heartbeat:
     __slots__ = ("_asked_at_s", "_had_more", "_wire", "is_heard", "round_trip_s")
 
     def __init__(self, wire: WireBytes) -> None:
-        """`wire`: nobody else asks it."""
+        """Nobody else may ask `wire`, which tells what is new since it was asked last."""
         self._wire = wire
         self._asked_at_s: float | None = None
         self.round_trip_s = math.inf
-        """The shortest so far: the others have waited behind something. Infinite until there is one."""
+        """The shortest so far, since others have waited behind something. Infinite until there is one."""
         self._had_more = False
-        """At the look before something was not acknowledged."""
+        """At the check before, something was not acknowledged."""
         self.is_heard = False
-        """Something had come at the last look for an answer."""
+        """At the last check, something had come from the edge."""
 
     @property
     def is_awaited(self) -> bool:
         return self._asked_at_s is not None
 
     def asked(self, now_s: float) -> None:
-        """A PING is sent."""
+        """A PING has been sent."""
         self._asked_at_s = now_s
         self._wire.growth()
         self._had_more = True
         self.is_heard = False
 
     def answered(self, now_s: float) -> float | None:
-        """Seconds since it was asked for; None: it was not."""
+        """The PING is answered. Returns the seconds that it took; None: no answer was awaited."""
         asked_at_s, self._asked_at_s = self._asked_at_s, None
         if asked_at_s is None:
             return None
@@ -49,9 +49,9 @@ class Heartbeat:
         return took_s
 
     def end(self) -> str:
-        """Why the connection is dead; empty: it is not.
+        """Check the connection: why it is dead; empty: it is not.
 
-        Asked PING_PERIOD_S after `asked`, and again and again, while the answer is awaited.
+        To be called PING_PERIOD_S after `asked`, and as often again, as long as the answer is awaited.
         """
         acknowledged_bytes, received_bytes = self._wire.growth()
         had_more, self._had_more = self._had_more, self._wire.has_more

@@ -2,10 +2,10 @@
 
     dialling -> opening (the edge is to open its control stream) -> registering -> registered -> leaving -> gone
 
-Silence at any step ends it: of an edge that does not register us in time, and of one that answers no PING, since
-nothing else would tell that a connection without requests is dead (`heartbeat`). Leaving means unregistered: the edge
-sends what is under way for a moment still, then closes; we close where it does not. `Ended` is told as soon as it is
-unregistered, so that another one takes its place, however long its last requests run.
+Silence at any step ends it: that of an edge that does not register us in time, and that of one that answers no PING,
+since nothing else would show that a connection without requests is dead (`heartbeat`). Leaving means unregistered: the
+edge still sends what is under way for a moment, then closes; if it does not, we close. `Ended` is reported as soon as
+the connection is unregistered, so that another one takes its place, however long its last requests run.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ quiet_log = log.every(60.0)
 RPC_TIMEOUT_S: Final = 5.0
 _MAX_SHOWN: Final = 256
 LINGER_S: Final = 5.0
-"""Without a request after the edge was told that we leave."""
+"""How long a connection that is unregistered stays open without a request."""
 
 
 class Phase(Enum):
@@ -182,12 +182,13 @@ class Link:
         self._end()
 
     def refused(self, cause: str, detail: str) -> None:
-        """The edge vouches for its clients; how it breaks the rules itself is told to `_on_connection_end`."""
+        """Nothing to count: requests come from clients of the edge. If the edge itself breaks HTTP/2,
+        `_on_connection_end` is told."""
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
     def begin(self, stream: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:
-        """In the place of `Services.begin`."""
+        """Takes the place of `Services.begin` on this connection."""
         kind, stream.arrival = self._entrance.admit(head)
         if kind is StreamKind.HTTP:
             self._stats.requests += 1
@@ -250,12 +251,12 @@ class Link:
         self._ping()
         self._home.report(RegisteredReport(self.number, str(details.connection_id), details.location))
         describes = not details.is_remotely_managed and self._order.conn_index == 0
-        # Whoever heard of it may have withdrawn it at once.
+        # The report may have led to a withdrawal at once.
         if describes and self._control is not None and self._control.is_registered:
             self._control.describe()
 
     def _on_control_gone(self, reason: str) -> None:
-        """With its connection, of which more is known by then, or alone."""
+        """The control stream has gone: alone, or with its connection, of which the reason has been noted before."""
         if not self._error:
             self._loop.call_soon(partial(self._break, f"the control stream was lost: {reason}"))
 
@@ -266,7 +267,7 @@ class Link:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """Unregister, finish what runs, close; at once where it is not registered."""
+        """Unregister, finish what runs, then close; at once if it is not registered."""
         if self._phase is Phase.REGISTERED and self._control is not None and self._control.is_registered:
             self._left_at_s = self._active_at_s = self._loop.now_s
             self._enter(Phase.LEAVING, 1.0)
@@ -290,11 +291,11 @@ class Link:
             self._note(FailureCause.LOST, reason)
             self.withdraw()
         elif self._phase in (Phase.OPENING, Phase.REGISTERING):
-            # It would be registered and never be asked anything. Later: not from within the codec's events.
+            # It would be registered without ever getting a request. Later, not from within the codec's events.
             self._loop.call_soon(partial(self._leave, FailureCause.LOST, reason))
 
     def _leave(self, cause: FailureCause, error: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """Say the last words and close."""
+        """Send the last words of the control stream, and close."""
         if self._phase is Phase.GONE or self._http is None:
             return
         self._note(cause, error)
@@ -307,7 +308,7 @@ class Link:
         self._note(cause, f"{error} before it opened its control stream" if self._phase is Phase.OPENING else error)
 
     def _note(self, cause: FailureCause, error: str) -> None:
-        """The first reason is the one."""
+        """Keep the first reason why the connection ends; what follows is a consequence."""
         if not self._error:
             self._cause, self._error = cause, error
 
@@ -318,7 +319,7 @@ class Link:
         self._deadline.cancel()
         self._report_end()
         self._home.forget(self)
-        # They know this link: without them all of it goes at once, and not only when garbage is looked for.
+        # These refer to this link: without them it is freed at once, and not only when the garbage collector runs.
         self._dialling = self._http = self._control = None
 
     def _report_end(self) -> None:
@@ -334,7 +335,7 @@ class Link:
         self._count_bytes()
         if self._wire is not None and self._wire.is_stuck:
             return Vain.YES if self._heartbeat is not None and self._heartbeat.is_heard else Vain.PERHAPS
-        # No cut: it has just been reached.
+        # The line is not cut: the edge has just been reached.
         return Vain.YES if self._dialling is not None and self._dialling.is_stuck else Vain.NO
 
     # -- watching ----------------------------------------------------------------------------------------------------
@@ -387,13 +388,13 @@ class Link:
 
     @property
     def _running(self) -> int:
-        """Requests."""
+        """How many requests are running."""
         if self._http is None:
             return 0
         return self._http.stream_count - (1 if self._control is not None and not self._control.has_ended else 0)
 
     def measure(self) -> None:
-        """Add this connection to the numbers of its index, which one that leaves shares with its successor."""
+        """Add this connection to the numbers of its index. One that is leaving shares them with its successor."""
         stats = self._stats
         if self._phase is Phase.REGISTERED:
             stats.is_up = 1
@@ -408,7 +409,7 @@ class Link:
 
 
 class _Line:
-    """To the edge. How long it is, PINGs say: the kernel's round trip may end at a NAT on this host."""
+    """The line to the edge. PINGs measure its round trip: the kernel's may end at a NAT on this host."""
 
     __slots__ = ("_heartbeat", "_loop")
 
@@ -428,4 +429,4 @@ class _Line:
 _NOBODY_YET: Final = Arrival(
     door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False, is_edge=True
 )
-"""Each stream gets its own."""
+"""A placeholder: each stream gets an arrival of its own."""

@@ -1,9 +1,10 @@
 """Whether the edge is dialled for packets smaller than full size.
 
-Where a hop loses packets of full size and no ICMP says so (PPPoE, VPNs, overlays), the kernel sends the same again and
-again: no connection comes up whose first words fill one, and others hang once an answer does. So the dials that follow
-ask for smaller ones, until those end like that as well. Nothing else leads back: smaller packets cost next to nothing,
-and trying the full ones again on such a line costs a connection. Pure: the clock is given.
+If a hop loses packets of full size and no ICMP message says so (PPPoE, VPNs, overlays), the kernel sends the same
+packet again and again. A connection whose first message fills a packet does not come up; others hang once an answer
+fills one. So later dials ask for smaller packets, until such connections end in the same way. Nothing else leads back
+to full size: smaller packets cost next to nothing, and trying full ones on such a line costs a connection. Pure: the
+clock is given.
 """
 
 import math
@@ -11,33 +12,37 @@ from enum import StrEnum
 from typing import Final
 
 SMALL_SEGMENT_BYTES: Final = 1200
-"""With its headers it passes wherever IPv6 does."""
+"""A packet of this size, with its headers, passes wherever IPv6 does."""
 _CUT_S: Final = 15.0
-"""Connections that end in vain with less between them ended of one cut: they notice up to a PING apart."""
+"""If connections end in vain within this time of each other, one cut of the line was the cause: each notices it at its
+next PING."""
 _DOUBT_S: Final = 120.0
 
 
 class Vain(StrEnum):
-    """Whether a connection ended with more in its kernel than a small packet holds, sent again and again."""
+    """Whether a connection ended while the kernel resent, in vain, more than a small packet holds."""
 
     NO = "no"
     PERHAPS = "perhaps"
-    """It did, but the line may have been cut just as well."""
+    """It did, but the line may have been cut as well."""
     YES = "yes"
-    """And the edge was heard meanwhile."""
+    """It did, although something came from the edge meanwhile."""
 
 
 class PacketSize:
-    """Of all connections: most such hops are near."""
+    """The decision for all connections together, since most such hops are near to us."""
 
     def __init__(self) -> None:
         self.is_small = False
         self._doubted_at_s = -math.inf
         self._was_small = False
-        """Once at least."""
+        """`is_small` was true at least once."""
 
     def ended(self, vain: Vain, now_s: float, *, was_small: bool) -> bool:
-        """A connection, or an attempt, dialled for small packets or not. True: they are small now, and never were."""
+        """A connection or an attempt has ended; `was_small`: it was dialled for small packets.
+
+        Returns True if packets become small for the first time.
+        """
         if vain is Vain.NO:
             return False
         since_s, self._doubted_at_s = now_s - self._doubted_at_s, now_s

@@ -1,4 +1,4 @@
-"""How many bytes a connection has carried, as the kernel counts them: nothing is counted on the way of requests."""
+"""How many bytes a connection has carried, as the kernel counts them, so that nothing is counted for each request."""
 
 import contextlib
 import fcntl
@@ -17,11 +17,12 @@ _ACKED_AT: Final = 120
 """Of tcpi_bytes_acked and tcpi_bytes_received."""
 _NOT_SENT_AT: Final = 144
 VAIN_REPEATS: Final = 3
-"""Each waits twice as long as the one before, the first longer than a round trip: late answers do not come to this."""
+"""How many times the kernel has to resend before that is taken for a loss. Each time it waits twice as long, the first
+time for more than a round trip, so late answers do not lead to this."""
 
 
 class WireBytes:
-    """What was carried since it was asked last."""
+    """What a connection has carried since this was asked last."""
 
     __slots__ = ("_received_bytes", "_sent_bytes", "_sock", "has_more", "is_stuck", "repeats")
 
@@ -29,14 +30,14 @@ class WireBytes:
         self._sock = sock
         self._sent_bytes = self._received_bytes = 0
         self.has_more = False
-        """When it was asked last, the peer had not acknowledged all that the kernel was given."""
+        """When this was asked last, the peer had not acknowledged everything that the kernel was given."""
         self.repeats = 0
-        """How often in a row the kernel had sent the same again by then, for want of an acknowledgement."""
+        """How often in a row the kernel had resent the same data by then, since no acknowledgement came."""
         self.is_stuck = False
-        """It had done so in vain, with more than one small packet holds: its size may be why."""
+        """It resent more than one small packet holds, in vain: the size of the packet may be the cause."""
 
     def growth(self) -> tuple[int, int]:
-        """Acknowledged by the peer, and received; nothing once the socket is closed."""
+        """How many bytes the peer has acknowledged, and how many have come; 0 once the socket is closed."""
         sent_bytes, received_bytes = self._sent_bytes, self._received_bytes
         with contextlib.suppress(OSError, struct.error):
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)

@@ -1,4 +1,5 @@
-"""The rooms of a worker, joined: backends, exchanges, doors. What a table is changed with and how it all ends."""
+"""Everything behind a worker's listening sockets, joined: backends, exchanges, doors. How a new table comes into use,
+and how all of it ends."""
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -42,8 +43,8 @@ class DataPlane:
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
         """From now on, with the sockets of new doors; running exchanges keep the table that they began with.
 
-        Where this raises, the table of before is served as it was, and the sockets are the caller's still; where not
-        even that can be had, the loop ends.
+        If this raises, the earlier table is served as before, and the sockets still belong to the caller. If not even
+        that is possible, the loop ends.
         """
         before = self._services.terms.table
         try:
@@ -71,7 +72,7 @@ class DataPlane:
             raise
 
     def obey(self, order: EdgeOrder, content: memoryview | None, report: Callable[[EdgeReport], None]) -> None:
-        """About connections to the tunnel's edge."""
+        """Carry out an order about connections to the tunnel's edge."""
         if self._links is None:
             # Here, not above: without a tunnel it would be memory for nothing.
             from proxy.tunnel.links import Links
@@ -100,12 +101,12 @@ class DataPlane:
         self._pools.drain()
 
     def measure(self) -> None:
-        """Bring the numbers up to date that are not counted as they change."""
+        """Bring numbers up to date that are not counted as they change."""
         if self._links is not None:
             self._links.measure()
 
     def let_go_of_departed(self) -> Iterator[None]:
-        """Right behind a report; the steps are work that may wait."""
+        """Call right after a report. The steps are work that may wait."""
         return self._departed.let_go()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Series of routes and backends that have left the table: a worker counts them no longer once nothing runs on them.
+"""Series of routes and backends that have left the table. A worker drops them once nothing runs on them.
 
-What they counted is the supervisor's to keep (`proxy.supervisor.totals`). So `let_go` belongs right behind a report,
-before anything can be counted that was not reported. Which they are is looked up once after a new table, in slices.
-Tables may come more often than reports. What had left goes all the same then, and a route that has come back meanwhile
-is counted anew with its next request, which the supervisor adds up.
+The supervisor keeps what they counted (`proxy.supervisor.totals`). So call `let_go` right after a report, before
+anything is counted that was not reported. Which series have left is looked up once after a new table, in slices.
+Tables may come more often than reports. Then series are dropped all the same, and a route that has come back meanwhile
+is counted anew from its next request on; the supervisor adds that to the old count.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class Departed:
         self._is_table_new = True
 
     def let_go(self) -> Iterator[None]:
-        """Of what is known to have left; the steps look up what has left with the latest table."""
+        """Drop the series that are known to have left; the steps look up what has left with the latest table."""
         routes, backends = self._stats.routes, self._stats.backends
         for name in [name for name in self._routes if not routes[name].in_flight]:
             self._routes.remove(name)

@@ -1,7 +1,7 @@
-"""Descriptors for what the supervisor says and asks: clients and backends may take all others, never these.
+"""Descriptors reserved for messages of the supervisor. Clients and backends may use up all others, but never these.
 
-Without one, a document would end the worker with all whom it serves, and a question for numbers would have no answer.
-The kernel looks at the soft limit when one is opened, so that is lowered, and raised where these are needed.
+Without them a document would end the worker and all its connections, and a request for a report would have no answer.
+The kernel checks the soft limit when a descriptor is opened, so the limit is lowered, and raised when these are needed.
 """
 
 import contextlib
@@ -11,16 +11,16 @@ from typing import Final
 
 _COUNT: Final = 64
 _SHARE: Final = 4
-"""At most this part of what there is, so that the rest is for traffic."""
+"""At most one in so many of all descriptors is reserved, so that the rest is for traffic."""
 
 
 class SpareFiles:
     def __init__(self) -> None:
         self._count = 0
-        """0 until they are kept back."""
+        """How many are reserved; 0 before `keep_back`."""
 
     def keep_back(self) -> None:
-        """For the whole process, whose limit it lowers."""
+        """Reserve them, by lowering the limit of the whole process."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY:
             self._count = min(_COUNT, soft // _SHARE)
@@ -28,7 +28,7 @@ class SpareFiles:
 
     @contextlib.contextmanager
     def at_hand(self) -> Iterator[None]:
-        """What is opened meanwhile may stay open."""
+        """Within this, the reserved ones may be used. What is opened may stay open."""
         if not self._count:
             yield
             return

@@ -1,8 +1,8 @@
 """From the table in use to the next one, in slices between the loop's turns.
 
-Collecting garbage is put off meanwhile: the many new objects would set it off again and again, and each time it would
-walk all of them. Once enough of them have come, all are frozen out of its sight. What only the table before needed is
-let go of in slices too, since ten thousand routes at once would stop the loop for a moment.
+The garbage collector is off meanwhile: the many new objects would trigger it again and again, and each time it would
+walk all of them. Once there are enough of them, everything is frozen, so that it never looks at them. What only the old
+table needed is released in slices too, since releasing ten thousand routes at once would stop the loop for a moment.
 """
 
 import gc
@@ -16,16 +16,16 @@ from proxy.routing import Table, TableBuilder
 _ROUTES_PER_STEP = 5
 _LEAVING_PER_STEP = 50
 _FREEZE_AT = 500
-"""Routes: less is no work for the collector, and freezing often would keep garbage alive that was about to go."""
+"""Routes: fewer are little work for the collector, and frequent freezing would keep alive what is about to be freed."""
 
 
 class Swapper:
-    """Takes one change after the other; `table` is the one in use, also after one that could not be used."""
+    """Makes one change after the other. `table` is the one in use, also after a change that failed."""
 
     def __init__(self) -> None:
         self.table: Table | None = None
         self._unfrozen = 0
-        """Routes that came since the last freezing."""
+        """How many routes have come since the last freezing."""
 
     def swap(self, content: memoryview, use: Callable[[Table], None], taken: Callable[[float], None]) -> Iterator[None]:
         """Each step takes some tenths of a millisecond.

@@ -1,7 +1,7 @@
 """The worker as its supervisor knows it: reads the control channel between the loop's other work, and answers.
 
-Its end: `Drain` closes the doors and ends the loop once nothing runs any more, `Cut` ends it at once; when the channel
-ends, the supervisor has gone, and with it everything that could ever change or stop this process, so it ends at once.
+How it ends: `Drain` closes the doors, and ends the loop once nothing runs any more; `Cut` ends it at once. When the
+channel ends, the supervisor has gone, and with it whatever could change or stop this process, so it ends at once.
 """
 
 import contextlib
@@ -63,9 +63,10 @@ class Worker:
         self._generation = 0
         """Of the document in use."""
         self._sockets: dict[str, socket.socket] = {}
-        """New ones, for the next document that comes."""
+        """New ones, for the next document."""
         self._unserved: dict[str, socket.socket] = {}
-        """Those of documents that were refused, for the next one that is used: the supervisor has given them."""
+        """Sockets that came with documents that were refused. They belong to the next one that is used, since the
+        supervisor does not send them again."""
         self._lacks_sockets = False
         """Some of the next document did not arrive."""
         self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
@@ -125,7 +126,7 @@ class Worker:
                 self._loop.stop()
 
     def _content_of(self, descriptors: list[int]) -> memoryview | None:
-        """Of what came along; None as well where it did not arrive, or there is no memory for it."""
+        """The memory file that came with a message; None too if it did not arrive, or there is no memory for it."""
         try:
             with self._spare.at_hand():
                 return mapped(descriptors[0]) if descriptors else None
@@ -137,7 +138,7 @@ class Worker:
         self._send()
 
     def on_bug(self) -> None:
-        """A message that cannot be acted on: a fresh process is better than one that is out of step."""
+        """A message could not be acted on: a fresh process is better than one that is out of step."""
         self._loop.stop()
 
     def _say(self, message: FromWorker, content: bytes | None = None) -> None:
@@ -153,7 +154,7 @@ class Worker:
         except BlockingIOError:
             pass
         except OSError:
-            # The end of the channel is noticed by reading.
+            # If the channel has ended, reading will tell.
             self._outbox.clear()
         self._loop.rewatch(self._channel.sock, self, reads=True, writes=bool(self._outbox))
 
@@ -165,7 +166,7 @@ class Worker:
             with self._spare.at_hand():
                 descriptor = sealed_file("tunnelgw-proxy-worker", content)
         except OSError as error:
-            # Alone it still says that we live, and is the answer that is waited for.
+            # Even without statistics the report shows that we live, and it is the answer that the supervisor waits for.
             quiet_log.error("no descriptor or memory for what goes along with a message", error=error)
             self._channel.send(message)
             return
@@ -197,7 +198,7 @@ class Worker:
         self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken), sockets))
 
     def _guarded(self, order: TakeDocument, steps: Iterator[None], sockets: dict[str, socket.socket]) -> Iterator[None]:
-        """Begins when earlier documents are through, so that the table before is the one of the document before."""
+        """Begins when earlier documents are done, so that the table in use is that of the document before."""
         if order.since not in (0, self._generation):
             log.error(
                 "change of a document that is not in use",
@@ -231,7 +232,7 @@ def _socket_of(descriptor: int) -> socket.socket:
 
 
 def _add(sockets: dict[str, socket.socket], newer: Iterable[tuple[str, socket.socket]]) -> None:
-    """By door; of two for the same door the supervisor knows the newer one alone."""
+    """Add sockets by door. Of two for the same door, only the newer one is known to the supervisor."""
     for door, sock in newer:
         if door in sockets:
             sockets[door].close()

@@ -68,7 +68,7 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
     loaded: int = 0
 
 
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _decode_answer = msgspec.json.Decoder(PutAnswer).decode
 _decode_error = msgspec.json.Decoder(_ErrorAnswer).decode
 

@@ -83,7 +83,7 @@ class Account(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _accounts = msgspec.json.Decoder(list[Account])
 _tunnel = msgspec.json.Decoder(Tunnel)
 _configuration = msgspec.json.Decoder(Configuration)

@@ -93,7 +93,7 @@ class _Policy(Part, frozen=True):
     ancestors: tuple[msgspec.Raw, ...] = ()
 
 
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _decode_class = msgspec.json.Decoder(_Class).decode
 _decode_gateway = msgspec.json.Decoder(_Gateway).decode
 _decode_left = msgspec.json.Decoder(_Left).decode

@@ -26,7 +26,7 @@ class _Group(msgspec.Struct):
     versions: list[Version] = []
 
 
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
 _decode_served = msgspec.json.Decoder(_Served).decode
 _decode_group = msgspec.json.Decoder(_Group).decode
 
