@@ -1,4 +1,4 @@
-"""What is inside an error of requests, urllib3 or the standard library (people see the innermost), and behind it."""
+"""The errors inside an error of requests, urllib3 or the standard library, of which people are shown the innermost."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def forget_frames(error: BaseException) -> None:
-    """Let go of all that the calls had at hand which `error` came through, a reply of many MiB for instance.
+    """Release the local variables of the calls that `error` was raised through, such as a reply of many MiB.
 
-    Who keeps an error keeps that too; so do errors that know each other, until garbage is looked for, which daemons do
-    rarely.
+    Whoever keeps an error keeps those too. So do errors that refer to each other, until the garbage collector runs,
+    which is rare in daemons.
     """
     waiting, seen = [error], set[int]()
     while waiting:

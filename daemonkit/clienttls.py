@@ -1,8 +1,8 @@
-"""TLS of a client: an authority says who the peer is, one of the system's or of a file.
+"""TLS of a client: which authorities are trusted, those of the system or of a file.
 
-Python 3.13 and later, and urllib3 there, refuse an authority whose certificate lacks what RFC 5280 wants in one
-(VERIFY_X509_STRICT). Those of MicroK8s and of older EKS clusters do, and so does what `openssl req -x509` makes.
-kubectl, curl and browsers take them, and an earlier Python does: what is proved is the same.
+Python 3.13 and later, and urllib3 there, refuse an authority whose certificate lacks what RFC 5280 demands of one
+(VERIFY_X509_STRICT), such as those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl and
+browsers accept them, and so do earlier Pythons: they prove just as much.
 """
 
 import http.client

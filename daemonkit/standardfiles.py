@@ -18,7 +18,7 @@ _NAMES: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def open_missing() -> None:
-    """Lead them nowhere, also for children. Call before anything else is opened."""
+    """Open those that are missing on /dev/null, also for child processes. Call before anything else is opened."""
     with contextlib.suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
             os.set_inheritable(descriptor, True)

@@ -2,10 +2,10 @@
 
 A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
 Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
-answer is 503. Where connections that do nothing have all places, a new one takes that of the one which has done nothing
-longest: whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. Nor does whoever
-reads no answers: where others wait for its thread, such a client is given up. TLS handshakes run in small steps in the
-watching thread, never blocking the others.
+answer is 503. If idle connections take up all places, a new one replaces the one that has been idle longest, so that a
+client that opens many and leaves them keeps nobody out, least of all health probes. A client that reads no answers is
+given up when others wait for its thread. TLS handshakes run in small steps in the watching thread, never blocking the
+others.
 """
 
 import contextlib

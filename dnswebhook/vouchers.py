@@ -5,14 +5,15 @@ external-dns never looks again at an ownership record without its record. Such a
 worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
 ownership record that an apply adds or removes is noted until a listing shows that both sides agree.
 
-So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
-and names no second one again. And one that was written in the same moment as that of another owner: only the first of
-the two is read, and the external-dns of the other lets its own lie.
+A text that another one replaces is noted too, while the record stays: external-dns knows one text of an ownership
+record, and never names a second one again. So is a text that was written in the same moment as that of another owner:
+only the first of the two is read, so the other external-dns never removes its own.
 
-And so is a TXT set that comes whole or not at all: external-dns looks at none again, so half of one would stay half.
+TXT sets that come whole or not at all are noted as well: external-dns never looks at such a set again, so half of one
+would stay half.
 
-Until external-dns has listed again, the notes also say what was to go and may be there still: with
-`--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
+Until external-dns has listed again, the notes also tell what was to be removed and may still be there: with
+`--txt-cache-interval` it takes for present what it has sent, even if that failed (`dnswebhook.difference`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set

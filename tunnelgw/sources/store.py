@@ -3,19 +3,19 @@
     watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent where not installed
     reconciler:     if store.wait(deadline_s) and (change := store.take_settled()): ...
 
-Nothing is there to take before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept
-with their data only while an object names them (see `references`); one that is named later than it was listed is
-*unread*, and the source fetches it, also where no list or watch has shown it yet. Until it has tried, nothing is taken,
-so that a new reference never looks broken for a moment; but once there was something to take, a source that comes to
-nothing is not waited for longer than `patience_s`, and one that comes to something for no longer than twice that: else
-whoever names others again and again, in a loop of edits, would hold up everybody. From then on whoever names it has
-what it said `before`, so that what it named then serves on, until all that it names now is read, or known to be
-missing.
+Nothing can be taken before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept with
+their data only while an object names them (see `references`). One that is named only after it was listed is *unread*,
+and the source fetches it, even if no list or watch has shown it yet. Until the source has tried, nothing is taken, so
+that a new reference never looks broken for a moment. Once something could be taken, this wait is limited: to
+`patience_s` if the source fetches nothing, and to twice that if it does, since somebody who names other objects again
+and again, in a loop of edits, would otherwise hold up everybody. After that, an object that names something unread
+counts with what it said `before`, so that what it named then is served on, until everything that it names now is read
+or known to be missing.
 
-Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
-half. That too is waited for no longer than `patience_s`, and not at all where none has gone or come back for as long.
-From then on a class or Gateway that names a configuration of such a kind, which is not here, has what it said `before`
-as well.
+Nothing is taken either while a kind is *behind*: its watch is broken, and objects that refer to that kind would be
+judged by incomplete data. This wait is limited to `patience_s` as well, and there is none if no kind has fallen behind
+or recovered for that long. After that, a class or Gateway that names a configuration of such a kind, which is not here,
+counts with what it said `before` as well.
 """
 
 import threading
