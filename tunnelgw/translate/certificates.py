@@ -161,8 +161,8 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
     except _UNREADABLE:
         return _unusable(key, "has no private key in PEM without password under tls.key")
     try:
-        if private_key.public_key() != chain[0].public_key():
-            return _unusable(key, "has a private key under tls.key that is not that of the certificate under tls.crt")
+        if problem := _mismatch(private_key, chain):
+            return _unusable(key, problem)
         if weakness := next(filter(None, map(_weakness, chain)), ""):
             return _unusable(key, f"has {weakness} under tls.crt")
         text = "".join(certificate.public_bytes(_PEM).decode() for certificate in chain)
@@ -238,6 +238,15 @@ def _dns_names(leaf: x509.Certificate) -> tuple[str, ...]:
         return ()
     found = names.get_values_for_type(x509.DNSName)
     return tuple(name.lower() for name in found if len(name) <= _MAX_HOSTNAME)
+
+
+def _mismatch(key: PrivateKeyTypes, chain: list[x509.Certificate]) -> str:
+    leaf, *others = (certificate.public_key() for certificate in chain)
+    if key.public_key() == leaf:
+        return ""
+    if key.public_key() in others:
+        return "has authorities under tls.crt before the certificate of tls.key, which comes first"
+    return "has a private key under tls.key that is not that of the certificate under tls.crt"
 
 
 def _weakness(certificate: x509.Certificate) -> str:

@@ -166,6 +166,13 @@ def test_names_are_those_of_the_leaf() -> None:
         ({"tls.crt": RSA_CERTIFICATE, "tls.key": in_base64(key_text(P256))}, "is not that of the certificate"),
         (
             {
+                "tls.crt": in_base64(RSA_PEM + base64.b64decode(issue(P256, RSA)["tls.crt"])),
+                "tls.key": in_base64(key_text(P256)),
+            },
+            "authorities under tls.crt before the certificate of tls.key, which comes first",
+        ),
+        (
+            {
                 "tls.crt": RSA_CERTIFICATE,
                 "tls.key": in_base64(key_text(RSA, serialization.BestAvailableEncryption(b"p"))),
             },
