@@ -7,6 +7,7 @@ from tunnelgw.sources.directory.schema.shapes import Fields, Flag, Items, Number
 
 _HEX = "[0-9a-f]"
 _UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+_IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
 
 
@@ -110,7 +111,8 @@ GATEWAY_CONFIG = Fields(
 )
 BACKEND = Fields(
     {
-        "host": Text(1, 253, rf"[0-9A-Fa-f:.]+|{_LABEL}(\.{_LABEL})*\.?", "a domain name or an IP address"),
+        # Of an address with one colon the rest is a port, which has its own field.
+        "host": Text(1, 253, rf"{_IPV6}|{_LABEL}(\.{_LABEL})*\.?", "a domain name or an IP address"),
         "port": PORT,
         "protocol": Text(words=("http", "h2c", "https"), default="http"),
         "tls": Fields({"hostname": PRECISE_HOSTNAME, "caCertificate": Text(1, 65536)}, "hostname"),
