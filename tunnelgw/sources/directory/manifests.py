@@ -109,12 +109,20 @@ def documents(octets: bytes) -> list[Document]:
         return [each for document in _loaded(octets) for each in _flat(document)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise BrokenFile(mark.line + 1 if mark else 1, error.problem or "not YAML") from error
+        # At the begin of a line libyaml has other words for it than elsewhere, and they do not say that it is a tab.
+        is_tab = (error.problem or "").startswith("found character") and _octet_at(octets, mark) == b"\t"
+        problem = "a tab, where YAML wants spaces" if is_tab else error.problem or "not YAML"
+        raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
     except yaml.reader.ReaderError as error:
         raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}") from error
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, ArithmeticError) as error:
         # Without libyaml, PyYAML lets Python's errors out for characters and versions that there are not.
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
+
+
+def _octet_at(octets: bytes, mark: yaml.Mark | None) -> bytes:
+    line = next(iter(octets.splitlines()[mark.line :]), b"") if mark else b""
+    return line[mark.column : mark.column + 1] if mark else b""
 
 
 def _plain(pair: re.Match[bytes]) -> bytes:

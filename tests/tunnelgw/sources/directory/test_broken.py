@@ -64,6 +64,19 @@ def laughs() -> str:
             route().replace("HTTPRoute", "HttpRoute"),
             "web.yaml:2: there is no kind HttpRoute in gateway.networking.k8s.io/v1, did you mean HTTPRoute?",
         ),
+        (
+            "apiVersion: v1\nkind: secret\nmetadata: {name: web}\n",
+            "web.yaml:2: there is no kind secret in v1, did you mean Secret?",
+        ),
+        (route("y"), "web.yaml:4: metadata.name true is not a string; write it in quotes"),
+        (
+            route() + "  rules: [{timeouts: {request: 30}}]\n",
+            "web.yaml:8: spec.rules[0].timeouts.request 30 is not a duration such as 1m30s",
+        ),
+        (route() + "  rules: [{matches: [{method: 1}]}]\n", "web.yaml:8: spec.rules[0].matches[0].method 1 is none of"),
+        (route() + "  rules: [{name: []}]\n", "web.yaml:8: spec.rules[0].name [] is not a string"),
+        (route().replace("  name: web", "\tname: web"), "web.yaml:4: a tab, where YAML wants spaces"),
+        (route() + "  rules: @\t\n", "web.yaml:8: found character "),
         (route().replace("apiVersion", "#"), "web.yaml:2: not an object of the API: apiVersion is missing"),
         ("\xff\xfe", "web.yaml:1: "),
         (route() + "  rules: \x07\n", "web.yaml:8: not YAML: control characters are not allowed"),
@@ -108,6 +121,8 @@ def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason
         ("networking.istio.io/v1", "Gateway"),
         ("serving.knative.dev/v1", "Service"),
         ("gateway.envoyproxy.io/v1alpha1", "Backend"),
+        ("v1", "ServiceAccount"),
+        ("example.org/v1", "secret"),
     ],
 )
 def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str) -> None:

@@ -43,6 +43,7 @@ BY_API_VERSION: Final = _api_versions()
 _NEIGHBOURS: Final = frozenset({"tlsroute", "tcproute", "udproute"})
 """Kinds of Gateway API that are not ours, with names that are near to those of ours."""
 _NEAR_GROUP, _NEAR_KIND = 0.9, 0.8
+_IN_ANY_CASE: Final = {(version, kind.lower()): kind for version, kind in BY_API_VERSION}
 _BY_LOWER_CASE: Final = {str(kind).lower(): kind for kind in SPECS}
 _GROUPS: Final = sorted({RESOURCES[kind].group for kind in SPECS})
 
@@ -60,6 +61,9 @@ def misspelling(api_version: str, kind: str) -> str:
         # An Ingress is one of networking.k8s.io, an HTTPRoute of gateway.networking.k8s.io.
         is_part = resource.group.endswith(f".{group}")
         return f"there is no kind {kind} in {api_version}, want {wanted}" if is_near or is_part or not slash else ""
+    # Of Kubernetes' own kinds, many of which are near to others, only the case is judged.
+    if meant := _IN_ANY_CASE.get((api_version, kind.lower())):
+        return f"there is no kind {kind} in {api_version}, did you mean {meant}?"
     if kind.lower() in _NEIGHBOURS or not difflib.get_close_matches(group, _GROUPS, n=1, cutoff=_NEAR_GROUP):
         return ""
     near = difflib.get_close_matches(kind.lower(), _BY_LOWER_CASE, n=1, cutoff=_NEAR_KIND)

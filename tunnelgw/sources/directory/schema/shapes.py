@@ -6,6 +6,7 @@ Values are those of JSON. A check returns the value with its defaults, in new co
 """
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -49,18 +50,25 @@ class Text:
         self._words = frozenset(words)
 
     def check(self, value: Any, place: Place, say: Say) -> Any:
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            if problem := self._problem(value, _shown(value)):
+                say(place, problem)
+        elif isinstance(value, bool | int | float):
+            # `y` and `30` are no texts in YAML, but are meant as such.
+            text = json.dumps(value)
+            say(place, self._problem(text, text) or f"{text} is not a string; write it in quotes")
+        else:
             say(place, f"{_shown(value)} is not a string")
-        elif self._words:
-            if value not in self._words:
-                say(place, f"{_shown(value)} is none of {', '.join(sorted(self._words))}")
-        elif len(value) < self._shortest:
-            say(place, "is empty" if not value else f"is shorter than {self._shortest} characters")
-        elif self._longest is not None and len(value) > self._longest:
-            say(place, f"has {len(value)} characters, more than {self._longest}")
-        elif self._pattern and not self._pattern.fullmatch(value):
-            say(place, f"{_shown(value)} is not {self._form}")
         return value
+
+    def _problem(self, text: str, shown: str) -> str:
+        if self._words:
+            return "" if text in self._words else f"{shown} is none of {', '.join(sorted(self._words))}"
+        if len(text) < self._shortest:
+            return f"is shorter than {self._shortest} characters" if text else "is empty"
+        if self._longest is not None and len(text) > self._longest:
+            return f"has {len(text)} characters, more than {self._longest}"
+        return f"{shown} is not {self._form}" if self._pattern and not self._pattern.fullmatch(text) else ""
 
 
 class Number:
