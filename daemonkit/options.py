@@ -80,7 +80,7 @@ def load(
         command, instance = _parse(parser, options, prefix, argv, environ, commands, questions)
     except BadOptions as bad:
         on_bad(bad)
-        _exit(prog, bad)
+        _exit(prog, [*(problem.text for problem in bad.problems), *_misspelt(options, prefix, environ)])
     if isinstance(instance, CommonOptions):
         logs.setup(instance.log_level, instance.log_format)
     _warn_of_unknown_variables(options, prefix, environ)
@@ -124,14 +124,24 @@ def _parse(
 
 def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, str]) -> None:
     log = logs.get_logger(__name__)
-    prefixes = (prefix, *getattr(options, "SHARED_PREFIXES", ()))
-    for name, near in unknown_variables(specs_of(options, prefix), prefixes, environ):
+    for name, near in _unknown_variables(options, prefix, environ):
         fields = {"did_you_mean": near} if near else {}
         log.warning("unknown environment variable, ignored", variable=name, **fields)
 
 
-def _exit(prog: str, bad: BadOptions) -> NoReturn:
-    lines = [f"{prog}: {problem.text}" for problem in bad.problems]
+def _misspelt(options: type[Any], prefix: str, environ: Mapping[str, str]) -> list[str]:
+    """One of these may be the cause: what it should have set is missing."""
+    unknown = _unknown_variables(options, prefix, environ)
+    return [f"unknown environment variable {name}, did you mean {near}?" for name, near in unknown if near]
+
+
+def _unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    prefixes = (prefix, *getattr(options, "SHARED_PREFIXES", ()))
+    return unknown_variables(specs_of(options, prefix), prefixes, environ)
+
+
+def _exit(prog: str, problems: Sequence[str]) -> NoReturn:
+    lines = [f"{prog}: {problem}" for problem in problems]
     with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full one: the exit code still tells
         sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)

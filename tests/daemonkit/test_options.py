@@ -288,6 +288,20 @@ def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd: py
     assert [(line["variable"], line["did_you_mean"]) for line in lines] == [("UNIFI_HOTS", "UNIFI_HOST")]
 
 
+def test_misspelt_variables_are_told_beside_what_is_wrong_without_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is logged then, and of what they should have set only the lack would be told."""
+    environ = {"THING_API_ADR": ":1", "THING_ZZZ": "1"}
+
+    with pytest.raises(SystemExit):
+        load(Options, prog="thing", prefix=PREFIX, argv=["--dry-run", "--host", "contradiction"], environ=environ)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "thing: --dry-run and --host contradict each other",
+        "thing: unknown environment variable THING_API_ADR, did you mean THING_API_ADDR?",
+        "See `thing --help`.",
+    ]
+
+
 def test_a_truth_value_after_a_flag_that_needs_none_is_explained() -> None:
     assert problems("records", "--dry-run", "yes") == ["unexpected argument 'yes', did you mean --dry-run=yes?"]
     assert problems("--dry-run", "no") == ["unknown command 'no', did you mean --dry-run=no?"]
