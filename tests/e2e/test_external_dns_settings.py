@@ -270,6 +270,28 @@ def test_an_encrypted_text_says_the_new_owner_after_a_migration(stage: Stage) ->
         assert scene.store.held() == scene.foreign
 
 
+@pytest.mark.parametrize(
+    "setting", ["--txt-prefix=new-", "--txt-suffix=-new", "--txt-owner-id=new", "--domain-filter=one.example.org"]
+)
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_what_other_settings_do_not_find_stays_as_it_is_and_is_known_again_once_they_are_back(
+    stage: Stage, setting: str
+) -> None:
+    with stage() as scene:
+        scene.desire({"two": TWO})
+        scene.apply_once()
+        before = scene.store.held()
+        scene.objects.delete("two")
+
+        owner_id = setting.partition("--txt-owner-id=")[2] or scene.external_dns.owner_id
+        extra = [setting] if owner_id == scene.external_dns.owner_id else []
+        assert replace(scene.external_dns, owner_id=owner_id, extra=extra).once().is_no_op, scene.daemon.tail
+        assert scene.store.held() == before
+
+        assert scene.external_dns.in_namespace("no-such-namespace").once().exit_code == 0, scene.daemon.tail
+        assert scene.store.held() == scene.foreign
+
+
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 def test_records_belong_to_their_new_owner_alone_after_a_migration(stage: Stage) -> None:
     with stage() as scene:
