@@ -106,9 +106,8 @@ class Sending:
         return stream_id in self._streams
 
     def sendable(self, stream_id: int) -> int:
-        """How many bytes the windows let through now. If it is 0, a `WindowUpdated` event will come, of the stream or
-        of
-        0."""
+        """How many bytes the windows let through now. If it is 0, a `WindowUpdated` event will come: of the stream,
+        or of stream 0."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             return 0

@@ -1,6 +1,7 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -18,7 +19,7 @@ from tunnelgw.translate.hostnames import rivals
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import gateway_of, is_let_in, owners
-from tunnelgw.translate.tunnelports import OtherPort, Wall, told_ports, tunnel_ports
+from tunnelgw.translate.tunnelports import OtherPort, Wall, told_ports, tunnel_ports, walls
 from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
 
 _NOT_ACCEPTED = "the Gateway is not accepted"
@@ -97,9 +98,12 @@ def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
 def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
     """A query about a Gateway that is ours: its part of the document's listeners."""
     served = tuple(_certified([part for report in view.ask(reports, key) for part in report.documents]))
-    if not any(part.tunnel for part in served):
+    on_tunnel = {part.name: part for part in served if part.tunnel}
+    if not on_tunnel:
         return served
-    return (*served, *(_wall(key, wall) for wall in view.ask(tunnel_ports, key).walls))
+    protocols = {part.visible_port: part.protocol for part in on_tunnel.values()}
+    found = walls(key, view.ask(drafts, key), view.ask(tunnel_ports, key).served, on_tunnel)
+    return (*served, *(_wall(key, wall, protocols) for wall in found))
 
 
 def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener]:
@@ -116,13 +120,15 @@ def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener
             yield msgspec.structs.replace(part, address="", port=document.UNSET)
 
 
-def _wall(key: Key, wall: Wall) -> document.Listener:
-    """No route leads there. It has no age, so it yields to all Gateways that have the host."""
+def _wall(key: Key, wall: Wall, protocols: Mapping[int, Literal["HTTP", "HTTPS"]]) -> document.Listener:
+    """No route leads there. It has no age, so it yields to all Gateways that have the host. `protocols`: by port, of
+    the Gateway's listeners on the tunnel.
+    """
     return document.Listener(
         name=wall.name,
         gateway=str(key),
-        public_port=wall.at.port,
-        protocol=wall.at.protocol,
+        public_port=wall.port,
+        protocol=protocols.get(wall.port, "HTTPS" if wall.port == 443 else "HTTP"),
         hostname=wall.hostname or document.UNSET,
         tunnel=True,
     )

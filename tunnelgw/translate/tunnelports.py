@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from proxy import document
-from tunnelgw.model.conditions import Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -23,7 +22,7 @@ from tunnelgw.translate.verdicts import ObjectId
 
 
 class OtherPort(Part, frozen=True):
-    """Of the tunnel, for a listener or for nobody."""
+    """Of the tunnel, for a listener."""
 
     port: int
     protocol: Literal["HTTP", "HTTPS"]
@@ -35,31 +34,27 @@ class Wall(Part, frozen=True):
 
     name: str
     """In the document."""
-    at: OtherPort
+    port: int
     hostname: str
 
 
 class TunnelPorts(Part, frozen=True):
     served: Mapping[str, tuple[int, ...]]
     """By the listener's name in the document: whose requests it gets, those of its own port first."""
-    walls: tuple[Wall, ...] = ()
     told: Mapping[str, OtherPort] = {}
     """The second one of these ports where the proxy needs to be told: by itself it gives a listener both only if its
     Gateway has none at the other one."""
 
 
 def tunnel_ports(view: View, key: Key) -> TunnelPorts:
-    """A query about a Gateway that is ours."""
+    """A query about a Gateway that is ours. Its ListenerSets may have to wait, and get nothing meanwhile."""
     all_drafts = view.ask(drafts, key)
-    served = _served(all_drafts)
-    if not served:
-        return TunnelPorts({})
+    served = [draft for draft in all_drafts if draft.is_on_tunnel]
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
     by_owner = _ports_by_owner(wanted)
     hostnames = {port: {_hostname(each) for each in wanted if _port(each) == port} for port in document.TUNNEL_PORTS}
     of_gateway = by_owner.get(ObjectId(Kind.GATEWAY, key), set())
     found: dict[str, tuple[int, ...]] = {}
-    lent: set[int] = set()
     for draft in served:
         port, other = _port(draft), _other(_port(draft))
         is_wanted = other in of_gateway | by_owner[draft.slot.owner]
@@ -67,10 +62,9 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
             found[draft.name] = (port,)
         else:
             found[draft.name] = (port, other)
-            lent.add(other)
     others = {port: OtherPort(port, _protocol(port, served)) for port in document.TUNNEL_PORTS}
     told = {name: others[ports[1]] for name, ports in found.items() if len(ports) == 2 and hostnames[ports[1]]}
-    return TunnelPorts(found, tuple(_walls(key, wanted, served, lent, others)), told)
+    return TunnelPorts(found, told)
 
 
 def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
@@ -78,27 +72,25 @@ def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
     return view.ask(tunnel_ports, key).told
 
 
-def _walls(
-    key: Key, wanted: Sequence[Draft], served: Sequence[Draft], lent: Collection[int], others: Mapping[int, OtherPort]
+def walls(
+    key: Key, all_drafts: Sequence[Draft], served: Mapping[str, tuple[int, ...]], open_: Collection[str]
 ) -> Iterator[Wall]:
-    names = {draft.name for draft in served}
+    """Of the Gateway with these drafts. `served` is what `tunnel_ports` says, `open_` has the names of those that the
+    tunnel does lead to.
+    """
     for port in document.TUNNEL_PORTS:
-        open_to = {_hostname(draft) for draft in served if _port(draft) == port}
-        here = [draft for draft in wanted if _port(draft) == port and draft.name not in names]
-        shut = {_hostname(draft): draft for draft in reversed(here)}  # several may want one hostname, and conflict
-        if port in lent:
-            for hostname, draft in shut.items():
-                if open_to.isdisjoint(covering(hostname)):
-                    yield Wall(short(f"{draft.name}@{port}"), others[port], hostname)
-        elif shut and not open_to:
-            yield Wall(short(f"{key}@{port}"), others[port], ANY)
-
-
-def _served(all_drafts: Sequence[Draft]) -> list[Draft]:
-    """Those that the tunnel leads to. ListenerSets of a Gateway that is not accepted wait."""
-    own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
-    waits = own and not any(draft.accepted.status is Status.TRUE and draft.slot.conflict is None for draft in own)
-    return [draft for draft in (own if waits else all_drafts) if draft.is_on_tunnel]
+        here = [draft for draft in all_drafts if _wants_tunnel(draft) and _port(draft) == port]
+        open_to = {_hostname(draft) for draft in here if draft.name in open_}
+        # Several may want one hostname, and conflict.
+        shut = {_hostname(draft): draft for draft in reversed(here) if draft.name not in open_}
+        elsewhere = [draft for draft in all_drafts if draft.name in open_ and _port(draft) != port]
+        lent = {_hostname(draft) for draft in elsewhere if port in served[draft.name]}
+        for hostname, draft in shut.items() if lent else ():
+            patterns = {*covering(hostname)}
+            if open_to.isdisjoint(patterns) and not lent.isdisjoint(patterns):
+                yield Wall(short(f"{draft.name}@{port}"), port, hostname)
+        if shut and not open_to and not lent:
+            yield Wall(short(f"{key}@{port}"), port, ANY)
 
 
 def _protocol(port: int, served: Iterable[Draft]) -> Literal["HTTP", "HTTPS"]:
