@@ -10,7 +10,8 @@ that a new reference never looks broken for a moment. Once something could be ta
 `patience_s` if the source fetches nothing, and to twice that if it does, since somebody who names other objects again
 and again, in a loop of edits, would otherwise hold up everybody. After that, an object that names something unread
 counts with what it said `before`, so that what it named then is served on, until everything that it names now is read
-or known to be missing.
+or known to be missing. At the start nobody has said anything before: the source has all the time that it needs for what
+was named when every kind had been listed, and then twice `patience_s` for what has been named since.
 
 Nothing is taken either while a kind is *behind*: its watch is broken, and objects that refer to that kind would be
 judged by incomplete data. This wait is limited to `patience_s` as well, and there is none if no kind has fallen behind
@@ -18,6 +19,7 @@ or recovered for that long. After that, a class or Gateway that names a configur
 counts with what it said `before` as well.
 """
 
+import math
 import threading
 import time
 from collections import Counter
@@ -91,6 +93,10 @@ class Store:
         """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
         self._mindful: set[Entry] = set()
         """Objects that have what they said before."""
+        self._first: set[Entry] = set()
+        """Those that were unread when everything was listed, and that the source has not tried yet."""
+        self._first_until_s = math.inf
+        """From then on nothing waits any longer for what was named since."""
         self._asked: set[Entry] = set()
         """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
@@ -282,6 +288,7 @@ class Store:
         with self._turn:
             if self._is_awaited(entry):
                 self._unread[entry] = False
+                self._tell_tried(entry)
                 self._turn.notify_all()
 
     def _can_take(self) -> bool:
@@ -290,9 +297,12 @@ class Store:
         behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
         if self._has_given and self._behind and time.monotonic() < behind_until_s:
             return False
+        if not any(self._unread.values()):
+            return True
+        if not self._has_given:
+            return time.monotonic() >= self._first_until_s
         patient_until_s = min(self._patient_until_s, self._dirty_since_s + _MOST_PATIENCE * self._patience_s)
-        is_late = self._has_given and time.monotonic() >= patient_until_s
-        return is_late or not any(self._unread.values())
+        return time.monotonic() >= patient_until_s
 
     def _await(self, entry: Entry) -> None:
         if not any(self._unread.values()):
@@ -300,6 +310,17 @@ class Store:
         if entry not in self._unread:
             self._unread[entry] = True
             self._asked.discard(entry)
+            if self._unlisted:
+                self._first.add(entry)
+
+    def _tell_tried(self, entry: Entry) -> None:
+        """Also where it need not be any more."""
+        self._first.discard(entry)
+        self._time_first()
+
+    def _time_first(self) -> None:
+        if not (self._first or self._unlisted) and self._first_until_s == math.inf:
+            self._first_until_s = time.monotonic() + _MOST_PATIENCE * self._patience_s
 
     def _is_awaited(self, entry: Entry) -> bool:
         return entry in self._unread and entry in self._asked
@@ -311,6 +332,7 @@ class Store:
     def _listed(self, part: Part) -> None:
         if part in self._unlisted:
             self._unlisted.discard(part)
+            self._time_first()
             self._mark()
 
     def _are_listed(self, kinds: Iterable[Kind]) -> bool:
@@ -340,6 +362,7 @@ class Store:
         if kind is Kind.GATEWAY:
             self._given.pop(key, None)
         self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
+        self._tell_tried(entry)
         self._unseen.discard(entry)
         self._outside.discard(entry)
         self._mindful.discard(entry)
@@ -368,6 +391,7 @@ class Store:
             self._await(entry)
             return item
         if self._unread.pop(entry, None) is not None:
+            self._tell_tried(entry)
             self._be_patient()
             self._turn.notify_all()
         return msgspec.structs.replace(item, data={}) if item.data is None else item
@@ -395,6 +419,7 @@ class Store:
         """Nobody names it any more."""
         del self._named[entry]
         self._unread.pop(entry, None)
+        self._tell_tried(entry)
         item = self._tables.get(entry)
         if entry in self._unseen or entry in self._outside:
             self._unseen.discard(entry)

@@ -352,6 +352,29 @@ def test_who_names_other_secrets_again_and_again_holds_up_no_change_of_others_fo
     assert now_s - 100.0 == 2 * PATIENCE_S
 
 
+def test_nor_does_who_does_so_from_the_start_hold_up_the_first_change_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = Store([Kind.SECRET, Kind.GATEWAY])
+    store.replace(Kind.SECRET, [secret(name, key="cHJpdmF0ZQ==") for name in ("cert", "even", "odd")])
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert"), gateway("of-even", "even")])
+    read_s = 150.0
+
+    for name, next_name in itertools.islice(itertools.cycle((("even", "odd"), ("odd", "even"))), 100):
+        now_s += 1
+        store.upsert(Kind.GATEWAY, gateway(f"of-{next_name}", next_name))
+        store.wait_unread(0.0)
+        store.fill(Entry(Kind.SECRET, Key("default", name)), secret(name, key="cHJpdmF0ZQ=="))
+        if now_s == read_s:
+            store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
+        store.delete(Kind.GATEWAY, Key("default", f"of-{name}"))
+        if store.wait(now_s):
+            break
+
+    assert now_s - read_s == 2 * PATIENCE_S
+    assert store.take().snapshot.read(CERT) == secret("cert", key="cHJpdmF0ZQ==")
+
+
 def test_nothing_is_taken_while_a_kind_is_behind_others() -> None:
     store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, Kind.BACKEND_TLS_POLICY)
     store.set_behind(Kind.SERVICE, is_behind=True)
