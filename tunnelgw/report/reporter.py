@@ -21,9 +21,9 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, unbound, with_conflicts
+from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, is_silent, unbound, with_conflicts
 from tunnelgw.report.events import WarningEvents, has_lasted
-from tunnelgw.report.holdback import HoldBack
+from tunnelgw.report.holdback import MAX_HOLD_BACK_S, HoldBack
 from tunnelgw.report.rush import Rush
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.entries import with_namespace
@@ -86,6 +86,13 @@ class Reporter:
         """Of the rush that held statuses back at the last turn."""
         self._deliveries: dict[Way, Delivery] = {}
         """As of the last turn."""
+        self._heard: set[Way] = set()
+        """Those of whose deliveries everything was known once, or a failure."""
+        self._silent: set[Way] = set()
+        """The others."""
+        self._early: dict[ObjectId, Way | None] = {}
+        """Gateways and ListenerSets that wait for that, so that who begins does not take back what was said before."""
+        self._early_until_s = math.inf
         self._unheld: set[Way] = set()
         """Those of Gateways that were told something while no proxy held their newest document."""
         self._unbound: dict[ObjectId, Mapping[str, str]] = {}
@@ -104,11 +111,12 @@ class Reporter:
 
     def wait_until_s(self, latest_s: float) -> float:
         """When to call `report` again, on the monotonic clock."""
-        return min(latest_s, self._rush_over_s) if self._owed else latest_s
+        return min(latest_s, self._rush_over_s) if self._owed or self._early else latest_s
 
     def forget(self) -> None:
         """Nothing is owed any more: another controller leads, whose numbers tell now what holds."""
         self._owed = HoldBack()
+        self._heard, self._silent, self._early, self._early_until_s = set(), set(), {}, math.inf
         self._status_queue.forget()
         self._metrics.pending_statuses.set(0)
         for target in self._receipts:
@@ -128,9 +136,22 @@ class Reporter:
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
         if over_s <= now_s:
-            released = self._owed.release(has_answered, now_s)
+            released = self._ripe(situation, self._owed.release(has_answered, now_s), now_s)
             self._status_queue.want({id_: self._wish(situation, id_) for id_ in released})
-        self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed))
+        self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed) + len(self._early))
+
+    def _ripe(self, situation: Situation, released: Iterable[ObjectId], now_s: float) -> list[ObjectId]:
+        """Those of which it is known whether they are delivered, and others when we have led for a while."""
+        self._early_until_s = min(self._early_until_s, now_s + MAX_HOLD_BACK_S)
+        ways = self._early | {id_: self._way_of(situation, id_) for id_ in released}
+        has_time = now_s < self._early_until_s
+        self._early = {id_: way for id_, way in ways.items() if has_time and way in self._silent}
+        return [id_ for id_ in ways if id_ not in self._early]
+
+    def _way_of(self, situation: Situation, id_: ObjectId) -> Way | None:
+        """Of a Gateway or a ListenerSet that is ours."""
+        verdict = situation.translation.verdict(id_) if id_.kind in (Kind.GATEWAY, Kind.LISTENER_SET) else None
+        return _way(verdict) if isinstance(verdict, GatewayVerdict | ListenerSetVerdict) else None
 
     # -- what receipts say -------------------------------------------------------------------------------------------
 
@@ -144,6 +165,8 @@ class Reporter:
         held = self._outcomes.held_planes()
         tunnels = self._outcomes.tunnel_receipts()
         deliveries = {way: self._delivery(way, situation, held, tunnels) for way in ways}
+        self._silent = {way for way in ways - self._heard if self._is_silent(way, situation, tunnels)}
+        self._heard = ways - self._silent
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
         self._unheld -= different
@@ -183,6 +206,14 @@ class Reporter:
         has_tunnel = way.tunnel in situation.tunnels
         finding = delivered(receipts, len(plane.endpoints), tunnel, has_tunnel=has_tunnel)
         return Delivery(way.plane in held, finding)
+
+    def _is_silent(self, way: Way, situation: Situation, tunnels: Mapping[str, Receipt]) -> bool:
+        plane = situation.planes.get(way.plane)
+        expected = len(plane.endpoints) if plane else 0
+        has_tunnel = way.tunnel in situation.tunnels
+        return is_silent(
+            self._outcomes.proxy_receipts(way.plane), expected, tunnels.get(way.tunnel), has_tunnel=has_tunnel
+        )
 
     def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
         found: dict[ObjectId, Mapping[str, str]] = {}

@@ -31,6 +31,25 @@ def is_status_write(asked: Asked) -> bool:
     return asked.method == "PUT" and asked.path.endswith("/status")
 
 
+def test_a_restart_after_which_nothing_is_otherwise_writes_no_status(arena: Arena, proxy: Proxy) -> None:
+    """Not even for the moment until the provider has answered."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy]):
+        arena.until_accepted("web")
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
+    version = arena.read(Kind.GATEWAY, "gw")["metadata"]["resourceVersion"]
+
+    with arena.controller(proxies=[proxy]) as again:
+        eventually(
+            lambda: again.metric("tunnelgw_status_writes_total", kind="Gateway", outcome="unchanged") > 0,
+            "its status is looked at",
+            DEADLINE_S,
+        )
+
+    assert arena.read(Kind.GATEWAY, "gw")["metadata"]["resourceVersion"] == version
+
+
 def test_what_somebody_else_makes_of_our_entries_is_put_right_and_theirs_stays(arena: Arena, proxy: Proxy) -> None:
     gateway_class = arena.gateway_class()
     arena.gateway(gateway_class)

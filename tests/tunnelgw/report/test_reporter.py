@@ -29,6 +29,7 @@ from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.report import reporter as reporter_module
 from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents
+from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 from tunnelgw.report.ingress import IngressReport
 from tunnelgw.report.reporter import Reporter, Situation
 from tunnelgw.report.rush import BURST, QUIET_S
@@ -301,6 +302,59 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
     assert scene.delivered() == {}, "the same words"
     scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": (HOLDS,)}, None
     assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}
+
+
+def test_who_begins_tells_of_a_gateway_when_it_knows_of_its_deliveries_and_of_routes_before() -> None:
+    """What the controller before it has said of them stays until then."""
+    scene = Scene()
+    scene.outcomes.tunnel = None
+
+    assert scene.report(GATEWAY, ROUTE).keys() == {ROUTE}
+    assert scene.sample("tunnelgw_status_queue_depth") == 1.0
+    scene.outcomes.tunnel = TOLD
+
+    assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
+    assert scene.sample("tunnelgw_status_queue_depth") == 0.0
+    scene.outcomes.tunnel = None
+    assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}, "later it is told at once"
+
+
+@pytest.mark.parametrize(
+    ("proxies", "tunnel"),
+    [
+        ((Receipt(PROXY, "d", error="connection refused", attempts=1),), None),
+        ((Receipt(PROXY, "d", error="connection refused", is_starting=True, attempts=1),), TOLD),
+        ((HOLDS,), Receipt(tunnel_name(ONE), "h", error="timed out", attempts=1)),
+        ((), Receipt(tunnel_name(ONE), "h", error="timed out", attempts=1)),
+    ],
+    ids=["proxy", "proxy that starts", "provider", "provider alone"],
+)
+def test_who_begins_tells_of_a_failure_at_once(proxies: tuple[Receipt, ...], tunnel: Receipt | None) -> None:
+    scene = Scene()
+    scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": proxies}, tunnel
+
+    assert scene.report(GATEWAY).keys() == {GATEWAY}
+
+
+@pytest.mark.parametrize("leads_again", [False, True])
+def test_who_begins_waits_no_longer_for_word_of_deliveries_than_for_answers_of_proxies(
+    leads_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr(reporter_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    scene = Scene()
+    if leads_again:
+        scene.report(GATEWAY)
+        scene.reporter.forget()
+        now_s += 100.0
+    scene.outcomes.receipts = {}
+
+    assert scene.report(GATEWAY) == {}
+    now_s += MAX_HOLD_BACK_S - 0.1
+    assert scene.report(GATEWAY) == {}
+    now_s += 0.1
+
+    assert scene.delivered() == {GATEWAY: "1 of 1 proxies have not answered yet"}
 
 
 def test_a_proxy_that_may_be_starting_holds_nothing_yet_and_has_not_failed() -> None:
