@@ -42,7 +42,7 @@ class _Judged(NamedTuple):
     """In the rule that has it."""
     problem: str
     cost: int
-    """To find this out, in entries of an automaton's table: a text that is refused may take long to read, too."""
+    """To find this out, in entries of an automaton's table: a text may take long to read and come to few, or none."""
 
 
 @lru_cache(maxsize=8192)  # more than a route can have, which is read anew for each Gateway that it names
@@ -54,7 +54,7 @@ def _judged(pattern: str) -> _Judged:
     except PatternError as error:
         is_read = len(pattern) <= MAX_LENGTH
         return _Judged(0, str(error), _ENTRIES_A_CHARACTER * len(pattern) if is_read else 0)
-    return _Judged(weight, "", weight)
+    return _Judged(weight, "", max(weight, _ENTRIES_A_CHARACTER * len(pattern)))
 
 
 class Patterns:

@@ -141,8 +141,8 @@ def test_expressions_that_are_refused_are_tried_once_however_many_gateways_their
     assert often - _idle_calls(8) < 1.5 * (once - _idle_calls(1))
 
 
-def test_a_route_has_no_more_long_expressions_tried_that_are_refused_than_it_has_room_for() -> None:
-    form = "x{}" + 1000 * "."
+@pytest.mark.parametrize("form", ["x{}" + 1000 * ".", "x{}[" + 500 * "ab" + "]"], ids=["refused", "sound"])
+def test_a_route_has_no_more_long_expressions_tried_than_it_has_room_for(form: str) -> None:
     calls = [calls_of(partial(_with_expressions, form, 1000 * at, 100 * at, 1)) for at in (1, 10)]
 
     assert calls[1] < 3 * calls[0]
