@@ -3,6 +3,9 @@
 It is ready when the backend's SETTINGS have come: until then nobody knows how many requests it takes, or whether it
 speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. If it is silent while
 requests run, it is pinged; if no answer comes, it is given up with all of them.
+
+The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1: a server that goes on working
+before it ends the stream keeps no client waiting. The stream keeps its place here until it has ended.
 """
 
 import socket
@@ -43,6 +46,9 @@ _SETTINGS: Final = Settings(
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 """Limit of queued heads, answers to PINGs and credit, which no window bounds: the same as for responses."""
 
+_END_TIMEOUT_S: Final = 60.0
+"""For the end of a stream whose response is whole."""
+
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
 """A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter
 leave at least that much, unless they do not read."""
@@ -71,6 +77,7 @@ class H2Link:
     __slots__ = (
         "_blocked",
         "_codec",
+        "_ending",
         "_home",
         "_is_gone",
         "_is_kept",
@@ -102,6 +109,8 @@ class H2Link:
         """Running, by stream."""
         self._blocked: dict[Request, None] = {}
         """Those whose body waits for a window."""
+        self._ending: dict[Request, float] = {}
+        """Those that are over but for the end of their stream, and since when."""
         self._is_ready = False
         self._is_used = False
         """It has carried a request."""
@@ -222,7 +231,7 @@ class H2Link:
 
     def cancel(self, request: Request) -> None:
         if self._requests.pop(request.stream_id, None) is not None:
-            self._blocked.pop(request, None)
+            self._forget(request)
             self._codec.reset_stream(request.stream_id, ErrorCode.CANCEL)
             self._transport.flush_later()
             self._on_stream_over()
@@ -317,8 +326,11 @@ class H2Link:
         receiver = request.receiver
         if event.end_stream:
             self._complete(request)
+        elif event.is_whole:
+            self._end(request)
+            self._ending[request] = self._loop.now_s
         try:
-            receiver.on_response_head(event.head, event.end_stream)
+            receiver.on_response_head(event.head, request.has_ended)
         except Exception:
             request.on_bug(receiver)
 
@@ -340,22 +352,27 @@ class H2Link:
         """The response has ended. `request.link` stays, for the credit of what its receiver still holds."""
         stream_id = request.stream_id
         del self._requests[stream_id]
-        self._blocked.pop(request, None)
+        self._forget(request)
         if self._codec.is_live(stream_id):
             # Answered before the request was whole (RFC 9113, 8.1).
             self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+        self._end(request)
+        self._on_stream_over()
+
+    def _end(self, request: Request) -> None:
+        if request.has_ended:
+            return
         request.end()
         self._is_kept = True
         if self._on_first_answer is not None:
             self._on_first_answer()
             self._on_first_answer = None
-        self._on_stream_over()
 
     def _on_reset(self, event: StreamReset) -> None:
         request = self._requests.pop(event.stream_id, None)
         if request is None:
             return
-        self._blocked.pop(request, None)
+        self._forget(request)
         is_refused = event.by_peer and event.error_code == ErrorCode.REFUSED_STREAM
         wants_http_1 = event.by_peer and event.error_code == ErrorCode.HTTP_1_1_REQUIRED and not request.is_answered
         what = f"stream reset with error code {event.error_code}: {event.reason}"
@@ -454,7 +471,13 @@ class H2Link:
         requests = list(self._requests.values())
         self._requests.clear()
         self._blocked.clear()
+        self._ending.clear()
         return requests
+
+    def _forget(self, request: Request) -> None:
+        """Its stream is over."""
+        self._blocked.pop(request, None)
+        self._ending.pop(request, None)
 
     def _on_tick(self) -> None:
         if not self._is_ready:
@@ -463,6 +486,10 @@ class H2Link:
             )
             return
         now_s, keeping = self._loop.now_s, self._keeping
+        for request in [request for request, since_s in self._ending.items() if now_s >= since_s + _END_TIMEOUT_S]:
+            self.cancel(request)
+        if self._is_gone:
+            return
         idle_timeout_s = self._shared.idle_timeout_s
         sign = keeping.look(now_s, is_used=bool(self._requests), idle_timeout_s=idle_timeout_s)
         if sign is Sign.DEAD:

@@ -56,6 +56,8 @@ class ResponseReceived(Event):
     stream_id: int
     head: ResponseHead
     end_stream: bool
+    is_whole: bool
+    """Nothing more is to come, of the request neither; but for the end of the stream, perhaps."""
 
 
 class DataReceived(Event):

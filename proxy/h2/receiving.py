@@ -150,7 +150,8 @@ class Receiving(Sending):
         if length is not None and not stream.is_bodiless and not stream.is_tunnel:
             self._expect(stream, length, end_stream)
         stream.has_received_head = True
-        self._events.append(events.ResponseReceived(stream.stream_id, head, end_stream))
+        is_whole = end_stream or (stream.is_bodiless and not stream.is_tunnel and not stream.is_local_open)
+        self._events.append(events.ResponseReceived(stream.stream_id, head, end_stream, is_whole))
         if end_stream:
             self._remote_end(stream)
 

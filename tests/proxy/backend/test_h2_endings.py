@@ -6,17 +6,21 @@ import weakref
 from collections.abc import Callable
 
 import h2.events
+import msgspec
 import pytest
 from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
 
+from proxy import document
 from proxy.backend.h2link import H2Link
 from proxy.backend.stream import Reason
-from tests.proxy.backend.h2peer import H2Peer, h2c, opened, speaks
+from tests.proxy.backend.h2peer import H2Peer, OnEvent, h2c, opened, speaks
 from tests.proxy.backend.servers import backend
 from tests.proxy.backend.world import Answer, Owed, World, world
 
 WINDOW_BYTES = 65_535
 HEAD = [(b":status", b"200")]
+BODILESS = [(b"HEAD", b"200"), (b"GET", b"204"), (b"GET", b"304")]
 
 
 def say_interim(peer: H2Peer) -> None:
@@ -115,7 +119,7 @@ def test_a_connection_remembers_no_upload_that_ended_while_it_waited_for_a_windo
         assert w.backend().connections == 1
 
 
-@pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200"), (b"GET", b"204"), (b"GET", b"304")])
+@pytest.mark.parametrize(("method", "status"), BODILESS)
 def test_a_response_that_has_no_body_is_whole_although_one_comes(method: bytes, status: bytes) -> None:
     """Servers that leave HEAD to applications send what those give. It costs nothing else on the connection either, be
     it said often."""
@@ -135,6 +139,107 @@ def test_a_response_that_has_no_body_is_whole_although_one_comes(method: bytes, 
             (answer.status_code, bytes(answer.body), answer.failure) for answer in answers
         }
         assert (other.failure, w.backend().in_flight, peer.connections) == (None, 1, 1)
+
+
+def only_heads(status: bytes) -> OnEvent:
+    """The streams are left open."""
+
+    def say_head(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", status)])
+
+    return say_head
+
+
+@pytest.mark.parametrize(("method", "status"), BODILESS)
+def test_a_response_that_has_no_body_is_whole_before_its_stream_has_ended(method: bytes, status: bytes) -> None:
+    """A handler of Go that flushes 204 and goes on working; an HTTP/1.1 client sends its next request meanwhile. What
+    becomes of the stream then is no failure."""
+    peers: list[H2Peer] = []
+    with backend(speaks(only_heads(status), peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answers = [w.fetch(method=method) for _ in range(2)]
+
+        assert {(int(status), None)} == {(answer.status_code, answer.failure) for answer in answers}
+        assert (w.backend().in_flight, peer.connections, peers[0].h2.open_inbound_streams) == (0, 1, 2)
+        peers[0].conn.sock.shutdown(socket.SHUT_RDWR)
+        w.until(lambda: not w.backend().connections)
+        assert not w.backend().failures
+
+
+@pytest.mark.parametrize(("method", "status"), BODILESS)
+def test_a_reset_together_with_a_response_that_has_no_body_comes_after_it(method: bytes, status: bytes) -> None:
+    def give_up(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", status)])
+            peer.h2.reset_stream(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+
+    with backend(speaks(give_up)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.fetch(method=method)
+
+        assert (answer.status_code, answer.failure) == (int(status), None)
+        assert (w.backend().in_flight, w.backend().failures) == (0, {})
+
+
+def test_a_response_without_a_body_to_a_request_that_goes_on_is_not_over() -> None:
+    """The backend may still read it."""
+
+    def say_head(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"204")])
+
+    with backend(speaks(say_head)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        w.until(lambda: answer.head is not None)
+
+        assert (answer.status_code, answer.is_over, w.backend().in_flight) == (204, False, 1)
+
+
+def test_a_stream_keeps_its_place_until_it_has_ended_although_its_response_is_whole() -> None:
+    peers: list[H2Peer] = []
+    limit = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
+
+    def end_at_last(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"204")], end_stream=event.stream_id > 1)
+
+    spec = msgspec.structs.replace(h2c(""), circuit=document.Circuit(max_connections=1))
+    with backend(speaks(end_at_last, limit, peers)) as peer, world() as w:
+        w.use(msgspec.structs.replace(spec, addresses=(peer.address,)))
+        first = w.fetch()
+        second = w.get()
+        w.turns()
+
+        assert (first.status_code, second.head) == (204, None)
+        peers[0].h2.end_stream(1)
+        peers[0].flush()
+        w.until(lambda: second.is_over)
+        assert (second.status_code, peer.connections, peers[0].most_open) == (204, 1, 1)
+
+
+def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_a_minute() -> None:
+    resets: list[int | None] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        only_heads(b"204")(peer, event)
+        if isinstance(event, h2.events.StreamReset):
+            resets.append(event.error_code)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        w.clock.passed_s += 59.0
+        w.turns()
+        assert w.fetch().status_code == 204
+        assert not resets
+        w.clock.passed_s += 16.0
+        w.until(lambda: bool(resets))
+
+        assert resets == [ErrorCodes.CANCEL]
+        assert w.fetch().status_code == 204
+        assert peer.connections == 1
 
 
 def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
