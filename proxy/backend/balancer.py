@@ -3,7 +3,8 @@
 Addresses take turns. The one whose turn it is is compared with another, drawn at random, and the one with fewer
 requests under way is chosen, so that a slow address gets fewer. Before that, an address with a connection that this
 client has authenticated is preferred, then the address of the client's session. Addresses that are ejected or down are
-left out; those at which earlier attempts failed are used only when there are no others.
+left out; those at which earlier attempts failed are used only when there are no others. A retry is spread at random
+over the rest, without taking a turn.
 """
 
 from collections.abc import Callable
@@ -80,9 +81,13 @@ class Balancer:
         if wish.avoid:
             usable = _others(usable, wish.avoid) or _others(usable, wish.avoid[-1:])
         size = len(usable)
-        self._turn = turn = (self._turn + 1) % size
         if size == 1:
             return usable[0]
+        if wish.avoid:
+            # What follows the turn of an address that fails would always be the turn of the same other one.
+            turn = int(self._draw() * size)
+        else:
+            self._turn = turn = (self._turn + 1) % size
         destination, other = usable[turn], usable[(turn + 1 + int(self._draw() * (size - 1))) % size]
         return other if other.running < destination.running else destination
 

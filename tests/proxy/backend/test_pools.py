@@ -1,10 +1,12 @@
 """Which address is asked, limits, health, and what new tables change."""
 
+import random
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from proxy import document
@@ -43,6 +45,24 @@ def test_a_busy_address_gets_fewer_requests() -> None:
         w.until(lambda: w.backend().in_flight == 1)
 
         assert [address_of(w.fetch()) for _ in range(5)] == [fast.address] * 5
+
+
+def test_what_one_address_fails_at_is_spread_over_all_others() -> None:
+    """One after the other, with an address where nobody listens: the same one of three had all of it, and an idle one
+    nothing."""
+    draw = random.Random(1).random
+    with backend() as one, backend() as other, world(draw=draw) as w:
+        nobody = f"127.0.0.1:{dead_port()}"
+        spec = of(one, other)
+        w.use(msgspec.structs.replace(spec, addresses=(nobody, *spec.addresses)))
+        seen = []
+        for _ in range(90):
+            answer = w.fetch()
+            if address_of(answer) == nobody:
+                answer = w.fetch(wish=Wish(avoid=(nobody,)))
+            seen.append(address_of(answer))
+
+        assert min(seen.count(one.address), seen.count(other.address)) >= 35
 
 
 def test_a_session_goes_to_its_own_address_as_long_as_it_can() -> None:
