@@ -32,6 +32,8 @@ from daemonkit.wsgitls import Tls
 _TURN_S = 0.2
 _MAX_ACCEPTED_AT_STOP = 1024
 _PAUSE_AFTER_FAILURE_S = 0.05
+_STOP_PATIENCE_S = 1.5
+"""With a client that takes nothing of its answer while we stop; who reads on has the grace period."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +173,13 @@ class Engine(Server):
             if is_allowed:
                 self._patient_threads.release()
 
-    def needs_threads_back(self) -> bool:
-        """All are to end, or complete requests wait and no thread is free."""
-        return not self.ready or (self.requests.qsize > 0 and self.requests.idle == 0)
+    def needs_threads_back(self, deaf_s: float) -> bool:
+        """From a client that has taken nothing for so long: complete requests wait and no thread is free, or all are to
+        end."""
+        # That, each is told by an item in the queue.
+        orders = 0 if self.ready else self.requests.max
+        are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
+        return are_missing or (not self.ready and deaf_s > _STOP_PATIENCE_S)
 
     def prepare(self) -> None:
         """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""

@@ -8,10 +8,13 @@ answer then each have one deadline as a whole. Framing follows RFC 9112 section 
 
 import contextlib
 import errno
+import fcntl
 import io
 import re
 import socket
 import ssl
+import sys
+import termios
 import time
 from abc import abstractmethod
 from collections.abc import Callable
@@ -172,7 +175,8 @@ class Output:
     reads, would keep probes of health waiting, and a daemon that stops.
     """
 
-    def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[], bool]) -> None:
+    def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[float], bool]) -> None:
+        """`is_thread_needed` is told for how long the client has taken nothing."""
         self.closed = False
         self.bytes_written = 0
         self._socket = sock
@@ -183,21 +187,34 @@ class Output:
         deadline_s = time.monotonic() + self._timeout_s
         rest = memoryview(data)
         is_needed = False
+        taken_s, untaken_bytes = time.monotonic(), 0
         while rest:
             self._socket.settimeout(max(0.001, min(_LOOK_S, deadline_s - time.monotonic())))
             try:
                 rest = rest[self._socket.send(rest) :]
             except TimeoutError as error:
-                if time.monotonic() >= deadline_s:
+                now_s = time.monotonic()
+                if now_s >= deadline_s:
                     raise ClientGone("the client did not read its answer in time") from error
+                # The socket takes more only once a third of its buffer is free, which are megabytes.
+                before_bytes, untaken_bytes = untaken_bytes, self._untaken_bytes()
+                if untaken_bytes != before_bytes:
+                    taken_s = now_s
                 # Twice in a row: at one look, a thread may be just about to be free.
-                was_needed, is_needed = is_needed, self._is_thread_needed()
+                was_needed, is_needed = is_needed, self._is_thread_needed(now_s - taken_s)
                 if was_needed and is_needed:
                     raise ClientGone("the client did not read its answer, and its thread is needed") from error
             except OSError as error:
                 raise ClientGone(f"the connection broke: {error.strerror or error}") from error
         self.bytes_written += len(data)
         return len(data)
+
+    def _untaken_bytes(self) -> int:
+        """What the kernel has that the client's does not."""
+        try:
+            return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        except OSError:
+            return 0
 
     def flush(self) -> None:
         """Nothing is held back."""

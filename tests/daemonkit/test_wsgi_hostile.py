@@ -322,3 +322,38 @@ def test_a_client_that_pauses_gets_its_whole_answer_while_there_are_threads_for_
             assert other.get().status_code == 200
 
         assert len(slow.answer().body) == 10_000_000
+
+
+def test_a_client_that_reads_slowly_gets_its_whole_answer_from_a_server_that_stops(serve: Serve) -> None:
+    """Of megabytes, the kernel asks for more only when it has got rid of a third of those that it holds."""
+    server = serve(send_timeout_s=DEADLINE_S)
+    stopping = threading.Thread(target=lambda: server.drain(time.monotonic() + DEADLINE_S))
+    with RawClient(server.bound_address.port) as slow:
+        slow.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert select.select([slow.socket], [], [], DEADLINE_S)[0]
+        stopping.start()
+        # Longer than who reads nothing is waited for.
+        for _ in range(10):
+            stopping.join(0.25)
+            slow._buffer += slow.socket.recv(200_000)
+
+        assert len(slow.answer().body) == 10_000_000
+    stopping.join(DEADLINE_S)
+    assert not stopping.is_alive()
+
+
+def test_clients_that_never_read_their_answers_do_not_keep_a_server_from_stopping_one_after_another(
+    serve: Serve,
+) -> None:
+    server = serve(threads=1, send_timeout_s=DEADLINE_S)
+    with contextlib.ExitStack() as stack:
+        deaf = [stack.enter_context(RawClient(server.bound_address.port)) for _ in range(6)]
+        for each in deaf:
+            each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert select.select([each.socket for each in deaf], [], [], DEADLINE_S)[0]
+        begun_s = time.monotonic()
+
+        server.drain(begun_s + DEADLINE_S)
+
+        assert time.monotonic() - begun_s < DEADLINE_S / 3
