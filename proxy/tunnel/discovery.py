@@ -46,9 +46,10 @@ def srv_name(endpoint: str) -> str:
 def region_targets(name: str, answers: Sequence[SrvTarget]) -> tuple[SrvTarget, ...]:
     """One per region, for which addresses are to be looked up. Raises DiscoveryFailed.
 
-    A single one is enough to serve, if not to spread; of more than two the first two count.
+    A single one is enough to serve, if not to spread; of more than two the first two count. The root as host says that
+    there is none (RFC 2782).
     """
-    targets = tuple(answers[:REGIONS])
+    targets = tuple(answer for answer in answers if answer.host)[:REGIONS]
     if not targets:
         raise DiscoveryFailed(f"SRV {name} names no host, want {REGIONS}; name addresses with --edge if need be")
     return targets

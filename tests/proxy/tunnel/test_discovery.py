@@ -38,6 +38,13 @@ def test_no_host_is_a_failure_that_says_what_to_do() -> None:
         region_targets("_x", [])
 
 
+def test_the_root_in_the_place_of_a_host_is_none() -> None:
+    nobody = SrvTarget("", 0)
+    with pytest.raises(DiscoveryFailed, match="SRV _x names no host"):
+        region_targets("_x", [nobody])
+    assert region_targets("_x", [nobody, ONE, TWO]) == (ONE, TWO)
+
+
 def test_each_region_has_the_addresses_of_its_host_and_the_port_of_its_record() -> None:
     regions = resolved_regions([ONE, TWO], {ONE.host: ["192.0.2.1", "2001:db8::1"], TWO.host: ["192.0.2.9"]})
 
