@@ -24,6 +24,8 @@ log = get_logger(__name__)
 Regions = Sequence[Sequence[EdgeAddress]]
 _STAYS: Final = "a host of the edge cannot be looked up again, its addresses stay in use"
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
+_NOWHERE: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104  # nothing is bound
+"""What DNS filters answer for names that they block. Dialled, it is this host."""
 
 
 class EdgeFinder(Protocol):
@@ -51,7 +53,11 @@ class _Hosts:
         except UnicodeError as error:
             # Not even a question: a label is empty or too long.
             raise OSError(str(error)) from error
-        addresses = self._before[host] = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+        ips = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+        addresses = [ip for ip in ips if ip not in _NOWHERE or ip == host]
+        if not addresses:
+            raise OSError(f"the answer is {' and '.join(ips)}, so a DNS filter blocks this name: exempt it there")
+        self._before[host] = addresses
         return addresses
 
     def still_of(self, host: str, error: OSError) -> list[str]:

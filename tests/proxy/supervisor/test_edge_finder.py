@@ -215,10 +215,11 @@ def test_a_name_with_addresses_of_both_families_stands_for_the_first_that_may_be
 
 
 class Names:
-    """Stands for the host's resolver: `errors` by host."""
+    """Stands for the host's resolver: `errors` by host; `blocked` ones get the answer of a DNS filter."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: dict[str, int] = {}
+        self.blocked: set[str] = set()
         self.asked: list[str] = []
         monkeypatch.setattr(socket, "getaddrinfo", self._answer)
 
@@ -227,6 +228,11 @@ class Names:
         host = host.rstrip(".")
         if host in self.errors:
             raise socket.gaierror(self.errors[host], "no answer")
+        if host in self.blocked:
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("0.0.0.0", port)),
+                (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::", port, 0, 0)),
+            ]
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (f"192.0.2.{len(host)}", port))]
 
 
@@ -256,6 +262,32 @@ def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until
         names.errors = {"a": socket.EAI_AGAIN, "aa": socket.EAI_AGAIN}
         with pytest.raises(DiscoveryFailed, match="no address"):
             finder.find()
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "discovered"])
+def test_a_host_that_a_dns_filter_blocks_keeps_its_addresses_and_has_none_if_it_never_had_others(
+    is_named: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, aa = EdgeAddress("192.0.2.1", 7844), EdgeAddress("192.0.2.2", 7844)
+    finder = NamedEdge([ListenAddress("a", 7844), ListenAddress("aa", 7844)]) if is_named else DiscoveredEdge("")
+    names = Names(monkeypatch)
+    with resolver(("1 1 7844 a.", "2 1 7844 aa."), monkeypatch):
+        names.blocked = {"aa"}
+        assert [*chain(*finder.find())] == [a]
+        (line,) = [line_of(record) for record in caplog.records]
+        assert "the answer is 0.0.0.0 and ::, so a DNS filter blocks this name" in str(line["error"])
+        names.blocked = set()
+        assert [*finder.find()] == [(a,), (aa,)]
+
+        names.blocked = {"aa"}
+        assert [*finder.find()] == [(a,), (aa,)]
+        names.blocked = {"a", "aa"}
+        with pytest.raises(DiscoveryFailed, match="no address"):
+            finder.find()
+
+
+def test_the_address_of_this_host_may_be_named() -> None:
+    assert NamedEdge([ListenAddress("0.0.0.0", 7844)]).find() == ((EdgeAddress("0.0.0.0", 7844),), ())
 
 
 def test_hosts_of_the_edge_are_asked_for_without_search_domains_unless_the_hosts_file_has_them(
