@@ -4,8 +4,8 @@ It is ready when the backend's SETTINGS have come: until then nobody knows how m
 speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. If it is silent while
 requests run, it is pinged; if no answer comes, it is given up with all of them.
 
-The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1: a server that goes on working
-before it ends the stream keeps no client waiting. The stream keeps its place here until it has ended.
+The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1: a server that goes on
+working before it ends the stream keeps no client waiting. The stream keeps its place here until it has ended.
 """
 
 import socket
