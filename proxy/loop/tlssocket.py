@@ -2,7 +2,8 @@
 
 OpenSSL reads a socket until it has data for us, or there is nothing more. What a peer sends may be no data: 37,000
 changes of keys to a megabyte, two seconds of work, and one call would last as long as they come. So records are fetched
-here, and a call ends with one: others have their turn, and the socket tells when there is more.
+here, and a call ends with one, in a handshake with a few: others have their turn, and the socket tells when there is
+more. A server may ask for a handshake again and again during one, which TLS 1.2 has clients ignore.
 """
 
 import contextlib
@@ -13,6 +14,8 @@ from typing import Any, Final
 _HEAD_BYTES: Final = 5
 _MAX_READ_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
+_MAX_FETCHES: Final = 16
+"""In a call, of a handshake; one has six records, each of which is fetched at once unless it comes in pieces."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024
 """A record of ours, and what OpenSSL has to answer, such as changes of keys, to who does not take the answers."""
 
@@ -55,11 +58,15 @@ class TlsSocket(socket.socket):
         """The peer has said so, and may keep the connection open."""
 
     def do_handshake(self) -> None:
+        left = _MAX_FETCHES
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
                 self._flush()
+                if not left:
+                    raise
+                left -= 1
                 self._fetch()
             except ssl.SSLError:
                 # The alert is sent if it can be.

@@ -77,6 +77,22 @@ def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path, 
             assert waiting_bytes(ours) == len(updates) * (20 - number) // 20
 
 
+def test_a_call_of_a_handshake_takes_few_records_however_many_have_come_that_do_not_end_it() -> None:
+    """RFC 5246, 7.4.1.1: clients ignore a HelloRequest during a handshake."""
+    raw_ours, peer = tcp_pair()
+    requests = b"\x16\x03\x03\0\4\0\0\0\0" * 1_000
+    with peer, TlsSocket(raw_ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "a.example") as ours:
+        peer.sendall(requests)
+        ours.setblocking(True)
+        ours.recv(len(requests), socket.MSG_PEEK | socket.MSG_WAITALL)
+        ours.setblocking(False)
+
+        with pytest.raises(ssl.SSLWantReadError):
+            ours.do_handshake()
+
+        assert waiting_bytes(ours) > len(requests) / 2
+
+
 def test_a_client_that_has_its_changes_of_keys_answered_and_takes_no_answer_is_left(tmp_path: Path) -> None:
     ours, client, secrets = connected(tmp_path)
     with ours, client:
