@@ -9,7 +9,7 @@ Success is what the store holds afterwards: "exists already" on create and "not 
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -32,6 +32,7 @@ from dnswebhook.errors import (
 from dnswebhook.model import Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch, Update
 from dnswebhook.stores.base import Store
+from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
@@ -67,7 +68,7 @@ class Report(msgspec.Struct):
     counts: Counter[tuple[str, Outcome]]
     failures: list[Failure]
     removed: list[Record]
-    """Rows in whose place nothing was to come, of which the store says so; those of one strand in their order."""
+    """Rows that were to go, of which the store says so; those of one strand in their order."""
     was_cut_short: bool = False
     """The deadline came, or the process stops."""
 
@@ -125,8 +126,8 @@ class Run:
         """`late` are strands that failed before, by name: they take their turns after all others."""
         self.failed: set[str] = set()
         """The late ones of the next run."""
-        self.pending: set[str] = set()
-        """Names of which a create may yet be carried out."""
+        self.pending: set[SetKey] = set()
+        """Sets of which a create may yet be carried out."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
@@ -215,10 +216,13 @@ class Run:
         gone: list[Record] = []
         if not self._delete(record, gone):
             return False
-        if not gone:
-            with self._lock:
-                self._report.removed.append(record)
+        self._note_removed((record,), gone)
         return True
+
+    def _note_removed(self, removed: Iterable[Record], gone: Collection[Record]) -> None:
+        """`gone` had gone before."""
+        with self._lock:
+            self._report.removed += [record for record in removed if record not in gone]
 
     def _update(self, record: Record, spec: RecordSpec) -> bool:
         try:
@@ -237,7 +241,7 @@ class Run:
         is_same_host = bool(host) and host == host_of(record.type, record.value)
         if spec.type == "CNAME" or spec.value == record.value or is_same_host:
             return self._switch((record,), (spec,))
-        return self._create(spec) and self._delete(record)
+        return self._create(spec) and self._delete_for_good(record)
 
     def _switch(self, remove: tuple[Record, ...], add: tuple[RecordSpec, ...]) -> bool:
         has_cname = "CNAME" in (remove[0].type, add[0].type)
@@ -256,11 +260,17 @@ class Run:
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if has_cname and add[0].name in self.pending:  # it may still come, and a CNAME bears nothing beside it
+            if has_cname and self._may_come(add):  # it may still come, and a CNAME bears nothing beside it
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)
+                return False
+        values = {spec.value for spec in add}  # a new TTL may have been refused: where the row stays, so does that
+        self._note_removed((record for record in removed if record.value not in values), gone)
         return all(added)
+
+    def _may_come(self, specs: Iterable[RecordSpec]) -> bool:
+        return any((spec.name, spec.type) in self.pending for spec in specs)
 
     def _obstacle(self, name: str) -> StoreError | None:
         """Asked where a row has gone: by us, when a delete was repeated, or by somebody who put another one there."""
@@ -300,7 +310,7 @@ class Run:
             self._report.counts[verb, Outcome.FAILED] += 1
             self._report.failures.append(Failure(spec.name, spec.type, error))
             if error.is_pending:
-                self.pending.add(spec.name)
+                self.pending.add((spec.name, spec.type))
             if isinstance(error, RecordError):
                 self._failures_in_a_row = 0
                 return

@@ -15,7 +15,9 @@ class OpenNotes:
         self._successors: dict[tuple[str, str], str] = {}
         self._replaced: dict[tuple[str, str], str] = {}
         """By name of the ownership record and text, as `_successors`."""
+        self._waits: dict[tuple[str, str], int] = {}
         for note in noted:
+            self._waits[note.name, note.value] = note.waits
             self._texts[note.name].add(note.value)
             if note.successor:
                 self._successors[note.name, note.value] = note.successor
@@ -40,6 +42,10 @@ class OpenNotes:
     def successor(self, name: str, text: str) -> str:
         """What was to replace it there; empty if nothing was."""
         return self._successors.get((name, text), "")
+
+    def waits(self, name: str, text: str) -> int:
+        """For so many listings more, it or its record may come late."""
+        return self._waits.get((name, text), 0)
 
     def replaced(self, name: str, text: str) -> str | None:
         """What it was to replace there."""

@@ -23,6 +23,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
+from msgspec.structs import replace
+
 from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
@@ -114,21 +116,22 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         needed = difference.sets[wish.key]
         coming = {spec.value for spec in needed.creates}
         sets = [difference.sets[subject.key] for subject in subjects]
-        is_rewritten = any(each.updates or each.deletes for each in sets)
+        is_changed = any(each.updates or each.deletes or each.creates for each in sets)
         replaced = _replaced_texts(wish, needed)
-        staying = set(wish.wanted) - coming if is_rewritten or replaced else set()
+        staying = set(wish.wanted) - coming if is_changed or replaced else set()
         leaving = [row.value for row in needed.deletes if row.value not in replaced]
         if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
             continue
         note = partial(Voucher, wish.name, owned=wish.owned, owned_values=values)
-        vouchers += [note(value, is_leaving=False) for value in sorted(coming)]
-        vouchers += [note(value, is_leaving=False, is_staying=True) for value in sorted(staying)]
-        vouchers += [
+        notes = [note(value, is_leaving=False) for value in sorted(coming)]
+        notes += [note(value, is_leaving=False, is_staying=True) for value in sorted(staying)]
+        notes += [
             note(value, is_leaving=False, is_staying=True, successor=successor) for value, successor in replaced.items()
         ]
-        vouchers += [
+        notes += [
             note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
         ]
+        vouchers += [replace(each, waits=difference.notes.waits(each.name, each.value)) for each in notes]
     return tuple(vouchers)
 
 
@@ -263,7 +266,8 @@ class _StrandBuilder:
             return
         needs = _distinct(step for subject in subjects for step in self._removals[subject.key])
         for row in deletes:
-            self._add(Delete(row), needs)
+            if not self._difference.notes.waits(voucher.name, row.value):  # else a record that comes late has none
+                self._add(Delete(row), needs)
 
 
 def _distinct(steps: Iterable[int]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ of one. Every apply lists first, plans against what it saw, and writes only the 
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from threading import Lock
 
@@ -15,7 +16,7 @@ from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
-from dnswebhook.canonical import KNOWN_TYPES, stored_name
+from dnswebhook.canonical import KNOWN_TYPES, stored_name, stored_value
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreFailed, StoreTimeout
@@ -180,7 +181,8 @@ class Provider:
                 self._removed[voucher.name, voucher.value] = voucher
         if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
-            self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
+            left = tuple(each for each in self._journal.vouchers if each.waits or each not in settled)
+            self._journal.replace(left)
             self._remember_written(plan.vouchers)
         return report
 
@@ -192,20 +194,29 @@ class Provider:
 
     def _forget_gone(self, changes: Changes) -> None:
         """What is there and asked for again is not written again."""
-        endpoints = (*changes.create, *changes.update_new, *changes.delete)
-        asked = {(stored_name(each.dns_name), each.record_type) for each in endpoints}
+        if not self._gone:
+            return
+        asked: dict[SetKey, set[str]] = defaultdict(set)
+        for each in (*changes.create, *changes.update_new):
+            values = {stored_value(each.record_type, target) for target in each.targets}
+            asked[stored_name(each.dns_name), each.record_type] |= values
         names = {name for name, _ in asked}
+        told = None if self._told is None else frozenset(self._told)
 
         def is_asked(row: Record, owned: OwnedSet) -> bool:
-            keys = {(row.name, row.type), *owned.keys}
-            return not keys.isdisjoint(asked) or (not owned.types and owned.name in names)
+            values = asked.get((row.name, row.type))
+            if values is not None:
+                return row.value in values
+            # external-dns takes an ownership record for present that it has been shown.
+            is_covered = not owned.keys.isdisjoint(asked) if owned.types else owned.name in names
+            return is_covered and (told is None or row in told)
 
         self._gone = {row: owned for row, owned in self._gone.items() if not is_asked(row, owned)}
 
     def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
         if not self._store.capabilities().has_lasting_ids:  # it might be another row, and somebody else's
             return
-        owned = {(each.name, each.value): each.owned for each in vouchers if each.is_leaving}
+        owned = {(each.name, each.value): each.owned for each in vouchers if each.is_leaving or each.successor}
         for row in removed:
             if row.type != "TXT":
                 self._gone[row] = OwnedSet(row.name, frozenset({row.type}))
@@ -276,12 +287,7 @@ class Provider:
         is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
         noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
-        self._written = {}
-        self._journal.replace(settlement.open)
-        self._tell_contested(frozenset(settlement.contested))
         remove = dict.fromkeys((*settlement.remove, *self._gone))
-        if not remove:
-            return listing
         untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # removed or not
         for row in remove:
             try:
@@ -299,8 +305,18 @@ class Provider:
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
                 if row not in self._gone:  # else the listing tells
                     untold.add(row)
-        if not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
+        generation = self._generation
+        if remove and not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
             listing = self._list(deadline)
+            # A record may have gone that was there with its ownership record.
+            noted = noted if self._generation == generation else []
+            settlement = settle(noted, listing.records, self._adjuster.is_desired)
+            untold.update(settlement.claims)
+        self._written = {}
+        self._journal.replace(settlement.open)
+        self._tell_contested(frozenset(settlement.contested))
+        if not remove:
+            return listing
         return Listing(tuple(row for row in listing.records if row not in untold))
 
     def _look_for_gone(self, listing: Listing) -> None:

@@ -105,15 +105,15 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
                 continue
         elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
+            if voucher.waits:
+                still_open.append(_after_listing(voucher))
             continue
         still_open.append(_after_listing(voucher))
         if covered and not is_with_ours:
             claims += own
         elif (
-            voucher.is_leaving
-            or not (voucher.waits or _may_be_desired(voucher, is_desired))
-            or _is_held_by_another(voucher, rows)
-        ):
+            not voucher.waits and (voucher.is_leaving or not _may_be_desired(voucher, is_desired))
+        ) or _is_held_by_another(voucher, rows):
             remove += own
     return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
 
@@ -150,13 +150,13 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
     return tuple(found)
 
 
-def awaited(vouchers: Iterable[Voucher], pending: Set[str]) -> tuple[Voucher, ...]:
-    """Those that a create of one of these names, which was not answered, may add or give their record."""
+def awaited(vouchers: Iterable[Voucher], pending: Set[tuple[str, str]]) -> tuple[Voucher, ...]:
+    """Those that a create in one of these sets, which was not answered, may add or give their record."""
     return tuple(
         msgspec.structs.replace(voucher, waits=LATE_LISTINGS)
         for voucher in vouchers
-        if not (voucher.is_whole or voucher.is_leaving or voucher.is_staying)
-        and not pending.isdisjoint((voucher.name, voucher.owned.name))
+        if not voucher.is_whole
+        and ((voucher.name, "TXT") in pending or any(voucher.owned.covers(*key) for key in pending))
     )
 
 

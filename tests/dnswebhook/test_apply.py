@@ -212,6 +212,7 @@ def test_a_switch_removes_everything_then_adds_everything(writers: Writers) -> N
     assert ["delete", "delete", "create"] == store.verbs
     assert {(CNAME.name, CNAME.type, CNAME.value)} == store.live
     assert report.is_complete
+    assert [ROW_A, other] == report.removed
 
 
 def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: Writers) -> None:
@@ -219,9 +220,10 @@ def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: 
     store = MemoryStore.holding(ROW_A, other)
     store.fail("create", RecordError("refused"), value=CNAME.value)
 
-    executed(store, writers, strand(Switch((ROW_A, other), (CNAME,))))
+    report = executed(store, writers, strand(Switch((ROW_A, other), (CNAME,))))
 
     assert {(A.name, "A", A.value), (A.name, "A", other.value)} == store.live
+    assert [] == report.removed
 
 
 @pytest.mark.parametrize("is_pending", [False, True])
@@ -246,6 +248,16 @@ def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: W
     executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", A.value, 60))))
 
     assert {(A.name, "A", A.value)} == store.live
+
+
+def test_a_row_that_was_to_get_a_new_ttl_is_not_taken_for_removed(writers: Writers) -> None:
+    """The store may have kept it although it has confirmed the removal: then that is the value that is wanted."""
+    store = MemoryStore.holding(ROW_A, can_update=False)
+    store.ignore(A.name)
+
+    report = executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", A.value, 60))))
+
+    assert [] == report.removed
 
 
 def test_an_address_that_has_gone_meanwhile_comes_with_its_new_ttl_beside_other_addresses(writers: Writers) -> None:

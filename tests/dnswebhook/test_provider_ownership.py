@@ -209,6 +209,49 @@ def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(hou
     assert here.journal.vouchers == ()
 
 
+def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:
+    here = house()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.fail("create", not_answered(), value="192.0.2.2", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(
+            update_old=[a("app.example.com"), OWNERSHIP],
+            update_new=[a("app.example.com", "192.0.2.1", "192.0.2.2"), OWNERSHIP],
+        )
+    here.listed()
+    here.provider.adjust(b"[]")
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+
+    here.store.create(RecordSpec("app.example.com", "A", "192.0.2.2"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+    here.apply(delete=[a("app.example.com", "192.0.2.2"), OWNERSHIP])
+    for _ in range(LATE_LISTINGS):
+        here.listed()
+    assert here.listed() == {}
+    assert here.journal.vouchers == ()
+
+
+def test_an_alias_that_is_put_back_late_has_its_ownership_record(house: Build) -> None:
+    here = house()
+    alias = Endpoint("app.example.com", "CNAME", ("one.example.net",))
+    of_alias = Endpoint("cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here.apply(create=[alias, of_alias])
+    here.listed()
+    here.store.fail("create", RecordError("refused"), value="192.0.2.1", times=1)
+    here.store.fail("create", not_answered(), value="one.example.net", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[alias, of_alias], create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert set(here.listed()) == {"cname-app.example.com"}
+
+    here.store.create(RecordSpec("app.example.com", "CNAME", "one.example.net"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == {"app.example.com", "cname-app.example.com"}
+
+
 # A store that confirms what it does not do.
 
 
@@ -309,6 +352,54 @@ def test_what_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(hou
     )
 
     assert ("a-app.example.com" in here.listed()) is is_alone
+
+
+def test_what_was_not_removed_of_an_ownership_record_does_not_stay_beside_another_text(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "a-app.example.com")
+    here.store.ignore("a-app.example.com", times=2)
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    assert here.listed() == {}
+
+    here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(text,))])
+    here.listed()
+    here.apply(create=[a("app.example.com", "192.0.2.2")])
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1", "192.0.2.2"], "a-app.example.com": [text]}
+    assert len([row for row in here.store.rows.values() if row.type == "TXT"]) == 1
+
+
+def test_a_text_that_was_replaced_and_not_removed_goes_with_the_next_listing(house: Build) -> None:
+    here = house()
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
+    here.store.can_update = False
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.ignore("a-app.example.com", times=1)
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+
+    here.apply(
+        update_old=[a("app.example.com"), OWNERSHIP],
+        update_new=[a("app.example.com", "192.0.2.2"), msgspec.structs.replace(OWNERSHIP, targets=(text,))],
+    )
+
+    assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": [text]}
+    assert len(here.store.rows) == 2
+
+
+def test_an_ownership_record_goes_although_its_record_was_there_before_it_was_removed_once_more(house: Build) -> None:
+    here = house()
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.ignore("app.example.com", times=1)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    here.listed()
+
+    assert here.listed() == {}
 
 
 @pytest.mark.parametrize("with_ownership", [True, False])

@@ -135,14 +135,14 @@ def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
 
 
 def test_one_whose_record_may_yet_come_stays_for_a_while() -> None:
-    (voucher,) = awaited([coming], {OUR_ROW.name})
+    (voucher,) = awaited([coming], {(OUR_ROW.name, "A")})
 
     assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
     assert listings_until_removed(coming, TXT_ROW) == 0
 
 
 def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
-    (voucher,) = awaited([coming], {TXT_ROW.name})
+    (voucher,) = awaited([coming], {(TXT_ROW.name, "TXT")})
 
     for _ in range(LATE_LISTINGS):
         (voucher,) = settle([voucher], [], undesired).open
@@ -150,19 +150,30 @@ def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
     assert () == settle([voucher], [], undesired).open
 
 
-def test_one_whose_record_has_come_late_is_settled() -> None:
-    assert Settlement((), ()) == settle(awaited([coming], {OUR_ROW.name}), [TXT_ROW, OUR_ROW], undesired)
+def test_one_whose_record_has_come_late_is_settled_after_a_while() -> None:
+    """Another value of it may come later still, when the first one has been removed."""
+    (voucher,) = awaited([coming], {(OUR_ROW.name, "A")})
+
+    for _ in range(LATE_LISTINGS):
+        (voucher,) = settle([voucher], [TXT_ROW, OUR_ROW], undesired).open
+    assert Settlement((), ()) == settle([voucher], [TXT_ROW, OUR_ROW], undesired)
+
+
+@pytest.mark.parametrize("voucher", [leaving, staying])
+def test_one_whose_record_may_yet_come_or_be_put_back_stays_for_a_while(voucher: Voucher) -> None:
+    (voucher,) = awaited([voucher], {(OUR_ROW.name, "A")})
+
+    assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
 
 
 def test_one_whose_record_may_yet_come_goes_before_it_can_claim_what_somebody_else_added() -> None:
-    vouchers = awaited([coming], {OUR_ROW.name})
+    vouchers = awaited([coming], {(OUR_ROW.name, "A")})
 
     assert (TXT_ROW,) == settle(vouchers, [TXT_ROW, FOREIGN_ROW], undesired).claims
 
 
 def test_nothing_else_waits_for_a_create() -> None:
-    assert () == awaited([leaving, staying], {OUR_ROW.name})
-    assert () == awaited([coming], {"other.example.com"})
+    assert () == awaited([coming], {("other.example.com", "A"), (OUR_ROW.name, "AAAA")})
 
 
 @pytest.mark.parametrize("voucher", [leaving, coming])
