@@ -170,7 +170,7 @@ def parse_url(text: str) -> str:
         # The text is not repeated: it holds a password.
         raise ValueError(f"seen a URL with credentials in it, {wanted}; credentials have options of their own")
     if parts.scheme not in ("http", "https"):
-        hint = f"; did you mean https://{url}?" if re.fullmatch(r"[\w.-]+(:\d+)?", url) else ""
+        hint = f"; did you mean https://{url} or http://{url}?" if re.fullmatch(r"[\w.-]+(:\d+)?", url) else ""
         raise ValueError(f"seen {url!r}, {wanted}{hint}")
     if not parts.hostname or port == 0 or not url.isprintable() or " " in url:
         raise ValueError(f"seen {url!r}, {wanted}")

@@ -113,7 +113,7 @@ def test_urls_are_kept_as_written(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("192.168.1.1", r"did you mean https://192.168.1.1\?"),
+        ("192.168.1.1", r"did you mean https://192.168.1.1 or http://192.168.1.1\?"),
         ("ftp://host", "want a URL such as"),
         ("https://", "want a URL such as"),
         ("https://host:99999", "broken"),
