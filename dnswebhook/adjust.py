@@ -1,13 +1,13 @@
 """Rewrite wanted endpoints into exactly the form in which the store will list them (pure).
 
-external-dns replaces its desired state by what this answers, so whatever differs from a later listing would be
-written again on every pass, and whatever is left out is not wanted (an owned, existing record of that name is then
+external-dns replaces its desired state by this answer, so whatever differs from a later listing would be written again
+on every pass, and whatever is left out counts as unwanted (an existing record of that name that it owns is then
 deleted). Idempotent: adjusting the result again changes nothing.
 
-An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers
-may remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). Only what a limit of the store forbids
-depends on the listing too: where it is served, it stays. And endpoints that differed by their `setIdentifier` alone
-need a second look together: `merge_identified`.
+An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers may
+remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). There are two exceptions. What a limit of the
+store forbids depends on the listing too: it stays if it is already served. And endpoints that differ only in their
+`setIdentifier` have to be merged afterwards: `merge_identified`.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Adjusted(msgspec.Struct, frozen=True, gc=False):
     endpoint: Endpoint | None
     drops: tuple[Drop, ...] = ()
     limit: str = ""
-    """As in `Fitted`, like the next."""
+    """As in `Fitted`; so is the next field."""
     is_by_limit: bool = False
 
 
@@ -36,7 +36,8 @@ def adjust(
     is_protected: Callable[[str], bool],
     served: Served,
 ) -> Adjusted:
-    """Canonical name and targets, a TTL that the store keeps, no setIdentifier and no foreign properties; labels stay.
+    """Make name and targets canonical and the TTL one that the store keeps; drop setIdentifier and properties, keep
+    labels.
 
     No property of `providerSpecific` is stored, so each would cause an update on every pass (external-dns #4951).
     """
@@ -59,7 +60,7 @@ def adjust(
 
 
 def merge_identified(endpoints: Sequence[Endpoint]) -> Endpoint:
-    """Endpoints of one name and type as one; all at once, since 10,000 would take seconds one after the other.
+    """Merge endpoints of one name and type; all in one call, since merging 10,000 one by one would take seconds.
 
     They were told apart by a `setIdentifier`, which no store here can remember; external-dns would keep one of them
     and drop the others' targets. Targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and

@@ -1,9 +1,10 @@
-"""`POST /adjustendpoints` in bytes: decode, adjust, encode, and remember what was worked out before.
+"""`POST /adjustendpoints` in bytes: decode, adjust, encode, and remember earlier results.
 
 external-dns sends every wanted endpoint on every pass, in changing order, and hardly any of them has changed. An
-endpoint's result depends on its own bytes alone, so results are remembered by those bytes; each pass keeps only what
-it used, which bounds the memory by one body. What a limit of the store forbids is worked out anew for each listing,
-since it stays where it is served. Any thread may call; nothing here waits or calls the network.
+endpoint's result depends on its own bytes alone, so results are remembered by those bytes; each pass keeps only those
+that it used, so there are never more than one body's. If a limit of the store forbids something, the result is worked
+out anew for each listing, since it depends on whether that is served already. Any thread may call; nothing here waits
+or calls the network.
 """
 
 from collections import defaultdict
@@ -28,16 +29,16 @@ _News = tuple[tuple[str, str], tuple[Drop, ...], str]
 
 class _Remembered(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
-    """Empty: nothing of the endpoint can be held. Those of the request itself where there was nothing to adjust."""
+    """Empty if nothing of the endpoint can be held; the request's own bytes if there was nothing to adjust."""
     key: tuple[str, str]
     """Name and type, as adjusted; empty when it is dropped."""
     drops: tuple[Drop, ...] = ()
     identified: Endpoint | None = None
-    """The adjusted endpoint, when a setIdentifier told it apart from others of its name and type."""
+    """The adjusted endpoint, if a setIdentifier distinguished it from others of its name and type."""
     limit: str = ""
     """As in `Adjusted`."""
     by_listing: Served | None = None
-    """The listing that it depends on."""
+    """The listing that the result depends on."""
 
     @property
     def news(self) -> _News:
@@ -50,10 +51,11 @@ class Adjuster:
         self._on_drop = on_drop
         self._memory: tuple[Capabilities | None, dict[bytes, _Remembered]] = (None, {})
         self._told: frozenset[_News] = frozenset()
-        """What the last call had to say. The bytes of an endpoint may change although nothing else does: external-dns
-        gives the properties of an object now to one of its names, now to another."""
+        """What the last call logged. The bytes of an endpoint alone do not tell whether that is new: external-dns
+        attaches the properties of an object now to one of its names, now to another."""
         self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
-        """The memory's record sets, made when somebody asks for them, and the memory that they were made of."""
+        """The record sets in memory, computed when they are first asked for, and the memory that they were computed
+        from."""
 
     def adjust(self, body: bytes, capabilities: Capabilities, served: Served) -> bytes:
         """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""

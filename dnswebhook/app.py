@@ -1,7 +1,7 @@
 """The webhook's HTTP face: routes, media types and bodies in, status codes out.
 
-Which status code an error gets is decided here and nowhere else, by one law: external-dns ends its process on any
-status but 200, 204 and 500 to 510, so a passing condition is always one of those; 4xx are for requests that the real
+Which status code an error gets is decided here and nowhere else, by one rule: external-dns ends its process on any
+status but 200, 204 and 500 to 510, so conditions that may pass get one of those; 4xx are for requests that the real
 client cannot make. Each request gets a `Deadline` below the client's own 15 s.
 """
 
@@ -62,12 +62,12 @@ class _Refused(Exception):
         self.status_code = status_code
         self.category = category
         self.remedy = ""
-        """For the log: external-dns shows the status alone."""
+        """For the log, since external-dns shows only the status."""
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class WebhookApp:
-    """WSGI; any number of threads. `on_store_error` hears of every call that the store failed."""
+    """WSGI; any number of threads. `on_store_error` is called for every call that failed in the store."""
 
     def __init__(
         self,
@@ -142,7 +142,8 @@ class WebhookApp:
     def _body(self, request: Request) -> bytes:
         origin = request.headers.get("Origin")
         if origin is not None:
-            # Browsers say it with every POST, and where no type is named they let pages from anywhere send one here.
+            # Browsers send `Origin` with every POST, and let pages from anywhere send one here if it has no content
+            # type.
             message = f"sent by a page in a browser, of origin {origin[:100]!r}; records are external-dns' to write"
             raise _Refused(403, "forbidden", message)
         content_type = request.headers.get("Content-Type")
@@ -200,7 +201,7 @@ class WebhookApp:
         return _Refused(503, category, f"{message}; {outlook}", Retry_After=str(_RETRY_SOON_S))
 
     def _no_listing(self, error: StoreError) -> _Refused:
-        """No part of one is kept, so where it takes that long it does in each pass."""
+        """No part of a listing is kept, so one that takes too long does so in each pass."""
         refused = self._cut_short(str(error), "nothing was written, the next pass lists anew")
         refused.remedy = (
             f"if the store needs more than {self._limits.call_deadline_s:g} s for a listing, raise "
@@ -214,7 +215,7 @@ class WebhookApp:
         fields = {"remedy": refused.remedy} if refused.remedy else {}
         say(
             "request refused",
-            # Of what the store did, type and causes matter; all else was said to the client already.
+            # For an error of the store, type and causes matter; the client was told all the rest.
             error=str(refused) if isinstance(error, _Refused | HTTPException) else error,
             method=request.method,
             path=request.path[:256],
@@ -231,7 +232,7 @@ def _require_acceptable(request: Request) -> None:
 
 
 def _answer(body: bytes, request: Request) -> Response:
-    """Webhook media type unless the client names plain JSON and not the webhook's."""
+    """With the webhook's media type, unless the client asks for plain JSON and not for that."""
     accept = request.headers.get("Accept") or ""
     plain = PLAIN_MEDIA_TYPE in accept.lower() and not prefers_bare(accept)
     response = Response(_slices(body))
@@ -242,7 +243,7 @@ def _answer(body: bytes, request: Request) -> Response:
 
 
 def _slices(body: bytes) -> Iterable[bytes]:
-    """The server copies what is left of a piece each time that the socket takes a part of it, so pieces are small."""
+    """Small pieces: each time the socket takes a part of a piece, the server copies the rest of it."""
     return (body[start : start + _WRITE_CHUNK_BYTES] for start in range(0, len(body), _WRITE_CHUNK_BYTES))
 
 
@@ -257,7 +258,7 @@ def _too_large(error: BodyTooLarge) -> _Refused:
         413,
         "body too large",
         f"{error}; raise --max-body for a larger installation",
-        # What was not read of the body would be taken for the next request.
+        # The unread rest of the body would be taken for the next request.
         Connection="close",
     )
 

@@ -1,8 +1,8 @@
 """One spelling for every name and every target, so that equal data compares equal wherever it comes from (pure).
 
 `canonical_name` and `canonical_value` are strict: they take what external-dns or a person wrote and either return the
-one spelling or raise `Unacceptable` with a reason from a closed set. `stored_name` and `stored_value` never raise:
-they read what a store already holds, hand-made rows included, and keep what they cannot interpret as it is.
+canonical spelling or raise `Unacceptable` with a reason from a closed set. `stored_name` and `stored_value` never
+raise: they read what a store already holds, hand-made rows included, and leave what they cannot interpret unchanged.
 
 Spellings: names are ASCII lower case (punycode, UTS 46) without a trailing dot; addresses as RFC 5952; a TXT value is
 plain when it is one word without special characters and in double quotes otherwise; SRV and NAPTR targets end in a
@@ -45,14 +45,14 @@ class Unacceptable(ValueError):
         self.reason = reason
 
 
-# The usual case, decided by one match that never goes back: nothing to rewrite.
+# The usual case, nothing to rewrite, is decided by one match without backtracking.
 _LABEL = r"[a-z0-9_]++(?:-++[a-z0-9_]++)*+"
 _CANONICAL_NAME = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*+{_LABEL}")
 _MAX_LABEL_OCTETS = 63
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
-# As RFC 5952 writes it: `::` for the longest run of zero groups, so no two of them are left beside each other, and
-# nothing shortened where only one would be (seven colons). Texts that begin with `::` are left to `ipaddress`.
+# As RFC 5952 writes it: `::` for the longest run of zero groups, so no two zero groups are left side by side, and no
+# `::` for a single group (seven colons). Texts that begin with `::` are left to `ipaddress`.
 _GROUP = r"[1-9a-f][0-9a-f]{0,3}"
 _GROUP_OR_ZERO = rf"(?:{_GROUP}|0(?!:0))"
 _CANONICAL_IPV6 = re.compile(
@@ -154,7 +154,7 @@ MAX_TTL_S = 2**31 - 1
 
 
 def stored_ttl_s(seconds: int | None) -> int:
-    """A TTL that a store holds, within what DNS and external-dns can read; 0 for none."""
+    """A TTL that a store holds, limited to what DNS and external-dns can read; 0 for none."""
     return max(0, min(seconds or 0, MAX_TTL_S))
 
 

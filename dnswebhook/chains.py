@@ -1,10 +1,10 @@
 """Which names lead to which other names: the CNAMEs of a resolver as a graph (pure).
 
-dnsmasq follows them when it reads its configuration. It does not start when one of them leads back to where it began,
-and DHCP goes with it. A wildcard's name is no link there, nor is it here: it is a name of its own.
+dnsmasq follows them when it reads its configuration. If one of them leads back to its own name, dnsmasq does not start,
+and DHCP stops with it. There, as here, a wildcard is just a name: it does not match others.
 
-Clients give up after some 16 CNAMEs, so no way is followed for long: 11,000 names in one chain, each followed to its
-end, took 15 s.
+Clients give up after some 16 CNAMEs, so no path is followed for long: following each of 11,000 names in one chain to
+its end took 15 s.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ MAX_NAMES = 64
 
 
 class Chains:
-    """Names may have several targets: what is served now, and what comes in its place at some moment of an apply."""
+    """A name may have several targets: the one served now, and the one that replaces it at some moment of an apply."""
 
     def __init__(self) -> None:
         self._targets: dict[str, set[str]] = defaultdict(set)
@@ -22,8 +22,8 @@ class Chains:
         self._targets[name].add(target)
 
     def path(self, start: str, end: str) -> tuple[str, ...]:
-        """The names from one to the other, both included; empty when none leads there. Where more than `MAX_NAMES`
-        are met, those on the way to the one that was met last."""
+        """The names from `start` to `end`, both included; empty if `start` does not lead there. After more than
+        `MAX_NAMES` names, the path to the last one visited."""
         came_from = {start: ""}
         waiting = [start]
         while waiting:

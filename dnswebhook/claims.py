@@ -1,10 +1,10 @@
-"""Whose a record will be that comes without an ownership record (pure).
+"""Who will own a record that external-dns sends without an ownership record (pure).
 
-external-dns sends none where it has seen one: its own, which it takes for present, or that of another owner. What it
-has seen is not always what is there, so both are looked at. A record that nobody claims would never be removed.
+It sends none if it has seen one already: either its own, which it takes for present, or that of another owner. What it
+has seen is not always what is there now, so both are considered. A record that nobody claims would never be removed.
 
-Its other registries send none at all, and may never list (`crd`). They insist: after a refusal the same record comes
-again at once. With the TXT registry a listing comes first.
+Its other registries send no ownership records at all, and may never list (`crd`). They can be recognised: after a
+refusal they send the same record again at once, while the TXT registry lists first.
 """
 
 from collections import defaultdict
@@ -27,23 +27,24 @@ class Claims:
         self._insisted = past.insisted
         self._told = past.told
         self._seen = records if past.told is None else past.told
-        """What external-dns has seen, as far as we know."""
+        """The records that external-dns has seen, as far as we know."""
         self._removed: dict[str, list[Voucher]] = defaultdict(list)
-        """By the name that they vouched for, the latest last."""
+        """By the name that they vouched for; the latest is last."""
         for voucher in past.removed:
             self._removed[voucher.owned.name].append(voucher)
 
     def is_first_told(self, row: Record) -> bool:
-        """Whether it is the text of its ownership record that external-dns was shown first."""
+        """Whether `row` is the text that external-dns was shown first of all texts in its ownership record."""
         texts = () if self._told is None else self._seen_texts.get(row.name, ())
         return bool(texts) and row.value == min((text.value for text in texts), key=place_in_listing)
 
     def is_unseen(self, row: Record) -> bool:
-        """Whether it was not there yet when external-dns listed."""
+        """Whether `row` was not there yet when external-dns listed."""
         return self._told is not None and (row.name, row.type, row.value) not in self._told_values
 
     def gone_from(self, subject: Wish) -> Voucher | None:
-        """Its ownership record that went after external-dns had seen it, where no other text is in its place."""
+        """Its ownership record, if that was removed after external-dns had seen it, and no other text has replaced
+        it."""
         own = ("", subject.owner)  # an encrypted text may be its own
         for voucher in reversed(self._removed.get(subject.name, [])):
             if voucher.owned.covers(*subject.key) and owner_in(voucher.value) in own:
@@ -51,10 +52,10 @@ class Claims:
         return None
 
     def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:
-        """Why it would be nobody's; empty where it would not.
+        """Why `subject` would belong to nobody; empty if it would belong to somebody.
 
-        `taken_over` are the owners whose records external-dns takes for its own in this call, as with
-        `--migrate-from-txt-owner`: what comes under their ownership records it takes over in the next pass.
+        `taken_over` are the owners whose records external-dns takes over in this call, as with
+        `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass.
         """
         names = usual_names(*subject.key)
         owners = {owner_in(text) for name in names for text in self._served_texts.get(name, ())}
@@ -71,7 +72,7 @@ class Claims:
                 f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
                 "that lists"
             )
-        owners.update(owner_in(row.value) for row in seen)  # it may have gone since
+        owners.update(owner_in(row.value) for row in seen)  # even if it was removed since
         others = owners - {"", subject.owner}
         if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
             return (
@@ -100,7 +101,7 @@ class Claims:
 
     @cached_property
     def _served_owners(self) -> frozenset[str]:
-        """Who keeps ownership records here."""
+        """The owners of all ownership records in the store."""
         return frozenset(owner_in(text) for texts in self._served_texts.values() for text in texts)
 
     @cached_property
@@ -112,8 +113,8 @@ class Claims:
         return texts
 
     def _seen_with_affix_for(self, subject: Wish) -> list[Record]:
-        """What external-dns has seen of its own under names with a prefix or a suffix: then it looks at no other,
-        whosever is there."""
+        """Its own ownership records that external-dns has seen under names with a prefix or a suffix. If there are any,
+        it looks at no others, whoever owns those."""
         words = words_in(subject.name.partition(".")[0])
         found = []
         for owner in (subject.owner, ""):  # an encrypted text may be its own
@@ -123,7 +124,7 @@ class Claims:
 
     @cached_property
     def _seen_with_affix(self) -> dict[tuple[str, str], list[Record]]:
-        """Texts under names that are none of the usual ones, by owner and by each word in the name."""
+        """Texts under other names than the usual ones, by owner and by each word in the name."""
         usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
         found: dict[tuple[str, str], list[Record]] = defaultdict(list)
         for name, rows in self._seen_texts.items():

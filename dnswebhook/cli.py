@@ -1,4 +1,4 @@
-"""The command `dnswebhook`. What it does is imported when it is settled how it may be ended, and what is wanted."""
+"""The command `dnswebhook`. Its parts are imported only after interrupts are set up and the arguments are known."""
 
 from daemonkit import interrupts, standardfiles
 

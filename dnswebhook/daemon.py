@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 def main(command: str, options: Options) -> None:
     if command != "run" and options.log_level == "info":
-        logs.setup("warning", options.log_format)  # a person asked for a table, not for our steps towards it
+        logs.setup("warning", options.log_format)  # a person asked for a table, not for the steps towards it
     metrics = Metrics(CollectorRegistry())
     try:
         store = open_store(options, metrics, remembers=command == "run")
@@ -38,7 +38,7 @@ def main(command: str, options: Options) -> None:
     try:
         if command == "run":
             sys.exit(serve(options, store, metrics))
-        from dnswebhook import commands  # its tables cost a daemon 25 ms and 3 MiB
+        from dnswebhook import commands  # importing its tables would cost a daemon 25 ms and 3 MiB
 
         with standardfiles.printing(f"{PROG} {command}"):
             if command == "check":
@@ -49,7 +49,7 @@ def main(command: str, options: Options) -> None:
 
 
 def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
-    """`remembers`: leave something in the state directory; a person's commands do not."""
+    """`remembers`: whether to write to the state directory; commands for people do not."""
 
     def observe(operation: str, outcome: str, seconds: float) -> None:
         metrics.store_requests.labels(operation, outcome).observe(seconds)

@@ -21,7 +21,7 @@ from dnswebhook.past import Past
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish, Wishes
 
 LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
-"""They lead a client to a host, so one takes the place of another. Texts and the like take nobody's."""
+"""They lead a client to a host, so one may replace another. Texts and the like replace nothing."""
 _MAX_WAY_CHARACTERS = 1000
 
 
@@ -39,7 +39,7 @@ class SetDifference(msgspec.Struct):
 
 
 class Difference:
-    """All record sets of one call. After construction `sets`, `refusals` and `skips` say everything."""
+    """All record sets of one call. After construction `sets`, `refusals` and `skips` hold the whole result."""
 
     def __init__(self, asked: Wishes, records: Collection[Record], past: Past) -> None:
         self.notes = OpenNotes(past.noted)
@@ -90,20 +90,21 @@ class Difference:
 
     @staticmethod
     def may_wait(voucher: Wish, update: Update) -> bool:
-        """A text that says the same already: it is written once its record is, else it would be in each pass."""
+        """The old text already says the same, so the new one can follow its record; otherwise each pass would write
+        it."""
         return update.record.value in voucher.same
 
     def values_of_ours(self, subject: Wish) -> set[str]:
-        """Also those that an earlier call was to remove, and that this one does not name."""
+        """Its values in this call, and those that an earlier call should have removed and this one does not name."""
         return {*subject.wanted, *subject.removed, *self.notes.values(subject.key)}
 
     def must_come_whole(self, wish: Wish) -> bool:
-        """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
+        """external-dns 0.21 does not recognise its own TXT sets, so half of one would stay half for ever."""
         is_new_text = wish.type == "TXT" and wish.owned is None and not self.live(wish.key)
         return is_new_text and len(self.sets[wish.key].creates) > 1
 
     def is_half(self, wish: Wish) -> bool:
-        """Whether an earlier call has left half of such a set, of which this one says anew what belongs to it."""
+        """Whether an earlier call has left half of such a set, and this call says again what belongs to it."""
         whole = self.notes.whole(wish.key)
         here = {row.value for row in self.live(wish.key) if row.value in whole}
         return bool(wish.wanted and here) and here < whole
@@ -112,7 +113,7 @@ class Difference:
         return wish.key in self._refused
 
     def is_emptied(self, name: str) -> bool:
-        """Whether of all that the resolver serves for a name nothing stays, not even rewritten."""
+        """Whether nothing stays of what the resolver serves for a name, not even rewritten."""
         removed = {row.id for wish in self.by_name[name] for row in self.sets[wish.key].deletes}
         return all(row.id in removed for row in self._rows.get(name, ()) if row.is_enabled)
 
@@ -131,7 +132,7 @@ class Difference:
             elif self._is_released(wish, row) and self._may_remove(wish, row, result):
                 surplus.append(row)
         if surplus and wish.is_wanted and not missing and not any(row.value in wish.wanted for row in live):
-            # What should come in its place was refused: an old answer is better than none.
+            # What should have replaced it was refused: an old answer is better than none.
             result.has_blocked_delete = True
             surplus = []
         pairs, missing, surplus = _paired(wish.type, missing, surplus)
@@ -155,10 +156,11 @@ class Difference:
         return missing
 
     def _is_released(self, wish: Wish, row: Record) -> bool:
-        """Named by its value; or the text in which external-dns has read what it named in other words.
+        """Whether this call lets the row go: by its value, or as the text that external-dns has read and now words
+        otherwise.
 
-        Or what the named value was to replace, and did not, or what was to go: where external-dns has not read since
-        (`--txt-cache-interval`), it takes what it has sent for what is there.
+        A row that an earlier call should have replaced by a named value, or removed, is let go too: if external-dns has
+        not listed since (`--txt-cache-interval`), it believes that what it sent is there.
         """
         if row.value in wish.removed:
             return True
@@ -170,17 +172,18 @@ class Difference:
             return True
         if not wish.readings:
             return False
-        # Of the format of 0.17 and before external-dns reads nothing where there is another one.
+        # external-dns does not read the format of 0.17 and before where there is another one.
         is_first = bool(wish.owned and wish.owned.types) and self._claims.is_first_told(row)
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
 
     def _is_succeeded(self, voucher: Wish, text: str) -> bool:
-        """Whether it is one that an earlier call has left open, and its owner is to have another one there."""
+        """Whether an earlier call has left this text open, and its owner now gets another one in that ownership
+        record."""
         is_noted = self.notes.has_text(voucher.name, text)
         return is_noted and owner_in(text) in map(owner_in, voucher.wanted)
 
     def _is_claimed(self, wish: Wish) -> bool:
-        """Whether an ownership record that an earlier call has left open is there, and comes anew in this one."""
+        """Whether an ownership record that an earlier call has left open is there, and this call sends it again."""
         return any(
             self.notes.has_text(voucher.name, row.value)
             for voucher in self._vouchers_of(wish)
@@ -203,9 +206,10 @@ class Difference:
         return False
 
     def _leave_to_who_came_first(self, wish: Wish) -> None:
-        """external-dns claims whole sets, and removes what it does not want: here, what it has not seen yet.
+        """Refuse a new set if somebody else has added values to it that external-dns has not seen.
 
-        Where it asks for a change (`--txt-cache-interval`), only if nothing is there that it may have known.
+        external-dns claims whole sets, and would remove those values. If it asks for a change of the set
+        (`--txt-cache-interval`), refuse only if nothing is there that it may have known.
         """
         vouchers = self._vouchers_of(wish)
         is_claimed_now = any(self.sets[voucher.key].creates for voucher in vouchers)
@@ -234,8 +238,8 @@ class Difference:
         staying = [row for row in self._rows.get(name, ()) if row.id not in removed]
         others_come = [wish.type for wish, result in here if wish.type != "CNAME" and result.creates]
         for wish, result in here:
-            # Without having removed something, the controller may be asked whether it minds a row that it does not
-            # serve. If it does, all that was removed would have to be put back.
+            # A disabled row is in the way only if something was removed first: if the controller minds the row, all
+            # that would have to be put back. Otherwise the controller may decide.
             is_cname = wish.type == "CNAME"
             makes_room = any(is_cname or row.type == "CNAME" for row in removed.values())
             in_the_way = [row for row in staying if is_cname or row.type == "CNAME"]
@@ -252,13 +256,13 @@ class Difference:
         self._keep_unless_replaced(name)
 
     def _keep_out_of_loops(self, wish: Wish) -> None:
-        """Drop what would make a CNAME lead back to its own name.
+        """Drop values that would make a CNAME lead back to its own name.
 
-        What is served now counts beside what comes: strands run side by side, and some may fail.
+        What is served now counts as well as what is to come: strands run side by side, and some may fail.
         """
         result = self.sets[wish.key]
         rewrites = [update for update in result.updates if update.spec.value != update.record.value]
-        for spec in (*result.creates, *(update.spec for update in rewrites)):  # one at most
+        for spec in (*result.creates, *(update.spec for update in rewrites)):  # at most one
             if way := self._chains.path(spec.value, wish.name):
                 named = excerpt(" -> ".join(way), _MAX_WAY_CHARACTERS)
                 detail = f"it leads back to the name ({named}), and no resolver starts with a CNAME loop"
@@ -273,7 +277,8 @@ class Difference:
                 self._chains.add(wish.name, spec.value)
 
     def _keep_unless_replaced(self, name: str, kept: Collection[str] | None = None) -> None:
-        """Where all that should come was refused, nothing comes, so nothing goes, of the types `kept` or of any."""
+        """If nothing is left to be written, because it was refused, remove nothing either, of types `kept` or of any
+        type."""
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
         if not any(result.adds_or_rewrites for _, result in here):
             for wish, result in here:
@@ -282,7 +287,7 @@ class Difference:
                     result.deletes = []
 
     def _drop_vouchers_of_refused(self) -> None:
-        """No ownership record for a record that will not be there: it would claim what somebody else may add."""
+        """No ownership record for a record that will not be there: it would claim one that somebody else adds."""
         for voucher in self.wishes.values():
             subjects = self.subjects(voucher)
             if subjects and all(self._is_refused(subject) for subject in subjects):
@@ -309,8 +314,8 @@ class Difference:
                 result.creates = []
 
     def _bring_voucher_back(self, subject: Wish) -> None:
-        """external-dns 0.23 with `--txt-cache-interval` takes each ownership record for present that it has listed, and
-        sends none with a record that went and comes again before it lists anew."""
+        """external-dns 0.23 with `--txt-cache-interval` takes each ownership record that it has listed for present. So
+        if a record is removed and comes again before the next listing, it sends no ownership record with it."""
         gone = self._claims.gone_from(subject)
         if gone is None or gone.name in self.by_name:
             return
@@ -336,7 +341,8 @@ class Difference:
         )
 
     def _keep_what_refused_ones_replace(self) -> None:
-        """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""
+        """A name keeps its last rows if their replacement is refused, even one of another type, such as IPv6 for
+        IPv4."""
         refused = {(refusal.name, refusal.type) for refusal in self.refusals if refusal.type in LEADING_TYPES}
         for name, wishes in self.by_name.items():
             if any(wish.is_wanted and wish.key in refused for wish in wishes) and self.is_emptied(name):
@@ -352,8 +358,8 @@ def _paired(
 ) -> tuple[list[tuple[Record, str]], list[str], list[Record]]:
     """Which row is rewritten into which value, then the values and the rows that are left.
 
-    The row of the same host first: a controller takes MX and SRV rows of one host for the same, whatever their numbers,
-    and would refuse to give a row the host that another one still has.
+    A row of the same host is preferred: for a controller, MX and SRV rows of one host are the same, whatever their
+    numbers, so it would refuse to give a row the host that another one still has.
     """
     by_host: dict[str, list[Record]] = defaultdict(list)
     for row in reversed(surplus):

@@ -1,4 +1,4 @@
-"""Which names the operator put in our hands: the domain filter, and the names that are never touched (pure).
+"""Which names we may write: the domain filter, and the names that are never touched (pure).
 
 The filter follows external-dns' own rules (`endpoint.DomainFilter`), because the client applies the same one: suffix
 match on a label boundary, `.example.com` means only below; or an unanchored regular expression on the Unicode form of
@@ -38,7 +38,8 @@ def _unicode_label(label: str) -> str:
 
 
 class DomainFilter:
-    """Raises ValueError for a mixture of lists and expressions, and for an entry or expression that cannot be meant."""
+    """Raises ValueError for a mixture of lists and expressions, and for an entry or expression that must be a
+    mistake."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class DomainFilter:
 def _suffix(entry: str, option: str) -> str:
     """`.example.com` keeps its dot (only below); white space around and a trailing dot are dropped.
 
-    external-dns compares entries as they stand, so anything but a domain would silently match nothing; a lone dot it
-    drops, and then matches everything.
+    external-dns compares entries as they are, so anything but a domain would silently match nothing. It drops a lone
+    dot, and then matches everything.
     """
     text = entry.strip()
     try:

@@ -22,7 +22,7 @@ class StoreError(Exception):
     is_systemic = True
     """True: the next call would fail alike (the store is away); False: only this record is concerned."""
     is_pending = False
-    """Of a create: nobody has seen its row, but the store may still add it, or has done so."""
+    """True: a create whose row was not seen, though the store may still add it, or may have done so."""
 
 
 class StoreUnreachable(StoreError):
@@ -32,7 +32,7 @@ class StoreUnreachable(StoreError):
 
 
 class StoreRestarting(StoreUnreachable):
-    """5xx, or a connection that breaks off: waiting may help, a setting does not."""
+    """5xx, or a connection that breaks off: waiting may help, changing a setting does not."""
 
 
 class StoreTimeout(StoreError):
@@ -48,7 +48,7 @@ class CredentialsRefused(StoreError):
 
 
 class RateLimited(StoreError):
-    """The store asked us to slow down, for longer than the deadline allows to wait."""
+    """The store asked for a longer pause than the deadline allows."""
 
     reason = "rate_limited"
 

@@ -1,11 +1,11 @@
 """What of a wanted record set a store can hold, and in which spelling (pure).
 
 `adjust` uses it to answer external-dns before anything is planned, and `plan` uses it again on what arrives for
-writing, because ownership TXT records are made after adjusting and hand-made requests skip it. So a set that adjust
-let through is never refused by plan for its form.
+writing, because ownership TXT records are made after adjusting, and hand-made requests skip adjusting. So plan never
+refuses the form of a set that adjust has accepted.
 
-A firmware upgrade may bring an API that takes less than the one before. What such a limit forbids and the store
-serves all the same needs no write, so it is held as it is.
+A firmware upgrade may bring an API with tighter limits. What these forbid although the store serves it needs no write,
+so it is kept as it is.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from dnswebhook.model import Capabilities
 from dnswebhook.served import Served
 
 MAX_NAMED_DROPS = 20
-"""Of one set. One user's annotation can hold 50,000 targets, which would be as many objects and lines of the log."""
+"""Per set: one user's annotation can hold 50,000 targets, and each would be an object and a log line."""
 
 
 _LIMITS = frozenset({DropReason.NAME_TOO_LONG, DropReason.UNSUPPORTED_WILDCARD, DropReason.TARGET_TOO_LONG})
-"""What another API of the same controller may take."""
+"""Another API of the same controller may accept these."""
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
@@ -54,9 +54,9 @@ class Fitted(msgspec.Struct, frozen=True, gc=False):
     ttl_s: int
     drops: tuple[Drop, ...] = ()
     limit: str = ""
-    """What the store would not take of it, were it not served already. No TTL is asked for then: it takes a write."""
+    """Why the store would not accept it if it were not served already. No TTL is set then, since that needs a write."""
     is_by_limit: bool = False
-    """Whether some limit has had its say, so that another listing may lead to another result."""
+    """Whether a limit played a part, so that another listing may lead to another result."""
 
 
 def fit(
@@ -77,7 +77,7 @@ def fit(
     limits: list[str] = []
     kept = _fitting_values(owner, record_type, targets, capabilities, served, drops, limits)
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
-        # A second CNAME stops dnsmasq, and DHCP with it. The lowest wins, so that every pass chooses the same one.
+        # A second CNAME stops dnsmasq, and DHCP with it. The lowest is kept, so that every pass chooses the same one.
         detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
         for value in kept[1:]:
             _add(drops, Drop(DropReason.SURPLUS_CNAME_TARGET, owner, record_type, value, detail))
@@ -94,7 +94,7 @@ def fit(
 
 
 def _as_served(name: str, record_type: str, targets: Sequence[str], served: Served, error: Unacceptable) -> Fitted:
-    """Of a set whose name the store would not take."""
+    """What stays of a set whose name the store would not accept."""
     owner = stored_name(name)
     is_by_limit = error.reason in _LIMITS
     values = [stored_value(record_type, target) for target in targets] if is_by_limit else []
@@ -118,7 +118,7 @@ def _fitting_values(
     drops: list[Drop],
     limits: list[str],
 ) -> tuple[str, ...]:
-    """Sorted and distinct; what does not fit goes to `drops`, and what stays all the same to `limits`."""
+    """Sorted and distinct. What does not fit is added to `drops`, or to `limits` if it stays nevertheless."""
     values: list[str] = []
     for target in targets:
         try:
@@ -134,7 +134,7 @@ def _fitting_values(
 
 
 def _add(drops: list[Drop], drop: Drop) -> None:
-    """Name a dropped target, or count it with others of its reason when so many are named."""
+    """Name a dropped target, or, if many are named already, count it with others of the same reason."""
     for index in range(MAX_NAMED_DROPS, len(drops)):
         known = drops[index]
         if known.reason is drop.reason:

@@ -22,12 +22,12 @@ class Flights(Generic[T]):
         self._landed = threading.Condition()
         self._departures = 0
         self._landings = 0
-        """Flights never overlap, so one is in the air exactly while there are fewer landings than departures."""
+        """Flights never overlap, so one is in progress exactly while there are fewer landings than departures."""
         self._result: T | None = None
         self._error: Exception | None = None
 
     def get(self, deadline: Deadline) -> T:
-        """What a flight that starts from now on brings, or raises; StoreTimeout when none lands in time."""
+        """The result, or the error, of a flight that starts after this call; StoreTimeout if none ends in time."""
         with self._landed:
             wanted = self._departures + 1
             while self._landings < self._departures and self._landings < wanted:

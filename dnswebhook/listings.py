@@ -1,8 +1,8 @@
-"""Listings in bytes: record sets encoded, and remembered by the rows that they were made of.
+"""Listings in bytes: record sets are encoded, and remembered by the rows that they consist of.
 
-external-dns lists on every pass, and between two passes hardly any row has changed: a store that lists the same object
-again gets the same bytes, and of another listing only the sets with new rows are encoded. What a listing did not use
-is forgotten, which bounds the memory by one listing. One thread at a time may call.
+external-dns lists on every pass, and between two passes hardly any row has changed: if a store returns the same object
+again, so are the bytes; otherwise only the sets with new rows are encoded. Sets that a listing did not use are
+forgotten, so there are never more than one listing's. One thread at a time may call.
 """
 
 from collections import Counter

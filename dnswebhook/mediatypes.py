@@ -1,8 +1,8 @@
 """Which JSON a client wants, and which media types are clearly not JSON (pure).
 
 There is one version of the webhook's media type and no real negotiation: external-dns sends it in `Accept` of every
-GET, and sends no `Accept` at all with `POST /records`. So only what is plainly something else is refused; an absent,
-broad, odd or unreadable header is taken for JSON, since external-dns ends its process on a 4xx.
+GET, and sends no `Accept` at all with `POST /records`. So only types that are clearly something else are refused; an
+absent, broad, odd or unreadable header is taken for JSON, since external-dns ends its process on a 4xx.
 """
 
 from collections.abc import Iterator

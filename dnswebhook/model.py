@@ -49,7 +49,7 @@ class Origin(Enum):
 
 
 class RecordSpec(msgspec.Struct, frozen=True, gc=False):
-    """What a row shall say: the part of a `Record` that a write sends."""
+    """What a row is to hold: the part of a `Record` that a write sends."""
 
     name: str
     type: str
@@ -79,7 +79,7 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
 
     records: tuple[Record, ...]
     generation: int = 0
-    """Another one where this store has taken the place of the one before, and lacks what was written to that."""
+    """Changes when another store has taken the place of this one, and lacks what was written to the old one."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -99,4 +99,4 @@ class Capabilities(msgspec.Struct, frozen=True):
     reserved_name_octets: int = 0
     """Room kept below `max_name_octets` for the prefix of the ownership TXT record (`cname-` and the like)."""
     has_lasting_ids: bool = False
-    """The id of a row that has gone is never that of another one."""
+    """The id of a deleted row is never used for another one."""

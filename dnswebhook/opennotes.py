@@ -1,4 +1,4 @@
-"""What earlier calls left open (`dnswebhook.vouchers`), as the difference of a later one asks for it (pure)."""
+"""What earlier calls left open (`dnswebhook.vouchers`), indexed for the difference of a later call (pure)."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class OpenNotes:
         self._texts: dict[str, set[str]] = defaultdict(set)
         self._successors: dict[tuple[str, str], str] = {}
         self._replaced: dict[tuple[str, str], str] = {}
-        """By name of the ownership record and text, as `_successors`."""
+        """By name of the ownership record and text, like `_successors`."""
         self._waits: dict[tuple[str, str], int] = {}
         for note in noted:
             self._waits[note.name, note.value] = note.waits
@@ -28,25 +28,25 @@ class OpenNotes:
                     self._wholes[note.owned.name, record_type] = note.owned_values
 
     def values(self, key: SetKey) -> set[str]:
-        """Those of ours in a record set."""
+        """The values in a record set that are noted as ours."""
         return self._values.get(key, set())
 
     def whole(self, key: SetKey) -> frozenset[str]:
-        """What was to come completely or not at all, and may have come by half."""
+        """The values that were to be written completely or not at all, of which only some may have been."""
         return self._wholes.get(key, frozenset())
 
     def has_text(self, name: str, text: str) -> bool:
-        """Whether it is one of ours in the ownership record `name`."""
+        """Whether `text` is noted as one of ours in the ownership record `name`."""
         return text in self._texts.get(name, ())
 
     def successor(self, name: str, text: str) -> str:
-        """What was to replace it there; empty if nothing was."""
+        """The text that was to replace `text` there; empty if none was."""
         return self._successors.get((name, text), "")
 
     def waits(self, name: str, text: str) -> int:
-        """For so many listings more, it or its record may come late."""
+        """For how many more listings it, or its record, may still come late."""
         return self._waits.get((name, text), 0)
 
     def replaced(self, name: str, text: str) -> str | None:
-        """What it was to replace there."""
+        """The text that `text` was to replace there."""
         return self._replaced.get((name, text))

@@ -23,14 +23,15 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """Remove all of `remove`, then add all of `add`; put back what was removed when nothing came, nor can come late."""
+    """Remove all of `remove`, then add all of `add`; if nothing was added, nor can still be, put back what was
+    removed."""
 
     remove: tuple[Record, ...]
     add: tuple[RecordSpec, ...]
 
 
 class CreateTogether(msgspec.Struct, frozen=True):
-    """Add all of `specs`; when one cannot be added, take back the others."""
+    """Add all of `specs`; if one cannot be added, remove the others again."""
 
     specs: tuple[RecordSpec, ...]
 
@@ -39,8 +40,8 @@ Operation = Create | CreateTogether | Update | Delete | Switch
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Left out unless all of `needs` succeeded, positions of earlier steps of the strand, and one of `needs_one_of`, if
-    there are any."""
+    """Taken only if all steps in `needs` succeeded, and one of `needs_one_of`, if there are any; both hold positions of
+    earlier steps in the strand."""
 
     operation: Operation
     needs: tuple[int, ...] = ()
@@ -61,6 +62,6 @@ class Plan(msgspec.Struct, frozen=True):
     skips: tuple[Skip, ...] = ()
     """Left alone on purpose: no failure."""
     vanishing_sets: tuple[SetKey, ...] = ()
-    """Record sets of which nothing would remain."""
+    """Record sets that would be removed completely."""
     vouchers: tuple[Voucher, ...] = ()
-    """Ownership records that come, go or see theirs rewritten, to be noted until their records have followed."""
+    """Ownership records that come or go, or whose records are rewritten; noted until both agree."""

@@ -1,6 +1,6 @@
-"""Everything that can be set, declared once: flags, variables, defaults, help and the reference page come from here.
+"""All options, declared once: flags, variables, defaults, help and the reference page come from here.
 
-Names that people of this ecosystem already know are kept: `UNIFI_*` and `*DOMAIN_FILTER*` as in the webhooks before us.
+Names that users of external-dns already know are kept: `UNIFI_*` and `*DOMAIN_FILTER*` are those of earlier webhooks.
 """
 
 import os
@@ -197,7 +197,7 @@ class Options(CommonOptions):
 
     @property
     def store_identity(self) -> str:
-        """Tells apart what different stores leave in one state directory."""
+        """Distinguishes the files of different stores in one state directory."""
         return f"{self.unifi_host} {self.unifi_site}" if self.uses_unifi else "embedded"
 
     def state_path(self) -> Path:
@@ -214,7 +214,7 @@ class Options(CommonOptions):
             raise ValueError("this user has no home directory: set --state-dir (DNSWEBHOOK_STATE_DIR)") from error
 
     def store_place(self) -> str:
-        """Where records are held, for a person who may have meant another place."""
+        """Where records are kept; shown to people, who may have meant another place."""
         if self.uses_unifi:
             return f"{self.unifi_host}, site {self.unifi_site}"
         unset = "" if self.unifi_host else " (UNIFI_HOST is not set)"

@@ -1,4 +1,4 @@
-"""What earlier calls have done and told, as far as the plan of a later one depends on it (pure)."""
+"""What earlier calls have done and answered, as far as the plan of a later call depends on it (pure)."""
 
 from collections.abc import Collection
 
@@ -11,11 +11,12 @@ from dnswebhook.wishes import SetKey
 
 class Past(msgspec.Struct, frozen=True):
     told: Collection[Record] | None
-    """The listing that external-dns was given last, None if that was before our start. What it asks for follows from
-    that one, or from one before."""
+    """The last listing that external-dns got; None if that was before our start. What it asks for is based on that one,
+    or on an earlier one."""
     noted: Collection[Voucher]
     """What earlier calls have left open."""
     removed: Collection[Voucher]
-    """The ownership records that they have removed since that listing, or wanted to, the latest last."""
+    """The ownership records that they have removed, or tried to, since that listing; the latest is last."""
     insisted: Collection[SetKey]
-    """The sets that the last call was refused for want of an ownership record, if no listing has come since."""
+    """The sets that were refused in the last call because they came without an ownership record; empty after a
+    listing."""

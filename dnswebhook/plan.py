@@ -1,19 +1,19 @@
-"""Changes plus the store's rows give the writes that are needed, by value, in an order that is safe (pure).
+"""From changes and the store's rows to the writes that are needed, by value, in a safe order (pure).
 
-What comes out is a `Plan`: strands that may run side by side, each a sequence of steps for one name and the ownership
+The result is a `Plan`: strands that may run side by side, each a sequence of steps for one name and the ownership
 records that vouch for it. The rules, each with its reason:
 
 1. By value. Wanted values that are not served are added, values of `updateOld` and `delete` that are not wanted are
-   removed, whatever else lives on the name stays. So repeating a plan does nothing, and input order means nothing. The
-   text of an ownership record that external-dns has read counts as named, too (`ownership.Reading`).
-2. In place first: a surplus row is rewritten into a missing value, so that the name never stands empty.
-3. A CNAME stands alone on its name, and once: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
-   removes first and adds at once (`Switch`); where rows that are not ours would remain, the add is refused.
-4. The ownership record is written before the record it vouches for and removed after it: a record without its
-   ownership record would never be claimed again, the other way round is cleaned up by a later pass. A text that only
-   takes the place of one that says the same is written after its record, and only if that could be written. A record
-   that comes without one, since external-dns has seen that of another owner or one that has gone since, is refused;
-   one of its own that it has removed itself since it saw it comes again.
+   removed, and everything else on the name stays. So repeating a plan does nothing, and input order does not matter.
+   The text of an ownership record that external-dns has read counts as named, too (`ownership.Reading`).
+2. In place first: a surplus row is rewritten into a missing value, so that the name is never empty.
+3. A CNAME is the only record on its name: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
+   removes first and adds at once (`Switch`); if rows that are not ours would remain, the addition is refused.
+4. The ownership record is written before the record it vouches for and removed after it: a record without its ownership
+   record would never be claimed again, while an ownership record without its record is cleaned up by a later pass. A
+   text that only replaces one that says the same is written after its record, and only if that could be written.
+   external-dns sends a record without an ownership record if it has seen one. If that belongs to another owner, or was
+   removed since, the record is refused; if external-dns has itself removed it since, it is written again.
 5. Only enabled, user-defined rows are written. Protected names are left alone.
 
 Equal input gives equal output, in any order of rows and changes.
@@ -36,8 +36,8 @@ from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
 MAX_NOTED_TEXTS = 16
-"""Of one name. external-dns writes one into an ownership record: so many are texts of somebody else under its name, and
-each would be noted with all values of the record."""
+"""Per name. external-dns writes one text into an ownership record; so many must come from somebody else under its name,
+and each would be noted with all values of the record."""
 
 
 def make_plan(
@@ -90,12 +90,12 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
 
 
 def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
-    """Those that come or go together with a record of the same call, and those that stay while theirs is rewritten, or
-    loses a value.
+    """Notes about ownership records that come or go together with a record of the same call, or that stay while their
+    record is rewritten or loses a value.
 
-    A store that cannot do that in place removes the row first, and then nothing may come. Or it adds one first, and the
-    old one may stay: of a text that is replaced both are noted, so that no older note counts that says the opposite.
-    And sets that come whole, or of which half is there.
+    A store that cannot change a row in place removes it first, and then the new one may fail; or it adds the new one
+    first, and then the old one may stay. So both texts are noted if one is replaced; then no older note that says the
+    opposite counts. Sets that must come whole, or of which half is there, are noted too.
     """
     vouchers = []
     for wish in difference.wishes.values():
@@ -136,7 +136,7 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
 
 
 def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
-    """What goes from an ownership record that stays, with what is there instead."""
+    """The texts that are replaced in an ownership record that stays, each with its successor."""
     if not wish.wanted:
         return {}
     rewritten = {update.record.value: update.spec.value for update in needed.updates}
@@ -160,8 +160,8 @@ class _StrandBuilder:
     def build(self, names: list[str]) -> Strand:
         wishes = [wish for name in names for wish in self._difference.by_name[name]]
         vouchers = [wish for wish in wishes if wish.owned is not None]
-        # An ownership record cannot come before its own name loses a CNAME, nor go after its name gained one (as in
-        # the format of external-dns 0.17 and before): it is written with its name.
+        # An ownership record cannot be added before its own name loses a CNAME, nor removed after that name gained one
+        # (as in the format of external-dns 0.17 and before). So it is written together with its name.
         deferred = [voucher for voucher in vouchers if self._must_swap_with_cname(voucher)]
         for voucher in vouchers:
             if voucher not in deferred:
@@ -208,8 +208,8 @@ class _StrandBuilder:
             self._vouched[subject.key].append(step)
 
     def _write_name(self, name: str, wishes: list[Wish]) -> None:
-        """A switch where a CNAME comes or goes; else updates, creates, deletes. The last row of the name goes only if
-        something has come in its place."""
+        """A switch if a CNAME comes or goes; otherwise updates, creates, deletes. The name's last row is removed only
+        if something has replaced it."""
         needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
         creates = [(wish, spec) for wish, result in needed for spec in result.creates]
         deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]
@@ -239,7 +239,7 @@ class _StrandBuilder:
             specs = tuple(self._difference.sets[wish.key].creates)
             step = self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
             self._written[wish.key].append(step)
-        vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for all of a set
+        vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for a whole set
         for wish, spec in creates:
             if wish not in whole:
                 step = self._add(Create(spec), vouched[wish.key])
@@ -250,7 +250,7 @@ class _StrandBuilder:
         self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
 
     def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
-        """`needs_one_of`: steps in whose place these rows are, so far as they lead to a host."""
+        """`needs_one_of`: the steps that replace these rows; it counts only for rows that lead to a host."""
         for key, row in rows:
             needed = needs_one_of if row.type in LEADING_TYPES else ()
             step = self._add(Delete(row), needs_one_of=needed)

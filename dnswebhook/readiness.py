@@ -1,8 +1,8 @@
-"""Is the store usable? A detached probe every 15 s, whose last verdict answers `/readyz`.
+"""Is the store usable? An independent probe every 15 s, whose last result answers `/readyz`.
 
-Probing is never done on the request path: a probe's client that hangs up cannot spoil the verdict, and a slow store
-cannot slow the probe down. A call that failed asks for a probe at once. Bodies carry fixed texts; detail is logged,
-and only when the verdict changes.
+Requests for `/readyz` never probe: a client that hangs up cannot spoil the result, and a slow store cannot delay the
+answer. A call that failed asks for a probe at once. Bodies carry fixed texts; details are logged, and only when the
+result changes.
 """
 
 import threading
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 PROBE_INTERVAL_S = 15.0
 PROBE_TIMEOUT_S = 10.0
 MIN_PAUSE_S = 1.0
-"""Between probes that failed calls ask for, so that a burst of failures is not a burst of probes."""
+"""Between probes after failed calls, so that a burst of failures does not become a burst of probes."""
 
 NOT_PROBED = "the record store has not been reached yet"
 STOPPING = "shutting down"
@@ -58,7 +58,7 @@ class Readiness:
         self._asked.set()
 
     def credentials_refused(self) -> None:
-        """Known at once from a failed call."""
+        """A failed call has shown it: no probe is needed."""
         self._conclude("credentials", "a call was refused")
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class Readiness:
             if self._asked.is_set():
                 self._stop.wait(MIN_PAUSE_S)
                 self._asked.clear()
-                if self._is_woken:  # perhaps just before that, and nobody does it again
+                if self._is_woken:  # perhaps just before the event was cleared, and nobody sets it again
                     self._asked.set()
 
     def _probe(self) -> None:

@@ -1,9 +1,9 @@
 """Rows to record sets: what `GET /records` tells external-dns (pure).
 
 Rows of one name and type become one endpoint: of two endpoints with the same name and type the client sees only the
-last. Disabled rows are not served, so they are not listed. Where the rows of a set differ in their TTL, it has none:
-the client then asks again for the one that it wants, and those that have not taken it yet get it. The heritage text
-comes first, because the client parses only the first target of a TXT set.
+last. Disabled rows are not served, so they are not listed. If the rows of a set differ in their TTL, the set has none:
+the client then sets its wanted TTL again, and the rows that do not have it yet get it. The heritage text comes first,
+because the client parses only the first target of a TXT set.
 """
 
 from collections.abc import Iterable
@@ -42,6 +42,6 @@ def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:
 
 def _ttl_s(rows: tuple[Record, ...]) -> int:
     ours = {row.ttl_s for row in rows if row.origin is Origin.USER_DEFINED}
-    if not ours:  # never written, so nothing is asked for either
+    if not ours:  # never written, so external-dns need not ask for a TTL
         return min((row.ttl_s for row in rows if row.ttl_s), default=0)
     return ours.pop() if len(ours) == 1 else 0

@@ -1,10 +1,10 @@
-"""external-dns's JSON, and the values that it stands for: bytes to model, model to bytes (pure).
+"""external-dns's JSON and the values that it represents: bytes to model, model to bytes (pure).
 
 Tolerant in: external-dns decodes with Go's JSON package, so keys are matched here without regard to case too (up to
 0.16 it sends `Create`, since 0.17 `create`; of two keys that differ only by case the later wins), unknown keys are
-ignored, and null is the same as absent. Stricter than Go in three points: only white space may follow the value,
-text must be valid UTF-8, and every endpoint that is to be written needs its `dnsName` (of those that are wanted users
-may forget it). Whatever is wrong is a `WireError`, nothing else.
+ignored, and null is the same as absent. Stricter than Go in three points: only white space may follow the value, text
+must be valid UTF-8, and every endpoint that is to be written needs its `dnsName` (in those to be adjusted, users may
+have forgotten it). Every fault is raised as a `WireError`, nothing else.
 
 Exact out: lists are never null, `recordTTL` is always an integer, and keys that would be empty are absent.
 
@@ -51,12 +51,12 @@ class _ExactEndpoint(webhook.ReceivedEndpoint, frozen=True, kw_only=True, forbid
 
 
 class _ExactWanted(webhook.WantedEndpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As `_ExactEndpoint`, of those that are to be adjusted."""
+    """As `_ExactEndpoint`, for endpoints that are to be adjusted."""
 
 
 _exact_endpoint = msgspec.json.Decoder(_ExactEndpoint)
 _exact_wanted = msgspec.json.Decoder(_ExactWanted)
-# For `convert`, before there are threads: a type that one has msgspec learn is half known to the others, which crashes.
+# For `convert`, before there are threads: msgspec crashes if one thread uses a type that another makes it learn.
 _learnt = msgspec.json.Decoder(webhook.ReceivedEndpoint), msgspec.json.Decoder(webhook.WantedEndpoint)
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_array = msgspec.json.Decoder(list[msgspec.Raw] | None)
@@ -102,8 +102,8 @@ def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
 
 
 def decode_wanted(octets: bytes, place: str) -> tuple[Endpoint, bool]:
-    """As `decode_endpoint`, but a missing name is an empty one; and whether `octets` say it as our answers do, so that
-    they can be a part of one."""
+    """As `decode_endpoint`, but a missing name is an empty one. Also returns whether `octets` are spelled as in our
+    answers, so that they can be used in one."""
     try:
         received = _exact_wanted.decode(octets)
     except _UNREADABLE:
@@ -154,7 +154,7 @@ def _to_model(received: webhook.WantedEndpoint) -> Endpoint:
     )
 
 
-# Bytes to model, the way Go reads them, and what to say when even that fails.
+# Bytes to model, as Go reads them, and error messages if even that fails.
 
 _SPELLINGS = {
     key.casefold(): key
@@ -190,7 +190,8 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 def _refuse(error: Exception, place: str, value: Any = None) -> NoReturn:
-    """Say of `error` what was seen, what was wanted, and where; `value` is what was read before it was refused."""
+    """Raise WireError: what was seen, what was wanted, and where; `value` is what was read before `error` was
+    raised."""
     if not isinstance(error, msgspec.ValidationError):
         raise WireError(MALFORMED, f"{place}: {_malformed(error)}") from error
     what, _, path = str(error).partition(" - at `$")
@@ -242,7 +243,7 @@ def join_endpoints(parts: Iterable[bytes], is_wrapped: bool) -> bytes:
     """A whole answer from encoded endpoints."""
     opening, closing = (b'{"endpoints":[', b"]}") if is_wrapped else (b"[", b"]")
     joined = [*parts] or [b""]
-    # The brackets go on before joining: the whole is some MiB, and would be copied for each of them.
+    # The brackets are added before joining: the whole is some MiB, and would be copied for each of them.
     joined[0] = opening + joined[0]
     joined[-1] += closing
     return b",".join(joined)
@@ -253,7 +254,7 @@ def encode_filter(
 ) -> bytes:
     """The answer to `GET /`: external-dns reads the root, other clients read `domainFilter`.
 
-    At the root only keys that are not empty: external-dns refuses to start when it sees lists and expressions.
+    At the root only keys that are not empty: external-dns refuses to start if it sees both lists and expressions.
     """
     return _encoder.encode(
         webhook.Negotiation(
@@ -274,5 +275,5 @@ def encode_error(category: str, message: str) -> bytes:
 
 
 def _encodable(text: str) -> str:
-    """A message may quote a request line that was no valid UTF-8; half characters become question marks."""
+    """A message may quote a request line that was not valid UTF-8; invalid characters become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,12 +1,12 @@
-"""What a Changes body asks for, per record set: values that shall be served, and values that may be removed (pure).
+"""What a Changes body asks for, per record set: values to be served, and values that may be removed (pure).
 
-The four lists are folded together. `create` and `updateNew` say what shall be; `updateOld` and `delete` say what
-external-dns believes to be there, hence what it may remove. Old and new need not be paired: the canonical name and
-type pair them, even where the client spelled them differently or sent lists of unequal length.
+The four lists are merged. `create` and `updateNew` say what is wanted; `updateOld` and `delete` say what external-dns
+believes to be there, hence what it may remove. Old and new need not be paired: the canonical name and type pair them,
+even if the client spelled them differently or sent lists of unequal length.
 
-An ownership record may be stored in other words than those that `updateOld` and `delete` name (see
-`dnswebhook.ownership`). So with its record goes the text that external-dns has read, too. A `create` says nothing of
-the kind: older clients send it without having looked, and what is there may be somebody else's.
+An ownership record may be stored in another wording than in `updateOld` and `delete` (see `dnswebhook.ownership`). So
+the text that external-dns has read may be removed together with its record. A `create` permits nothing of the kind:
+older clients send it without having looked, and what is there may be somebody else's.
 """
 
 from collections import Counter, defaultdict
@@ -72,17 +72,17 @@ class Wish(msgspec.Struct):
     ttl_s: int = 0
     removed: frozenset[str] = frozenset()
     is_wanted: bool = False
-    """Some value was asked for, even if none of them can be held."""
+    """At least one value was asked for, even if none can be held."""
     owned: OwnedSet | None = None
-    """What it vouches for, when it is an ownership record."""
+    """What it vouches for, if it is an ownership record."""
     readings: frozenset[Reading] = frozenset()
-    """Then: what external-dns had read in it before it asked to change or delete what it vouches for."""
+    """For an ownership record: what external-dns had read there before it asked to change or delete its record."""
     same: frozenset[str] = frozenset()
-    """Then: what of `removed` says the same as what is wanted, in other words."""
+    """For an ownership record: the texts in `removed` that say the same as a wanted one in other words."""
     owner: str = ""
-    """The id of the external-dns that wants it, where it keeps ownership records."""
+    """The id of the external-dns that wants it, if that keeps ownership records."""
     is_released: bool = False
-    """Some value was named that may be removed, even if it is wanted as well."""
+    """At least one value was named that may be removed, even if it is wanted as well."""
 
     @property
     def key(self) -> SetKey:
@@ -102,7 +102,7 @@ def collect_wishes(
     protected: ProtectedNames,
     served: Served,
 ) -> Wishes:
-    """Fold the four lists into one wish per record set; what may not or cannot be written is set aside."""
+    """Merge the four lists into one wish per record set; what may not or cannot be written is set aside."""
     return _Collector(changes, capabilities, domain_filter, protected, served).collect()
 
 
@@ -128,9 +128,9 @@ class _Collector:
             self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
         self.unclaimable = self._unclaimable()
         self.readings: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
-        """By name of the record, with its type."""
+        """By the record's name, each with the record's type."""
         self.writings: dict[str, list[Reading]] = defaultdict(list)
-        """Labels of records as they shall be once they are changed, by name."""
+        """By name: the labels that records are to have after their change."""
         for endpoint in self._released():
             if read := reading(endpoint.labels):
                 self.readings[stored_name(endpoint.dns_name)].append((endpoint.record_type, read))
@@ -148,7 +148,7 @@ class _Collector:
         yield from self.changes.delete
 
     def _unclaimable(self) -> dict[str, str]:
-        """Names that go without ownership records, since those have protected names, and one of these."""
+        """Names whose ownership records may not be written since their names are protected; each with one of those."""
         found: dict[str, str] = {}
         if not self.protected.patterns:
             return found
@@ -187,7 +187,7 @@ class _Collector:
             detail = f"--protect matches {own_name!r}, its ownership record, without which it would never be claimed"
             self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
             return False
-        # An ownership record that is its own subject may be one whose name does not tell whose it is.
+        # If an ownership record is its own subject, its name may not tell which record it is for.
         is_told = owned is None or subject != name
         if is_told and not self.domain_filter.matches(subject):
             detail = "the name is outside the domain filter; if the filter was changed, restart external-dns"
@@ -212,7 +212,7 @@ class _Collector:
             Refusal(RefusalReason.CANNOT_BE_HELD, stored_name(drop.name), drop.type, drop.detail)
             for drop in fitted.drops
         ]
-        # Kept even when nothing of it can be held: a refused ownership record holds back its record.
+        # Kept even if nothing of it can be held: a refused ownership record holds back its record.
         wish = self._wish(stored_name(fitted.name), endpoint.record_type)
         wish.is_wanted = True
         wish.owner = wish.owner or endpoint.labels.get(OWNER_LABEL, "")
@@ -223,7 +223,7 @@ class _Collector:
 
     def _release(self, endpoint: Endpoint) -> None:
         wish = self._wish(stored_name(endpoint.dns_name), endpoint.record_type)
-        if not wish.is_wanted:  # else what the set shall say decides, not what it said
+        if not wish.is_wanted:  # otherwise the wanted values decide, not the old ones
             wish.owned = wish.owned or owned_set(endpoint, self.changed)
         if owned := wish.owned:
             read = self.readings.get(owned.name, ())
@@ -232,7 +232,7 @@ class _Collector:
         wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
 
     def _leave_out_old_format_beside_cname(self) -> None:
-        """external-dns 0.17 and before also writes a TXT of the record's very name, which a CNAME cannot bear.
+        """external-dns 0.17 and before also writes a TXT with the very name of the record, impossible beside a CNAME.
 
         The type-prefixed ownership record, written by the same clients, is enough to claim the CNAME.
         """
@@ -247,7 +247,7 @@ class _Collector:
                     "its name is enough; external-dns 0.18 or newer writes no other"
                 )
                 self.skips.append(Skip(SkipReason.OLD_FORMAT_BESIDE_CNAME, wish.name, wish.type, detail))
-                # Nothing is missing without it: what the same call removes of it, in the same words, goes.
+                # It is not needed. Texts that the same call removes in the same words are still removed.
                 wish.wanted, wish.is_wanted = (), False
 
 

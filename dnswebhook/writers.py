@@ -1,7 +1,7 @@
-"""The threads that write to a store: as many at once as the operator allows, over all of a plan's strands.
+"""The threads that write to a store: as many at once as the operator allows, for all strands of a plan.
 
 Each thread takes the next strand as soon as it is done with one. A future for each of 1,000 strands would take 15 % of
-the CPU of a run (measured), since every hand-over between threads costs several locks.
+the CPU of a run (measured), since every hand-over between threads takes several locks.
 """
 
 from collections import deque
@@ -20,11 +20,11 @@ class Writers:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="writer")
 
     def for_each(self, items: Iterable[T], work: Callable[[T], object]) -> None:
-        """Call `work` for all of `items`, in their order. Returns when no call is running any more; of what `work`
-        raises, which keeps no other item back, one exception is raised then."""
+        """Call `work` for all of `items`, in their order. Returns when no call is running any more. An exception in
+        `work` does not stop the other items; one of those raised is raised again at the end."""
         waiting = deque(items)
         futures = [self._pool.submit(_take_all, waiting, work) for _ in range(min(self._count, len(waiting)))]
-        wait(futures)  # all of them, before one may raise
+        wait(futures)  # for all of them, before one may raise
         for future in futures:
             future.result()
 

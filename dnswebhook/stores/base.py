@@ -1,8 +1,8 @@
 """The one interface through which records are read and written, and the findings of a check.
 
-Every method may be called from several threads at once. Each call that may wait takes the `Deadline` of the request
-it serves, honours it, and raises only `dnswebhook.errors.StoreError`s. Stores never retry what is not safe to repeat:
-after a create whose outcome is unclear they list, and compare by content.
+Every method may be called from several threads at once. Each call that may wait takes the `Deadline` of the request it
+serves, honours it, and raises only `dnswebhook.errors.StoreError`s. Stores never retry what is not safe to repeat:
+after a create with an unclear outcome they list, and compare contents.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Store(Protocol):
         """What can be held. Calls no network; raises CapabilitiesUnknown while that is not known."""
 
     def list_records(self, deadline: Deadline) -> Listing:
-        """Every row, disabled and derived ones included, at one moment."""
+        """Every row at one moment, disabled and derived ones included."""
 
     def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
         """Add a row. Raises AlreadyExists, Overlaps, RecordError for this record; else systemic errors."""
@@ -56,7 +56,7 @@ class Store(Protocol):
         """Prove cheaply that listing and writing could work now; raises what is wrong."""
 
     def check(self, deadline: Deadline) -> Iterator[Finding]:
-        """Look at everything between us and the rows, step by step, for a person. Writes nothing, raises nothing."""
+        """Check everything between us and the rows, step by step, for a person. Writes nothing, raises nothing."""
 
     def close(self) -> None:
         """Release sockets and files."""

@@ -1,4 +1,4 @@
-"""How calls to a store are timed, and a store that times each call to another that does not do so itself."""
+"""How calls to a store are timed, and a store that times each call to another one that does not do so itself."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Observe = Callable[[str, str, float], None]
 def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Tell `observe` how the block ended and how long it took."""
     began = clock()
-    outcome = StoreError.reason  # of a bug, which is no StoreError
+    outcome = StoreError.reason  # for a bug, which is no StoreError
     try:
         yield
         outcome = "ok"

@@ -1,6 +1,6 @@
 """Records on a UniFi network controller, behind `dnswebhook.stores.base.Store`.
 
-`store.UnifiStore` is the whole of it to the outside, made from `settings.UnifiSettings`. Inside, downwards:
+From outside, only `store.UnifiStore` is used, made from `settings.UnifiSettings`. Inside, from top to bottom:
 
     store                                   which API to use, when to ask again
     check · auto · decision                 findings for a person; detection; what is remembered of it

@@ -35,7 +35,8 @@ class ControllerAddress(msgspec.Struct, frozen=True):
 
     @property
     def tls_name(self) -> str:
-        """What its certificate is for: the zone of a link-local address means something on this host alone."""
+        """The name in its certificate: without the zone of a link-local address, which has a meaning only on this
+        host."""
         return self.host.partition("%")[0]
 
     @property
@@ -67,7 +68,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")
     if parts.username is not None or parts.password is not None:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
-    if not host or " " in typed or not typed.isprintable():  # as what a page brings along that it is copied from
+    if not host or " " in typed or not typed.isprintable():  # such characters come along when it is copied from a page
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
     if _lacks_interface(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")

@@ -2,9 +2,9 @@
 
 `GET /info` of the Integration API decides where there is an API key: a version from 10.1 on has DNS policies, an older
 one does not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried on both
-flavours' paths; the one where the Network application itself answers, be it with 401, is right. Only such definite
-answers decide: a refused key, a 5xx, a timeout is raised and leaves everything open, since a console that restarts
-starts its services one after another.
+flavours' paths; the right one is where the Network application itself answers, even with 401. Only such definite
+answers decide: a refused key, a 5xx or a timeout is raised and decides nothing, since a console that restarts starts
+its services one after another.
 """
 
 import re
@@ -57,9 +57,9 @@ class Detector:
         )
 
     def review(self, decision: Decision, deadline: Deadline) -> Decision:
-        """`decision` as it would be taken today, after a firmware upgrade for example; one cheap call mostly.
+        """The decision as it would be made now, for example after a firmware upgrade; usually one cheap call.
 
-        A console that restarts may say 404 to everything: the integration API is given up only where v2 answers.
+        A console that restarts may answer 404 to everything: the integration API is given up only if v2 answers.
         """
         if decision.flavour is Flavour.CLASSIC or not self._settings.api_key:
             return decision

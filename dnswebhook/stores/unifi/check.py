@@ -1,7 +1,7 @@
 """`dnswebhook check` for a UniFi controller: everything between us and the rows, step by step, for a person.
 
-Each step that fails ends the walk, because the later ones would only repeat its failure in other words. Nothing is
-written, so whether rows may be written is said as far as it can be known.
+A step that fails is the last one, because later ones would only repeat its failure in other words. Nothing is written,
+so whether rows may be written is reported only as far as that can be known.
 """
 
 import ssl

@@ -1,4 +1,4 @@
-"""One call to the controller, complete: credentials attached, repeated as `retry` allows, its failure typed.
+"""One complete call to the controller: with credentials, repeated as `retry` allows, with typed failures.
 
 A session that has ended is renewed once per call and the call then repeated with its whole body; a 401 or 403 means
 that the controller did not act, so this holds for a POST too.
@@ -11,10 +11,11 @@ from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 
 MAX_SENDINGS = 8
-"""Per call: the first, one after another thread's login, one after our own, and the rest with CSRF tokens that parallel
-calls have learned, while this one was on its way with a token that they had outrun."""
+"""Per call: the first, one after another thread's login, one after our own. The rest are for refusals of a CSRF token
+that had become outdated on the way, since parallel calls have got a newer one."""
 MAX_OUTDATED = MAX_SENDINGS - 2
-"""So many refusals may be a token's fault. A refusal may bring a token or cookie itself, another one each time."""
+"""How many refusals may be due to an outdated token: a refusal may itself bring a token or cookie, a new one each
+time."""
 
 
 class Client:
@@ -33,7 +34,7 @@ class Client:
             if failure is not None:
                 raise failure
         finally:
-            del failure  # which would keep this frame, with the reply, and be kept by it
+            del failure  # it refers to this frame, with the reply, and this frame to it
         return reply
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:

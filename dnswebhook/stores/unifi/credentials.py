@@ -1,10 +1,10 @@
 """How a call proves who we are: an API key, or a login session that is renewed when the controller has ended it.
 
 A session is a cookie and a CSRF token; the controller ends it when it likes and may replace the token in any reply.
-Some consoles tell the token in the cookie alone, and some tell one to everybody, also to who is not logged in.
-Logins are the dangerous part, because the console locks an account out after a few refused ones: one thread logs in
-while the others wait for its outcome, and after a refusal nobody tries again for 15 s, doubling to 10 min. Meanwhile
-calls fail at once. A fresh session that is refused without ever having worked counts as a refused login.
+Some consoles send the token only inside the cookie, and some send one to everybody, logged in or not. Logins are the
+dangerous part, because the console locks an account after a few refused ones: one thread logs in while the others wait
+for its outcome, and after a refusal nobody tries again for 15 s, doubling to 10 min. Meanwhile calls fail at once. A
+fresh session that is refused without ever having worked counts as a refused login.
 """
 
 import threading
@@ -46,7 +46,7 @@ class Ticket(msgspec.Struct, frozen=True):
     generation: int = 0
     """Counts logins; 0 for an API key."""
     number: int = 0
-    """Rises with each attempt of a session."""
+    """Increases with each attempt in a session."""
 
 
 class Credentials(Protocol):
@@ -54,7 +54,7 @@ class Credentials(Protocol):
         """Logs in first when there is no session; raises StoreError."""
 
     def learn(self, ticket: Ticket, reply: Reply, /) -> None:
-        """Take over what the reply changes: a rotated CSRF token, a replaced cookie, a proof that the session works."""
+        """Note what the reply changes: a rotated CSRF token, a replaced cookie, the proof that the session works."""
 
     def is_expired(self, reply: Reply, /) -> bool:
         """The reply says that the session is over, so that a renewal may help."""
@@ -63,8 +63,8 @@ class Credentials(Protocol):
         """A parallel call has learned a newer CSRF token or cookie of the same session."""
 
     def renew(self, ticket: Ticket, refusal: Reply, deadline: Deadline, /) -> bool:
-        """Make `ticket()` give something newer than `ticket`, which got `refusal`; True when that took a login of our
-        own."""
+        """Make `ticket()` return something newer than `ticket`, which got `refusal`. True if this call had to log in
+        for that."""
 
 
 class KeyCredentials:
@@ -100,7 +100,7 @@ class _Session(msgspec.Struct, frozen=True):
     cookies: dict[str, str]
     csrf_token: str
     is_proven: bool = False
-    """At least one call was accepted with it."""
+    """At least one call was accepted in this session."""
     learned_from: int = 0
     """The number of the attempt that the token and the cookies came with."""
 
@@ -136,7 +136,7 @@ class SessionCredentials:
         self._pauses = _login_pauses()
         self._next_login_at = 0.0
         self._last_refusal = ("", "")
-        """Of a login: why, and what to do about it."""
+        """Why the last login was refused, and what to do about it."""
 
     def ticket(self, deadline: Deadline) -> Ticket:
         session = self._session
@@ -149,14 +149,14 @@ class SessionCredentials:
 
     def learn(self, ticket: Ticket, reply: Reply) -> None:
         if reply.status_code == _STATUS_UNAUTHORIZED:
-            return  # of no session: what it brings is for somebody who comes for the first time
+            return  # the session is over: token and cookies in the reply are for a new visitor
         token = _csrf_token(reply)
         is_proof = reply.is_success and not self.is_expired(reply) and not self._is_about_site(reply)
         with self._state_lock:
             session = self._session
             if session is None or session.generation != ticket.generation:
                 return
-            # Of parallel calls one may come to this late: what it has learned is older than what is known.
+            # Parallel calls may get here in another order: an older reply must not replace newer values.
             is_news = bool(token or reply.cookies) and ticket.number >= session.learned_from
             if is_news or (is_proof and not session.is_proven):
                 self._session = msgspec.structs.replace(
@@ -180,7 +180,7 @@ class SessionCredentials:
         return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
 
     def _is_about_site(self, reply: Reply) -> bool:
-        """Of a session that has worked it is not believed until the next one gets the same."""
+        """If the session has worked before, this is not believed until the next session gets the same."""
         session = self._session
         is_fresh = session is not None and not session.is_proven
         return is_fresh and replies.is_about_site(replies.error_body(reply))
@@ -196,7 +196,7 @@ class SessionCredentials:
         if not self._login_lock.acquire(timeout=max(deadline.remaining_s, 0)):
             raise StoreTimeout("waiting for another thread's login took too long")
         try:
-            with self._state_lock:  # a parallel `learn` would put a session that is dropped back
+            with self._state_lock:  # otherwise a parallel `learn` could restore a dropped session
                 session = self._session
                 if session is not None and session.generation != stale_generation:
                     return False
@@ -225,7 +225,7 @@ class SessionCredentials:
             raise failure_seen
         cookies = dict(reply.cookies)
         if not cookies:
-            # Not quoted: what answers a successful login may hold tokens.
+            # Not quoted: the answer to a successful login may contain tokens.
             seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
             raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
         self._logins += 1
@@ -234,7 +234,7 @@ class SessionCredentials:
         log.info("logged in to the controller", logins=self._logins)
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
-        """A login that was understood and turned down, as opposed to one that met a restarting console."""
+        """Set for a login that was understood and refused, as opposed to one that met a restarting console."""
         if reply.status_code == _STATUS_SECOND_FACTOR:
             return self._pause("the account asks for a second factor, want a local account without one")
         if reply.status_code == 429:
@@ -243,7 +243,7 @@ class SessionCredentials:
         if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
             body = replies.error_body(reply)
             text = body.text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
-            # A self-hosted application says so of every path that it does not know, of a console's login too.
+            # A self-hosted application answers so for every path that it does not know, also for a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED
             return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}", hint=hint)
@@ -266,7 +266,8 @@ def _login_pauses() -> Iterator[float]:
 
 
 def _csrf_token(reply: Reply) -> str:
-    """In a field; else in a cookie of its own, as the self-hosted application has it, or inside that of a console."""
+    """From a header field; otherwise from a cookie of its own (self-hosted application), or from inside a console's
+    cookie."""
     if told := reply.headers.get("X-Updated-CSRF-Token") or reply.headers.get("X-CSRF-Token"):
         return told
     cookies = reply.cookies
@@ -274,7 +275,7 @@ def _csrf_token(reply: Reply) -> str:
 
 
 def _claimed_token(cookie: str) -> str:
-    """Of a JSON Web Token: three parts, of which the second says what it is about."""
+    """The CSRF token in a JSON Web Token, which has three parts; the second contains the claims."""
     parts = cookie.split(".")
     if len(parts) != 3:
         return ""

@@ -1,7 +1,7 @@
-"""Which flavour and API a controller has, as decided once, and the small file that remembers it over a restart.
+"""Which flavour and API a controller has, decided once, and the small file that keeps this across restarts.
 
 The file lets `capabilities()` answer after a restart while the controller is down. It is bound to the base URL,
-replaced atomically, readable by us alone, and never trusted further than that: the first listing asks the controller
+replaced atomically, and readable only by us. It is trusted for nothing else: the first listing asks the controller
 again.
 """
 
@@ -34,7 +34,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decision_of_settings(settings: UnifiSettings) -> Decision | None:
-    """The decision when settings leave nothing to find out."""
+    """The decision, if the settings leave nothing to find out."""
     flavour = settings.known_flavour
     if settings.api is ApiChoice.AUTO and (settings.user or flavour is Flavour.CLASSIC):
         # The integration API takes only keys, and exists only on consoles.
@@ -69,7 +69,7 @@ class DecisionFile:
         return None if not is_same or remembered.decision.contradicts(self._settings) else remembered.decision
 
     def save(self, decision: Decision) -> None:
-        """A failure is logged only: the decision then lives as long as the process."""
+        """A failure is only logged: the decision then lasts as long as the process."""
         if self._path is None:
             return
         content = msgspec.json.encode(_Remembered(self._settings.address.base_url, decision))

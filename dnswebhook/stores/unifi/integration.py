@@ -1,12 +1,12 @@
 """The Integration API's "DNS policies" as a store: sites by UUID, listings in pages.
 
-Pages are read at different moments, so a listing counts only if every page says the same total, brings exactly the rows
-that its place must have, and begins with the row that the one before ended with: where a row goes and another one comes
-between two pages, the total stays, and the row that moved from one to the other would be missed. Otherwise it starts
-again, a few times, the last time in pages that only follow each other: a controller may know or take no others. The
-number of pages is computed from the first one, so that no answer can make the listing endless.
-Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the last `Listing`
-object is returned.
+Pages are read at different moments, so a listing counts only if every page reports the same total, has exactly the
+number of rows that it must have, and begins with the last row of the page before. That overlap is needed: if one row is
+removed and another one added between two pages, the total stays the same, and a row that moved from one page to the
+other would be missed. Otherwise the listing starts again, a few times; the last time without overlap, since a
+controller may not support it. The number of pages is computed from the first one, so that no answer can make the
+listing endless. Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the
+last `Listing` object is returned.
 """
 
 import time
@@ -38,7 +38,7 @@ PAGE_LIMIT = 200
 PARALLEL_PAGES = 4
 MAX_LISTING_ATTEMPTS = 5
 MAX_PAGES = 5_000
-"""A million rows in full pages, beyond any network: more is garbage, and would cost memory before it costs time."""
+"""A million rows in full pages, beyond any network: a larger number is garbage, and would use up memory."""
 
 
 class _PageHead(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,7 +58,7 @@ class _Part:
     """The rows of one page, kept so that an equal page need not be decoded again."""
 
     def __init__(self, data: bytes, rows: list[PolicyRow], shared: int) -> None:
-        """`shared` rows, the first ones, are the last ones of the page before."""
+        """The first `shared` rows are also the last ones of the page before."""
         self.key = (data, shared)
         self.count = len(rows)
         self.ends = (rows[0], rows[-1]) if rows else None
@@ -117,7 +117,7 @@ class IntegrationStore:
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._overlap = 1
-        """Rows of a page that the one before has too; 0 where the controller cannot do that."""
+        """How many rows a page shares with the one before; 0 if the controller does not support that."""
         self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
@@ -137,9 +137,9 @@ class IntegrationStore:
                     continue
                 except StoreUnreachable as error:
                     if isinstance(error, QueryRefused) and self._overlap and not is_last:
-                        self._give_up_overlap()  # it may take the offsets of whole pages only
+                        self._give_up_overlap()  # it may accept only offsets of whole pages
                         continue
-                    self._site_id = None  # the site may have been made anew, with another UUID
+                    self._site_id = None  # the site may have been created again, with another UUID
                     raise
                 if is_last:
                     self._give_up_overlap()
@@ -195,7 +195,7 @@ class IntegrationStore:
         return f"{INTEGRATION_PATH}/sites/{self._resolved_site(deadline)}/dns/policies"
 
     def _resolved_site(self, deadline: Deadline) -> str:
-        site_id = self._site_id  # once: a listing that fails meanwhile forgets it
+        site_id = self._site_id  # read once: a listing that fails meanwhile clears it
         if site_id is None:
             wanted = self._site.casefold()
             sites = self._sites(deadline)
@@ -236,7 +236,7 @@ class IntegrationStore:
 
 
 def _is_first_again(pages: list[_Page]) -> bool:
-    """The second page too is from the first row on: the controller counts in whole pages, whatever row is asked for."""
+    """Whether the second page begins with the first row again: the controller rounds offsets to whole pages."""
     return len(pages) > 1 and (not pages[1].offset or bytes(pages[1].data) == bytes(pages[0].data))
 
 
@@ -257,12 +257,12 @@ def _check_seams(parts: list[_Part]) -> None:
 
 
 def _shared(count: int, overlap: int) -> int:
-    """How many rows a page has from the end of the one before, where pages have `count` rows."""
+    """How many rows a page shares with the one before, if pages have `count` rows."""
     return overlap if count > overlap else 0
 
 
 def _part(reply: Reply, page: _Page, shared: int, known: dict[tuple[bytes, int], _Part]) -> _Part:
-    """The rows of a page; raises _Moved when there are not as many as it says."""
+    """The rows of a page; raises _Moved if their number is not the one that it reports."""
     data = bytes(page.data)
     part = known.get((data, shared)) or _Part(data, replies.decoded(reply, _rows_decoder, data), shared)
     if part.count != page.count:
@@ -275,7 +275,7 @@ def _records_in(parts: list[_Part]) -> tuple[Record, ...]:
     if len(set(ids)) == len(ids):
         return tuple(record for part in parts for record in part.records)
     rows = [row for part in parts for row in _rows_decoder.decode(part.data)]
-    # The same row twice: it moved between pages. Different rows with one id are a shared bucket, and stay.
+    # The same row twice: it moved between pages. Different rows with one id belong to one bucket, and stay.
     return integrationrows.records_of(list(dict.fromkeys(rows)))
 
 

@@ -1,9 +1,8 @@
 """The rows of the Integration API's "DNS policies", translated from and to records (pure).
 
-Each type is an object of its own with a strict set of properties; sending another one is an error, so that each has
-its struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`.
-`FORWARD_DOMAIN` rows are conditional forwarding, no records: they are left out of listings, like every type that is
-yet to come.
+Each type is an object of its own with a strict set of properties; sending another one is an error, so each type has its
+own struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`. `FORWARD_DOMAIN`
+rows are conditional forwarding, not records: they are left out of listings, like all unknown types.
 """
 
 from collections import Counter
@@ -17,9 +16,9 @@ from dnswebhook.stores.unifi.targets import MxTarget, SrvTarget, parse_mx, parse
 
 _MAX_NAME_OCTETS = 127
 _MAX_LINE_OCTETS = 1023
-"""dnsmasq cuts a longer line of its configuration in two, and does not start with the halves."""
+"""dnsmasq splits a longer line of its configuration in two, and then does not start."""
 _TEXT_LINE = 'txt-record=,"","","",""'
-"""All of a TXT record's line but its name and text, which is cut into strings of 255 octets."""
+"""A TXT record's line without name and text; the text is cut into strings of 255 octets."""
 
 CAPABILITIES = Capabilities(
     store="unifi integration",
@@ -178,7 +177,7 @@ def _value_text(row: PolicyRow, record_type: str) -> str:
 
 
 def body_of(spec: RecordSpec) -> bytes:
-    """The JSON that creates `spec`, or that replaces a row with it; raises RecordError for what cannot be said."""
+    """The JSON that creates `spec`, or that replaces a row with it; raises RecordError if that is impossible."""
     return msgspec.json.encode(_body(spec))
 
 

@@ -56,7 +56,7 @@ class MethodAbsent(StoreUnreachable):
 
 
 class QueryRefused(StoreUnreachable):
-    """The application does not read what it is asked, in the words that it is asked in."""
+    """The application does not accept the query in this form."""
 
 
 _MAX_EXAMINED_BYTES = 64 * 1024
@@ -79,7 +79,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Every error shape in one; what a body does not have stays empty."""
+    """All error shapes in one; fields that a body does not have stay empty."""
 
     code: int | str = ""
     message: str = ""
@@ -96,7 +96,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What it says to a person."""
+        """The message for a person."""
         inner = self.error.message if isinstance(self.error, _FrontEnd) else (self.error or "")
         text = ": ".join(part for part in (self.words, self.message or inner) if part)
         fields = ", ".join(self.details.invalid_fields) if self.details else ""
@@ -125,7 +125,7 @@ def described(reply: Reply) -> str:
 
 
 def is_json(reply: Reply) -> bool:
-    """By content type; where that is absent, by the look of the body."""
+    """By content type; if that is absent, by the beginning of the body."""
     if reply.content_type:
         return reply.content_type == "application/json" or reply.content_type.endswith("+json")
     return reply.body.lstrip()[:1] in (b"{", b"[")
@@ -215,7 +215,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
 
 
 def is_about_site(body: ErrorBody) -> bool:
-    """It says that there is no such site, or none for this user: with 404, or with 401 as if one were not logged in."""
+    """Whether it says that this site does not exist, or not for this user: with 404, or with 401 as without a login."""
     return "site" in body.words.lower() or "site does not exist" in body.message.lower()
 
 
@@ -224,12 +224,13 @@ def _no_site(reply: Reply) -> StoreError:
 
 
 def _site_hint(reply: Reply) -> str:
-    """The v2 API cannot list the sites."""
+    """Tells where to find the site's name, since the v2 API cannot list the sites."""
     return HINT_LISTED_SITE if reply.request.path.startswith(INTEGRATION_PATH) else HINT_SITE
 
 
 def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:
-    """The body of a success, or `part` of it; raises StoreUnreachable for HTML, nothing, something else, or a half."""
+    """The body of a success, or `part` of it; raises StoreUnreachable if it is HTML, empty, cut off or something
+    else."""
     if not is_json(reply) or not reply.body.strip():
         raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")
     try:

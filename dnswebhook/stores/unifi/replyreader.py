@@ -1,9 +1,9 @@
 """Reads one whole HTTP/1.1 reply off a socket, with llhttp: head, body, and whether the connection can go on.
 
 The standard library reads a head line by line through the e-mail package, which costs more than everything else in a
-call to the controller (measured: 150 of 330 us of CPU; this takes 20). What is read is bounded here: head and framing
-by constants, the body by the caller's limit, and the time by one moment for all of it, since a socket's own timeout
-bounds each read alone.
+call to the controller (measured: 150 of 330 us of CPU; this takes 20). Everything is limited here: head and framing by
+constants, the body by the caller's limit, and the time by one deadline for the whole reply, since a socket's own
+timeout applies to each read separately.
 """
 
 import io
@@ -17,10 +17,10 @@ from urllib3.exceptions import ProtocolError
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_FRAMING_BYTES = 4 * 1024 * 1024
-"""All that is no body: head, chunk sizes, trailers. 64 MiB in chunks of 512 bytes have 0.9 MiB of it."""
+"""Everything but the body: head, chunk sizes, trailers. 64 MiB in chunks of 512 bytes have 0.9 MiB of that."""
 _FIRST_READ_BYTES = 16 * 1024
 _NEXT_READ_BYTES = 64 * 1024
-"""Small enough for the heap: a mapping of its own for each piece doubles the cost of a listing (13 to 7 ms)."""
+"""Small enough for the heap: a separate mapping for each piece doubles the cost of a listing (13 instead of 7 ms)."""
 _TIMEOUT_SLACK_S = 0.05
 """A socket's timeout may be this much too long: setting it anew for each read would double the system calls."""
 
@@ -38,11 +38,11 @@ class WholeReply(msgspec.Struct, frozen=True):
 
 
 class _Sink:
-    """What llhttp reports of one reply; interim replies (1xx) are forgotten again."""
+    """What llhttp reports about one reply; interim replies (1xx) are dropped."""
 
     def __init__(self) -> None:
         self.parser: HttpResponseParser | None = None
-        """Knows the rest. Taken away after reading, since the two hold each other."""
+        """Has the rest. Removed after reading, since the two refer to each other."""
         self.headers = urllib3.HTTPHeaderDict()
         self.has_head = self.is_whole = self.keeps_alive = self.has_excess = False
         self.status = 0
@@ -54,7 +54,7 @@ class _Sink:
         self.has_excess = self.is_whole
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.has_head:  # after it they are trailers
+        if not self.has_head:  # after the head, fields are trailers
             self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
@@ -78,7 +78,7 @@ class _Sink:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Only the end of the connection can tell the end of the body."""
+        """Only the end of the connection shows where the body ends."""
         return self.has_head and not ("Content-Length" in self.headers or "Transfer-Encoding" in self.headers)
 
 

@@ -1,11 +1,11 @@
-"""When a call is repeated, how long is waited before, and who waits with it. The only retry policy of these stores.
+"""When a call is repeated, after how long, and which other calls wait too. The only retry policy of these stores.
 
 GET, PUT and DELETE may be repeated: after a broken connection or a 5xx they are, a few times, with full jitter. After a
-timeout they are not: a controller that hangs is not helped by more work, and the time is nearly used up. A POST is
+timeout they are not: more work does not help a controller that hangs, and the time is nearly used up. A POST is
 repeated only when the controller certainly did not act on it: 429, or no connection. Otherwise it is `Unclear`, and the
 store finds out by listing.
 
-429 concerns everybody: it closes a gate that all threads of the store pass before each call.
+429 concerns all calls: it closes a gate that all threads of the store pass before each call.
 """
 
 import itertools
@@ -30,7 +30,7 @@ MIN_RATE_PAUSE_S = 0.1
 MAX_RATE_PAUSE_S = 3600.0
 """A controller whose clock is years off must not stop us for years."""
 _STATUS_GATEWAY_TIMEOUT = 504
-"""Said in front of an application that is still at it, as after a timeout of our own."""
+"""The application behind the front end may still be working, as after a timeout of our own."""
 
 
 class Unclear(Exception):
@@ -74,7 +74,7 @@ class RetryPolicy:
             try:
                 reply = exchange()
             except NoTimeLeft as late:
-                raise error or late.error from late  # what failed before says why
+                raise error or late.error from late  # an earlier failure is the better reason
             except NoReply as failure:
                 if failure.was_sent and not request.is_idempotent:
                     failure.error.is_pending = True

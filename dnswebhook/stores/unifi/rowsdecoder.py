@@ -1,7 +1,7 @@
-"""An array of rows, of which those that are no records may look like anything (pure).
+"""Decodes an array of rows, in which rows that are no records may look like anything (pure).
 
-Both APIs list more than records, and types are yet to come. A property of ours may mean something else there: one such
-row must not keep all others from being read.
+Both APIs list more than records, and new types will come. In these, a property that we know may mean something else:
+one such row must not keep all others from being read.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,14 @@ _raw_rows = msgspec.json.Decoder(list[msgspec.Raw])
 
 class RowsDecoder(Generic[Row]):
     def __init__(self, row: type[Row], no_record: Callable[[bytes], Row | None]) -> None:
-        """`no_record` gives what has to be known of a row of a type that is none of ours, None for all others."""
+        """`no_record` returns what must be known about a row whose type we do not handle, and None for all others."""
         self._rows = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
         self._row = msgspec.json.Decoder(row)
         self._no_record = no_record
 
     def decode(self, octets: bytes, /) -> list[Row]:
-        """Raises msgspec.DecodeError, also for a record that cannot be read: without it the rest would not be all."""
+        """Raises msgspec.DecodeError, also for a record that cannot be read: the listing would be incomplete without
+        it."""
         try:
             return self._rows.decode(octets)
         except msgspec.ValidationError:

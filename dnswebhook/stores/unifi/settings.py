@@ -1,7 +1,7 @@
 """What a person sets about the controller, checked as far as that is possible without calling it.
 
-A contradiction is refused rather than resolved by precedence: whoever pins a fingerprint *and* names a CA file has one
-of the two in mind, and we cannot know which.
+A contradiction is refused rather than resolved by precedence: somebody who pins a fingerprint *and* names a CA file
+wants one of the two, and we cannot know which.
 """
 
 import re

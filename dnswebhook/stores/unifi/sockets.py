@@ -1,7 +1,7 @@
 """Connected sockets in time: name resolution and connecting, all addresses together, within one timeout.
 
-Socket timeouts bound one system call each, so a name server that is away (on the LAN whose names we manage!) or a host
-with several dead addresses could hold a call far beyond its deadline.
+A socket timeout limits only one system call, so a name server that is down (on the LAN whose names we manage!) or a
+host with several dead addresses could delay a call far beyond its deadline.
 """
 
 import ipaddress
@@ -16,13 +16,14 @@ SocketAddress = tuple[Any, ...]
 
 
 class NameTimeout(TimeoutError):
-    """No name server has answered in time: nobody has been asked to connect."""
+    """No name server has answered in time: no connection has been tried."""
 
 
 def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAddress]]:
-    """Address families with socket addresses; raises NameTimeout or socket.gaierror.
+    """Pairs of address family and socket address; raises NameTimeout or socket.gaierror.
 
-    The C library's resolver has no timeout that we could set, so it runs in a thread that is left behind when late.
+    The C library's resolver has no timeout that we could set, so it runs in a thread, which is abandoned if it takes
+    too long.
     """
     try:
         ipaddress.ip_address(host)
@@ -53,7 +54,7 @@ def _getaddrinfo(host: str, port: int) -> list[tuple[int, SocketAddress]]:
 
 
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connected socket with what is left of `timeout_s` as its timeout; raises OSError.
+    """A connected socket, with the rest of `timeout_s` as its timeout; raises OSError.
 
     Each address gets an equal part of the time that is left, so that one dead address does not starve the next.
     """

@@ -1,8 +1,8 @@
 """The UniFi controller as one store, whichever flavour and API it has.
 
-The API is decided at the first call that needs it, and reviewed by each probe; a changed verdict (after a firmware
-upgrade) takes effect at the next listing. Records carry the ids of the API that listed them, and the ids of the two
-look different, so that a write always goes to the API its record came from.
+The API is chosen at the first call that needs it, and reviewed by each probe; a change (after a firmware upgrade) takes
+effect at the next listing. Records carry the ids of the API that listed them, and the ids of the two APIs look
+different, so a write always goes to the API that its record came from.
 """
 
 import re
@@ -56,8 +56,8 @@ class UnifiStore:
         on_rate_limited: Callable[[], None] = _count_nothing,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`observe` is told each finished list, create, update, delete, login and probe with `ok` or its error's
-        reason and its duration in seconds; `on_rate_limited` is called for each 429."""
+        """`observe` is called after each list, create, update, delete, login and probe, with `ok` or the error's reason
+        and the duration in seconds; `on_rate_limited` is called for each 429."""
         self._settings = settings
         self._observe = observe
         self._clock = clock
@@ -66,7 +66,7 @@ class UnifiStore:
         self._detector = Detector(settings, self._transport, self._retry)
         self._file = DecisionFile(settings)
         self._lock = threading.Lock()
-        """Held while the controller is asked for its API: nobody can go on without the answer."""
+        """Held while the controller is asked for its API: no call can go on without the answer."""
         fixed = decision_of_settings(settings)
         self._decision = fixed or self._file.load()
         self._is_current = fixed is not None

@@ -1,8 +1,8 @@
 """How the controller proves who it is: by authority, by pinned certificate, or (asked for) not at all.
 
-Consoles come with a self-signed certificate, so the first thing most people see is a verification failure. Its message
-therefore carries the SHA-256 fingerprint that was presented, taken in a separate handshake that sends no request, and
-the two remedies.
+Consoles come with a self-signed certificate, so the first thing most people see is a verification failure. So its
+message contains the SHA-256 fingerprint of the presented certificate, read in a separate handshake that sends no
+request, and the two remedies.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 def context_for(settings: UnifiSettings) -> ssl.SSLContext:
     """Raises ValueError when the CA file cannot be used."""
     if settings.skip_tls_verify or settings.tls_fingerprint:
-        # A pinned certificate is compared after the handshake, by its fingerprint alone.
+        # A pinned certificate is checked after the handshake, only by its fingerprint.
         return _unverified_context()
     if settings.ca_cert is None:
         return trusting()
@@ -69,7 +69,7 @@ def presented_certificate(address: ControllerAddress, timeout_s: float) -> Prese
             der = wrapped.getpeercert(binary_form=True)
     if der is None:
         raise ValueError("the controller presented no certificate")
-    from cryptography import x509  # costs the daemon 26 ms and 8 MiB, and is needed for a person only
+    from cryptography import x509  # costs 26 ms and 8 MiB, and is only needed for a message to a person
 
     certificate = x509.load_der_x509_certificate(der)
     return PresentedCertificate(

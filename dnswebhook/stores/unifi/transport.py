@@ -1,9 +1,9 @@
 """One HTTP exchange with the controller: request out, whole reply in, or a typed reason why there is none.
 
-Redirects are not followed here or anywhere: a redirect is a reply like any other, and `replies` calls it an error. The
-environment is not consulted (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`), as requests would at each call: a proxy
-variable that is meant for the Internet must not lead our credentials away from an appliance on the LAN. A pooled
-connection that the controller closed meanwhile is noticed and replaced before use. May be called from any thread.
+Redirects are not followed here or anywhere: a redirect is a reply like any other, and `replies` treats it as an error.
+Unlike in requests, the environment has no effect (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`): a proxy variable that
+is meant for the Internet must not send credentials for an appliance out of the LAN. A pooled connection that the
+controller has closed is noticed and replaced before use. May be called from any thread.
 """
 
 import re
@@ -25,7 +25,7 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 _ABOUT_NAMES = "does DNS on this machine know it, is UNIFI_HOST right?"
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SPARE_CONNECTIONS = 6
-"""Pooled beyond the parallel writes: pages of a listing, a probe, a login."""
+"""In the pool, in addition to parallel writes: for pages of a listing, a probe, a login."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes = b""
     wants_array: bool = False
     timeout_factor: float = 1.0
-    """Listings may take longer than single calls: multiplies `request_timeout_s`."""
+    """Multiplies `request_timeout_s`, since listings may take longer than single calls."""
 
     @property
     def is_idempotent(self) -> bool:
@@ -52,9 +52,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that this reply sets, in the spelling that goes back, without empty ones and what is no cookie.
+        """Those that this reply sets, as they are to be sent back; without empty or invalid ones.
 
-        Attributes are not looked at: the standard library loses a cookie that has one of which it does not know.
+        Attributes are ignored: the standard library drops a cookie with an attribute that it does not know.
         """
         lines = (line.partition(";")[0] for line in self.headers.getlist("Set-Cookie"))
         pairs = [(name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines)]
@@ -66,7 +66,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class NoReply(Exception):
-    """There is no complete reply; `error` is what the caller of the store shall see if nothing better is known."""
+    """There is no complete reply; `error` is raised to the store's caller if nothing better is known."""
 
     def __init__(self, error: StoreError, *, was_sent: bool, is_repeatable: bool) -> None:
         super().__init__(str(error))
@@ -74,7 +74,7 @@ class NoReply(Exception):
         self.was_sent = was_sent
         """False: the controller certainly did not see the request."""
         self.is_repeatable = is_repeatable
-        """False: the same would happen again, or the time is used up."""
+        """False: it would fail again in the same way, or the time is used up."""
 
 
 class NoTimeLeft(NoReply):
@@ -182,5 +182,5 @@ def _certificate_cause(causes: list[BaseException]) -> str:
 
 
 def _deepest(causes: list[BaseException]) -> str:
-    """The cause that the operating system or the peer gave, without the libraries' wrapping."""
+    """The original error of the operating system or the peer, without the libraries' wrapping."""
     return excerpt(str(causes[-1]) or type(causes[-1]).__name__)

@@ -76,7 +76,7 @@ class V2Store:
             self._writes.delete(self._collection, record, deadline)
 
     def probe(self, deadline: Deadline) -> None:
-        """Lists: this API has no cheaper call that proves both path and credentials."""
+        """A listing: this API has no cheaper call that proves both path and credentials."""
         with observed(self._observe, "probe"):
             self.list_records(deadline)
 

@@ -1,8 +1,8 @@
 """The rows of the v2 "static-dns" API, translated from and to records (pure).
 
-Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built
-from a whitelist by type. Rows of types that we do not write are left out of listings; the most important are NS rows,
-which hold the *address* of a server: conditional forwarding of a whole domain, no record of a name.
+Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built from
+a whitelist by type. Rows of types that we do not write are left out of listings. The most important are NS rows, which
+hold the *address* of a server: they mean conditional forwarding of a whole domain, and are not records of a name.
 """
 
 from collections import Counter
@@ -79,11 +79,12 @@ def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
 
 
 class RowMemory:
-    """Translates listings, each with the help of the one before: hardly any row has changed since."""
+    """Translates listings, reusing the one before, since hardly any row has changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[V2Row, Record]] = {}
-        """By row id. An unchanged row's old objects stay, so that its texts are held once, not once per listing."""
+        """By row id. For an unchanged row the old objects are kept, so that its texts are in memory once, not once per
+        listing."""
 
     def records_of(self, rows: list[V2Row]) -> tuple[Record, ...]:
         """As the function of this name."""

@@ -1,10 +1,10 @@
-"""Creating, changing and deleting one row, the same way over both APIs.
+"""Creating, changing and deleting one row, in the same way for both APIs.
 
-Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage, another
-row) is settled by listing and comparing content. And some firmware refuses every PUT, as "already exists" or with a
-page, which has to be told from a row that really is there and from the pages of a console that starts. So a refusal
-counts only when the console lists, no row explains it, and the same PUT is then refused again. Updates are refused at
-once from then on; after a while one of them tries PUT anew.
+Two things make this more than three calls. A create with an unclear outcome (timeout, reset, 5xx, garbage, another row)
+is settled by listing and comparing contents. And some firmware refuses every PUT, as "already exists" or with a page;
+this must be distinguished from a row that really exists, and from the pages of a console that is starting. So a refusal
+counts only if the console lists, no row explains the refusal, and the same PUT is then refused again. From then on
+updates fail at once; after a while one of them tries PUT again.
 """
 
 import threading
@@ -29,13 +29,13 @@ log = get_logger(__name__)
 _anything = msgspec.json.Decoder()
 
 PUT_TRIALS = 2
-"""A console may come up between the first one and the listing."""
+"""Two, since a console may become ready between the first one and the listing."""
 PUT_PAUSE_S = 600.0
-"""Where rows cannot be changed in place, one update in this time tries it: two calls and two listings."""
+"""If rows cannot be changed in place, one update per period tries it again, which takes two calls and two listings."""
 
 
 class Dialect(Protocol):
-    """What the two APIs say differently."""
+    """What differs between the two APIs."""
 
     def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
         """Row `spec` as a request body; `row_id` is None for a new row. Raises RecordError."""
@@ -73,7 +73,7 @@ class RowWrites:
         except StoreUnreachable as garbage:
             return self._settled(spec, garbage, deadline)
         if not record.id or _content(record) != _content(spec):
-            # By the id of another row, whoever takes this one back would remove that.
+            # With the id of another row, undoing this create would remove that row.
             wrong = StoreUnreachable(f"{replies.described(reply)}; want the row that was sent, with an id")
             return self._settled(spec, wrong, deadline)
         return record
@@ -118,7 +118,7 @@ class RowWrites:
         return Record(record.id, spec.name, spec.type, spec.value, spec.ttl_s)
 
     def _check_unexplained(self, refusal: StoreError, record: Record, spec: RecordSpec, deadline: Deadline) -> None:
-        """Raises what explains `refusal`: another row that is there, or a console that does not list either."""
+        """Raises if something explains `refusal`: another row, or a console that does not list either."""
         others = [row for row in self._list_records(deadline).records if row.id != record.id]
         if not isinstance(refusal, AlreadyExists):
             return
@@ -129,7 +129,7 @@ class RowWrites:
 
     def delete(self, collection: str, record: Record, deadline: Deadline) -> None:
         reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
-        if reply.body.strip():  # a page, in which a console that starts says nothing of the row, is no JSON
+        if reply.body.strip():  # JSON: the page of a console that is starting would say nothing about the row
             replies.decoded(reply, _anything)
 
 
@@ -143,7 +143,7 @@ class _PutUse:
         """None while it is not known to be refused."""
 
     def may_be_tried(self) -> bool:
-        """While it is known to be refused, true for one caller in a long time."""
+        """While PUT is known to be refused, true only for one caller per `PUT_PAUSE_S`."""
         if self._next_trial_at is None:
             return True
         with self._lock:
