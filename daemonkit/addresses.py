@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")  # its final dot: no search domains
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")  # a final dot: no search domains
 _MAX_UNIX_PATH_OCTETS = 107  # sun_path of unix(7), less its final NUL
 
 
@@ -44,7 +44,7 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Reachable from this host only; a unix socket is."""
+        """Reachable only from this host, as a unix socket always is."""
         if self.is_unix or self.host.lower() == "localhost":
             return True
         try:

@@ -1,4 +1,4 @@
-"""The errors inside an error of requests, urllib3 or the standard library, of which people are shown the innermost."""
+"""The errors inside an error of requests, urllib3 or the standard library. People are shown the innermost one."""
 
 from collections.abc import Iterator
 
@@ -19,8 +19,8 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 def forget_frames(error: BaseException) -> None:
     """Release the local variables of the calls that `error` was raised through, such as a reply of many MiB.
 
-    Whoever keeps an error keeps those too. So do errors that refer to each other, until the garbage collector runs,
-    which is rare in daemons.
+    As long as an error is kept, so are those. The same holds for errors that refer to each other, until the garbage
+    collector runs, which is rare in daemons.
     """
     waiting, seen = [error], set[int]()
     while waiting:

@@ -1,15 +1,15 @@
-"""TLS of a client: which authorities are trusted, those of the system or of a file.
+"""TLS of a client: which authorities are trusted, the system's or those in a file.
 
-Python 3.13 and later, and urllib3 there, refuse an authority whose certificate lacks what RFC 5280 demands of one
-(VERIFY_X509_STRICT), such as those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl and
-browsers accept them, and so do earlier Pythons: they prove just as much.
+Python 3.13 and later, and urllib3 there, refuse an authority whose certificate lacks fields that RFC 5280 demands
+(VERIFY_X509_STRICT), such as those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl,
+browsers and earlier Pythons accept them: as proof they are just as good.
 """
 
 import http.client
 import ssl
 
 _NO_TLS = "WRONG_VERSION_NUMBER"
-"""What OpenSSL calls an answer in clear."""
+"""OpenSSL's name for an answer without TLS."""
 DATE_ERRORS = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _OF_NAMES = frozenset((62, 64))
@@ -26,18 +26,18 @@ def scheme_hint(error: Exception) -> str:
 
 
 def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
-    """What to add to it. `flag` names the authorities that are believed."""
+    """What to add to the error. `flag` is the option that sets the trusted authorities."""
     if error.verify_code in DATE_ERRORS:
         return "; renew it, or set the clock"
     return "" if error.verify_code in _OF_NAMES else f"; if its authority is one of your own, name it ({flag})"
 
 
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:
-    """The authorities in `ca_file` (PEM), or the system's, are believed. Raises OSError, `ssl.SSLError` among them."""
+    """Trusts the authorities in `ca_file` (PEM), or the system's. Raises OSError, of which `ssl.SSLError` is one."""
     return without_formalities(ssl.create_default_context(cafile=ca_file))
 
 
 def without_formalities(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same `context`: signatures, names and dates are verified as before."""
+    """The same `context`, less strict about form; signatures, names and dates are verified as before."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

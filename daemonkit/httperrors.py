@@ -11,9 +11,9 @@ from typing import Final
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-# Where the standard phrase would not help: the server could not read or would not take the request.
+# Where the standard phrase would not help: the server could not read the request, or did not accept it.
 _CATEGORIES: Final = {413: "content too large", 431: "request header too large", 500: "internal error"}
-"""Instead of the phrase, which for some differs between versions of Python."""
+"""Instead of the standard phrase, which for some codes differs between versions of Python."""
 
 
 def category(status_code: int) -> str:
@@ -40,7 +40,7 @@ def error_response(status_code: int, message: str, headers: Iterable[tuple[str, 
 
 
 def from_http_exception(exception: HTTPException) -> Response:
-    """What Werkzeug raises (404, 405 with `Allow`, 413 ...) in our shape."""
+    """Werkzeug's exception (404, 405 with `Allow`, 413 ...) in our shape."""
     status_code = exception.code or 500
     names = ("allow", "www-authenticate", "retry-after")
     kept = [(name, value) for name, value in exception.get_headers() if name.lower() in names]

@@ -1,18 +1,18 @@
-"""What ends a process until a daemon takes its signals: Ctrl-C, of commands for people too, and a container's stop."""
+"""How Ctrl-C, also in commands for people, and a container's stop end a process until a daemon handles signals."""
 
 import os
 import signal
 from types import FrameType
 from typing import Final
 
-_BY_SIGNAL: Final = 128  # added to its number: how shells and container runtimes tell such an end
+_BY_SIGNAL: Final = 128  # added to the signal's number: how shells and container runtimes report such an end
 
 
 def end_on_interrupt() -> None:
-    """At once, as SIGTERM does until a daemon takes both: a stack trace tells whoever interrupts nothing.
+    """End at once on SIGINT, as on SIGTERM, until a daemon handles both: a stack trace is of no use to the user.
 
-    Call before the rooms are imported. The kernel keeps from the first process of a container what it does not handle:
-    stopped while it starts, it would go on until it is killed.
+    Call before other packages are imported. The kernel does not deliver unhandled signals to the first process of a
+    container: stopped while it starts, it would go on until it is killed.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -7,9 +7,9 @@ A part is a `Service` (something that serves) or a named thread. A thread that e
 by exception, takes the process down: its stack is logged and the exit code is 1. A second signal ends the process at
 once with exit code 1. A part that cannot start gives one ERROR line `exiting` and exit code 1.
 
-`run` belongs to the main thread. Signals are taken by a thread of their own: Python runs handlers in the main thread
-only, and a signal that arrives just before that thread begins to wait would not be seen until the wait is over. The
-signals are blocked in every thread, which child processes inherit.
+`run` belongs to the main thread. A separate thread receives the signals: Python runs handlers only in the main thread,
+and a signal that arrives just before that thread begins to wait would not be seen until the wait is over. The signals
+are blocked in every thread; child processes inherit that.
 """
 
 import os
@@ -30,26 +30,26 @@ EXIT_FATAL = 1
 
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
-# After a fatal error, what still runs gets a moment, not the whole grace period: the supervisor is to restart us.
+# After a fatal error, running work gets a moment, not the whole grace period: the supervisor is to restart us.
 _FATAL_GRACE_PERIOD_S = 5.0
 _LAST_JOIN_S = 1.0
 
 
 class StartFailed(Exception):
-    """A part cannot start for a reason that an operator can mend; the message says which."""
+    """A part cannot start, for a reason that an operator can remove; the message says which."""
 
 
 def no_thread(error: RuntimeError) -> StartFailed:
-    """What `Thread.start` raises where the process may have no more of them, or has no memory for one.
+    """For the error that `Thread.start` raises if the process may have no more threads, or has no memory for one.
 
-    Docker before 20.10.10 refuses clone3, by which a C library of today makes any thread.
+    Docker before 20.10.10 refuses clone3, with which present C libraries create every thread.
     """
     remedy = "raise the limit of tasks (TasksMax in a unit), or free memory; a container needs Docker 20.10.10 or newer"
     return StartFailed(f"{error}: {remedy}")
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Raises StartFailed where there is none to be had."""
+    """Raises StartFailed if no thread can be created."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -66,7 +66,7 @@ class Service(Protocol):
         """Take nothing new, finish what runs; returns when done, at the latest at `deadline_s` (monotonic clock)."""
 
     def stop(self) -> None:
-        """Let go of everything, finished or not. May follow a `start` that failed, and a second `stop`."""
+        """Release everything, finished or not. May be called after a failed `start`, and a second time."""
 
 
 class _Event(Enum):
@@ -101,10 +101,10 @@ class _NamedThread:
             self._daemon._thread_returned(self.name)
 
     def drain(self, deadline_s: float) -> None:
-        """Nothing to wait for yet: threads end after all services have drained."""
+        """Nothing to do yet: threads end after all services have drained."""
 
     def stop(self) -> None:
-        """`Daemon.stop` is what ends a thread; see `join`."""
+        """Nothing to do: `Daemon.stop` ends the thread; see `join`."""
 
     def join(self, deadline_s: float) -> bool:
         """True when the thread has ended, or never started."""
@@ -121,7 +121,7 @@ class Daemon:
 
     def __init__(self, name: str, grace_period_s: float, log: Logger, notifier: Notifier | None = None) -> None:
         self.stop = threading.Event()
-        """Set when the process was asked to stop; every wait in the process ends on it."""
+        """Set when the process was asked to stop; every wait in the process ends then."""
         self._name = name
         self._grace_period_s = grace_period_s
         self._log = log
@@ -137,7 +137,7 @@ class Daemon:
         self._parts.append(service)
 
     def thread(self, name: str, target: Callable[[], object]) -> None:
-        """Run `target` in a thread of that name; it must go on until `stop` is set, and end soon after."""
+        """Run `target` in a thread with this name; it must run until `stop` is set, and end soon after."""
         part = _NamedThread(name, target, self)
         self._threads.append(part)
         self._parts.append(part)
@@ -147,7 +147,7 @@ class Daemon:
         self._on_stop.append(callback)
 
     def fail(self, error: BaseException | str) -> None:
-        """End the process with exit code 1, for a reason that an operator can mend. From any thread."""
+        """End the process with exit code 1, for a reason that an operator can remove. From any thread."""
         self._log.error("exiting", error, daemon=self._name)
         self._events.put(_Event.FATAL)
 
@@ -176,7 +176,7 @@ class Daemon:
         return EXIT_FATAL if is_fatal else EXIT_STOPPED
 
     def _wait(self) -> _Event:
-        """The main loop: the watchdog hears from us as long as it turns and every registered thread lives."""
+        """The main loop: notifies the watchdog as long as it runs and every registered thread lives."""
         while True:
             try:
                 return self._events.get(timeout=self._notifier.watchdog_interval_s)
@@ -219,7 +219,7 @@ class Daemon:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         if signal.SIGHUP not in blocked:
-            # Who has blocked it takes it; to ignore it would throw away one that waits.
+            # If it is blocked, somebody will receive it; ignoring it would discard a pending one.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         start_thread(threading.Thread(target=self._watch_signals, name="signals", daemon=True))
 

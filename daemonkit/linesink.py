@@ -1,9 +1,9 @@
-"""Lines on their way to a descriptor whose reader may be slow, or may have stopped: a pipe, a socket, a file.
+"""Writes lines to a descriptor whose reader may be slow, or may have stopped: a pipe, a socket, a file.
 
-A log must never stop what it tells of. So writing waits for a moment at most where the reader does not keep up, and
-not at all after that has once been in vain; what finds no room is for the caller to count. A line that was cut off
-there, or by a full disk, is ended before the next one begins. Pieces are so small that a pipe takes each of them whole
-or has no room for it. One thread at a time.
+A log must never stop the program. So if the reader does not keep up, writing waits for a moment at most, and once that
+was in vain, not at all; the caller counts what finds no room. A line that was cut off in this way, or by a full disk,
+is ended before the next one begins. Pieces are so small that a pipe takes each of them either completely or not at all.
+One thread at a time.
 """
 
 import os
@@ -24,7 +24,7 @@ class LineSink:
         self._is_line_open = False
 
     def write(self, lines: bytes) -> bytes:
-        """Returns what was not written: empty when all was. Never raises OSError."""
+        """Returns what was not written; empty if all was. Never raises OSError."""
         rest = memoryview(b"\n" + lines if self._is_line_open else lines)
         size_bytes = len(rest)
         try:
@@ -35,11 +35,11 @@ class LineSink:
         if len(rest) < size_bytes:
             self._is_line_open = bool(rest)
         self._is_stuck = bool(rest)
-        # Without the end of an earlier line.
+        # Not counting the end of an earlier line.
         return bytes(rest[max(0, len(rest) - len(lines)) :])
 
     def _has_room(self) -> bool:
-        """Also where the reader has gone, which writing will tell."""
+        """Also true if the reader has gone; writing will then show it."""
         return bool(self._poll.poll(0 if self._is_stuck and self._patience_ms is not None else self._patience_ms))
 
     def _write_piece(self, rest: memoryview) -> memoryview:

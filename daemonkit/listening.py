@@ -1,7 +1,7 @@
 """Listening sockets: dual stack, IPv4, IPv6, unix.
 
-A unix socket file that nobody listens on any more is replaced, one in use is an error, and so is anything else at that
-path. Its mode is 0660: whoever may write to a control socket is decided by its group.
+A unix socket file that nobody listens on any more is replaced; one in use is an error, and so is any other file at that
+path. Its mode is 0660: its group decides who may write to it.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def _open_unix(path: str, backlog: int) -> socket.socket:
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Before bind, so that there is no moment with a wider mode; after it, since the umask may have narrowed it.
+        # Before bind, so that the mode is never wider; and after it, since the umask may have made it narrower.
         os.fchmod(listener.fileno(), UNIX_SOCKET_MODE)
         listener.bind(path)
         Path(path).chmod(UNIX_SOCKET_MODE)

@@ -1,7 +1,8 @@
-"""How a log record becomes one line: values made plain, errors told with their causes, keys in their order (pure).
+"""How a log record becomes one line: plain values, errors with their causes, keys in order (pure).
 
-`JsonFormatter` and `TextFormatter` take any record of the standard library, ours (which carry error and fields in one
-attribute) and those of libraries alike. Nothing in here raises for a value it cannot show: that becomes its repr.
+`JsonFormatter` and `TextFormatter` take any record of the standard library, both ours (which carry error and fields in
+one attribute) and those of libraries. Nothing in here raises for a value that it cannot show: it shows the repr
+instead.
 """
 
 import json
@@ -22,7 +23,7 @@ FIELDS_ATTRIBUTE: Final = "daemonkit_line"
 MAX_ERROR_CHARS = 2048
 MAX_CAUSES = 8
 MAX_STACK_CHARS = 16 * 1024
-"""journald makes several entries of a line of more than 48 KiB, none of which is JSON then."""
+"""journald splits a line of more than 48 KiB into several entries, none of which is JSON."""
 _MAX_DEPTH = 6
 _OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
 
@@ -30,7 +31,7 @@ _OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
 def describe_error(error: BaseException | str) -> str:
     """Type and text, then the causes: `StoreUnreachable: no answer; caused by ConnectionError: refused`.
 
-    A cause whose text was told already, as part of what it caused, is not told again.
+    A cause whose text is already part of the error that it caused is left out.
     """
     if isinstance(error, str):
         return _cut(error)
@@ -48,7 +49,7 @@ def describe_error(error: BaseException | str) -> str:
 
 def _is_told(cause: BaseException, text: str, told: str) -> bool:
     if isinstance(cause, OSError) and cause.strerror and (cause.filename is None or str(cause.filename) in told):
-        # Around the words stand number and file name, which whoever tells it anew puts elsewhere.
+        # Number and file name around the words may be elsewhere in an error that repeats them.
         text = cause.strerror
     return bool(text) and text in told
 
@@ -91,7 +92,7 @@ def plain(value: object, depth: int = _MAX_DEPTH) -> object:
 
 def _shown(value: object) -> str:
     try:
-        # A class with its own text (a path, an address) means it to be read; all others only have a repr.
+        # A class with its own `__str__` (a path, an address) has a text to read; all others only have a repr.
         return repr(value) if type(value).__str__ is object.__str__ else str(value)
     except Exception:
         return f"<{type(value).__name__} whose repr fails>"
@@ -119,7 +120,7 @@ def line_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _without_middle(stack: str) -> str:
-    """Where it begins and where it ends says the most; the longest is the text of an error."""
+    """The beginning and the end say the most; what makes a stack too long is usually the text of an error."""
     half = MAX_STACK_CHARS // 2
     return stack if len(stack) <= MAX_STACK_CHARS else f"{stack[: half - 1]}…{stack[-half:]}"
 
@@ -139,9 +140,9 @@ def _rfc3339(created: float) -> str:
 _encode = json.JSONEncoder(ensure_ascii=False, default=_shown, separators=(",", ":")).encode
 
 _NOT_IN_A_LINE: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
-"""Controls that JSON leaves as they are: they drive terminals, and for journalctl a line with one is no text. And
-halves of surrogate pairs (`os.fsdecode`), which UTF-8 cannot have; as escapes, strict readers of JSON refuse them, such
-as Rust's serde_json."""
+"""Control characters that JSON does not escape: they drive terminals, and journalctl does not show a line with one as
+text. And halves of surrogate pairs (`os.fsdecode`), which UTF-8 cannot encode; strict readers of JSON, such as Rust's
+serde_json, refuse them as escapes too."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -150,7 +151,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _escaped(char: re.Match[str]) -> str:
-    """In a string of JSON: the same character, or of half a pair the text of its escape."""
+    """For a string in JSON: an escape for the character, or, for half a surrogate pair, the text of its escape."""
     code = ord(char[0])
     return f"\\u{code:04x}" if code < 0xD800 else f"\\\\u{code:04x}"
 
@@ -176,7 +177,7 @@ def _word(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Control characters and line separators escaped: they could forge a line, or drive a terminal."""
+    """With control characters and line separators escaped: they could forge a line, or drive a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

@@ -1,16 +1,16 @@
-"""Logs: one JSON object a line on stderr, or one readable line for a person.
+"""Logs: one JSON object per line on stderr, or one readable line for a person.
 
 Keys in this order: `time` (RFC 3339, UTC, milliseconds), `level`, `msg` (a constant), `error` when there is one, then
 the fields of the call in snake_case; `stack` only for bugs. Our code logs through `Logger`, because the standard
 library refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and
 `warnings` pass through the same handler, with `logger` as their field.
 
-A field value that is a Secret is redacted wherever it sits. Libraries that would tell some at debug are not heard
-there. A newline can never start a line of its own. A line that cannot be written (reader stopped, pipe closed, disk
-full) is dropped, and how many were is said as soon as one can be: logging never raises, and holds nobody up. Any
-thread may log.
+A field value that is a Secret is redacted wherever it is nested. Libraries that would log secrets at debug are silenced
+at that level. A newline in a value can never start a new line. A line that cannot be written (reader stopped, pipe
+closed, disk full) is dropped, and their number is logged as soon as that is possible: logging never raises, and never
+blocks for long. Any thread may log.
 
-Where the lines go to systemd's journal, each begins with its priority, which the journal takes off (sd-daemon(3)).
+If the lines go to systemd's journal, each begins with its priority, which the journal removes (sd-daemon(3)).
 """
 
 import contextlib
@@ -29,22 +29,22 @@ LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggin
 FORMATS: Final = ("json", "text")
 
 _PRIORITIES: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING: "<4>", logging.ERROR: "<3>"}
-"""Of syslog(3). Libraries have CRITICAL too, which is told as an error."""
+"""Of syslog(3). Libraries also use CRITICAL, which is logged as an error."""
 
-# Handlers that libraries bring along would write lines of another shape.
+# Handlers that libraries install would write lines of another shape.
 _LIBRARIES_WITH_HANDLERS = ("werkzeug", "cheroot", "urllib3", "requests", "py.warnings")
 
-# At debug they tell what passes through them: fields of requests, tokens, the answers of an API server.
+# At debug they log what passes through them: fields of requests, tokens, the answers of an API server.
 _INDISCREET_LIBRARIES = ("hpack", "kubernetes.client.rest", "oauthlib", "requests_oauthlib")
 
 
 def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) -> None:
-    """Send every log of this process to `stream` (stderr); may be called again to change level or format."""
+    """Send all logs of this process to `stream` (stderr); may be called again to change level or format."""
     handler = _LineHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if fmt == "json" else TextFormatter())
     root = logging.getLogger()
     for old in list(root.handlers):
-        # Ours of an earlier call, and what `logging.basicConfig` leaves; nobody else's.
+        # Our handlers from an earlier call, and those of `logging.basicConfig`; no others.
         if isinstance(old, _LineHandler) or type(old) is logging.StreamHandler:
             root.removeHandler(old)
     root.addHandler(handler)
@@ -67,14 +67,14 @@ class _LineHandler(logging.Handler):
         self._stream = stream
         self._sink: LineSink | None = None
         self._lost = 0
-        """Lines, since one was written."""
+        """Lines lost since the last one was written."""
         self._is_journal = False
         with contextlib.suppress(OSError, ValueError):
             self._sink = LineSink(stream.fileno()) if stream is not None else None
             self._is_journal = stream is not None and _is_journal(stream.fileno())
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Where could it be reported?
+        # There is nowhere to report it.
         with contextlib.suppress(Exception):
             self._put(record)
 
@@ -96,7 +96,7 @@ class _LineHandler(logging.Handler):
 
 
 def _is_journal(descriptor: int) -> bool:
-    """systemd.exec(5): the variable stays where a process has been given another stream."""
+    """systemd.exec(5): the variable stays set even if the process was given another stream."""
     status = os.fstat(descriptor)
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
@@ -139,7 +139,7 @@ class Logger:
         self._emit(logging.ERROR, msg, error, fields, has_stack=True)
 
     def every(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> "LimitedLogger":
-        """A logger that lets each message through once per `seconds`; keep it, the counting is done in there."""
+        """A logger that lets each message through once per `seconds`. Keep the object: it does the counting."""
         return LimitedLogger(self, seconds, clock)
 
     def _emit(
@@ -153,7 +153,7 @@ class Logger:
         if not self._log.isEnabledFor(level):
             return
         carried = {FIELDS_ATTRIBUTE: (error, {**self._bound, **fields}, has_stack)}
-        # `Logger.log` would walk the stack for file and line, which no line of ours shows.
+        # `Logger.log` would search the stack for file and line, which our lines do not show.
         self._log.handle(self._log.makeRecord(self._log.name, level, "", 0, "%s", (msg,), None, extra=carried))
 
 
@@ -180,7 +180,7 @@ class LimitedLogger:
             self._log.error(msg, error, **suppressed, **fields)
 
     def _admit(self, msg: str) -> dict[str, Any] | None:
-        """None: keep quiet; else what the line has to say about those left out."""
+        """None: do not log; otherwise the fields that report the lines left out."""
         now = self._clock()
         with self._lock:
             last, count = self._seen.get(msg, (None, 0))

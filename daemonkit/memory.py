@@ -1,8 +1,9 @@
-"""How the process's memory goes back to the system, and how little time is spent on looking for garbage.
+"""How the process returns memory to the system, and spends little time on collecting garbage.
 
-The C library serves large buffers from mappings of their own, but after the first of them was freed it raises the limit
-of what is large, up to 32 MiB. From then on bodies of some MiB lie in the heap of the thread that made them, whose free
-top is kept; with a dozen threads that adds up. A fixed limit keeps such buffers in mappings, which vanish when freed.
+The C library serves large buffers from separate mappings, but when the first of them is freed, it raises the limit for
+"large", up to 32 MiB. From then on bodies of some MiB are in the heap of the thread that created them, and the free top
+of that heap is kept; with a dozen threads that adds up. A fixed limit keeps such buffers in mappings, which vanish when
+freed.
 """
 
 import ctypes
@@ -15,15 +16,15 @@ _YOUNG_OBJECTS = 50_000
 
 
 def give_back_large_buffers(size_bytes: int = _LARGE_BYTES) -> bool:
-    """Large is what has `size_bytes` or more. Call once, early.
+    """Buffers of `size_bytes` or more are large. Call once, early.
 
-    False where the C library has no such setting (musl, macOS), and nothing was changed.
+    False if the C library has no such setting (musl, macOS), and nothing was changed.
     """
     return _set(_M_MMAP_THRESHOLD, size_bytes)
 
 
 def keep_free_heap(size_bytes: int) -> bool:
-    """Let each heap keep a free top of this size. Call after `give_back_large_buffers`; the answer means the same."""
+    """Let each heap keep a free top of this size. Call after `give_back_large_buffers`; the result means the same."""
     return _set(_M_TRIM_THRESHOLD, size_bytes)
 
 
@@ -36,10 +37,10 @@ def _set(parameter: int, value: int) -> bool:
 
 
 def spare_the_collector() -> None:
-    """Call once, when everything that lives as long as the process has been made.
+    """Call once, when everything that lives as long as the process has been created.
 
-    What is there is never looked at again, and cycles are sought less often: our data has none, and a call that makes
-    tens of thousands of objects would have all of them, and the whole heap, walked several times.
+    The collector never looks at those objects again, and runs less often: our data has no cycles, and during a call
+    that creates tens of thousands of objects it would walk through all of them, and the whole heap, several times.
     """
     gc.collect()
     gc.freeze()

@@ -6,7 +6,7 @@ from daemonkit.lifecycle import StartFailed
 
 
 def open_files_limits() -> tuple[int, int]:
-    """The soft one and the hard one. Raises StartFailed where they may not be asked for, as under a narrow seccomp
+    """The soft limit and the hard one. Raises StartFailed if reading them is forbidden, as by a strict seccomp
     profile."""
     try:
         return resource.getrlimit(resource.RLIMIT_NOFILE)

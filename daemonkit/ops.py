@@ -31,8 +31,8 @@ _METHODS = ("GET", "HEAD")
 class OpsApp:
     """A WSGI app; daemons that serve health and metrics on two addresses use two.
 
-    `parts`: what is ready by itself, by name; answered at `/readyz/<name>`.
-    `beside`: paths of the same address that somebody else answers, told with ours.
+    `parts`: parts with a readiness of their own, by name; served at `/readyz/<name>`. `beside`: paths of the same
+    address that another app serves; they are listed with ours.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ def _metrics(registry: CollectorRegistry, request: Request) -> Response:
 
 
 def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> None:
-    """What every daemon tells of itself: `<daemon>_build_info`, the process, Python and its garbage collector."""
+    """The metrics that every daemon has: `<daemon>_build_info`, the process, Python and its garbage collector."""
     Info(f"{daemon}_build", "Version of the daemon", registry=registry).info({"version": version})
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -1,8 +1,8 @@
 """The command line: one argparse parser from the declarations, its `--help`, and the reference page in markdown.
 
-argparse splits the command line and prints the help; values stay texts, so that every bad one can be reported
-together with those of the environment. There is one parser for all commands: the command may stand before, between or
-after the flags, and a flag that makes no sense for it is refused by name.
+argparse splits the command line and prints the help; values remain texts, so that every bad one can be reported
+together with those of the environment. There is one parser for all commands: the command may come before, between or
+after the flags, and the error for a flag that makes no sense for it names the flag.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _SPELLINGS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """Collects texts by field; what argparse would exit for is raised as BadOptions."""
+    """Collects texts by field; where argparse would exit, it raises BadOptions."""
 
     def error(self, message: str) -> NoReturn:
         raise BadOptions((Problem("", message),))
@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         """The command, the texts given by flag, and what is wrong with either."""
         first = argv[0] if argv else "-"
         if commands and not first.startswith("-") and first not in commands:
-            # Its flags may be those of the command that was meant, and say nothing.
+            # The flags may belong to the command that was meant, so nothing is said about them.
             self.error(_unknown_command(first, commands, questions))
         words = _with_explicit_booleans(argv, specs)
         found, rest = self.parse_known_intermixed_args(words)
@@ -52,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         command = getattr(found, _COMMAND, None) or next(iter(commands), "")
         unknown_flags = [word for word in rest if word.startswith("-")]
         if unknown_flags:
-            # Words after an unknown flag are its values: not to be judged, and maybe secret, so not to be repeated.
+            # Words after an unknown flag are its values: they are not checked, and not repeated, since they may be
+            # secret.
             return command, flags, [_unknown_flag(word, specs) for word in unknown_flags]
         problems = [Problem("", f"unexpected argument {word!r}{_if_truth(word, argv, specs)}") for word in rest]
         if commands and command not in commands:
@@ -93,7 +94,7 @@ def _unknown_flag(word: str, specs: Sequence[OptionSpec]) -> Problem:
 
 
 def _if_truth(word: str, argv: Sequence[str], specs: Sequence[OptionSpec]) -> str:
-    """A hint for `--dry-run yes`, where the word was meant as the flag's value."""
+    """A hint for `--dry-run yes`, if the word was meant as the flag's value."""
     before = argv[argv.index(word) - 1] if word in argv[1:] else ""
     is_meant = _is_boolean(word) and any(spec.is_boolean and spec.flag == before for spec in specs)
     return f", did you mean {before}={word}?" if is_meant else ""

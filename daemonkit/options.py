@@ -1,9 +1,9 @@
-"""From the command line and the environment to a daemon's frozen Options, or to a list of all that is wrong with them.
+"""From the command line and the environment to a daemon's frozen Options, or to a list of everything wrong with them.
 
 A flag wins over a variable, a variable over the default. An empty variable counts as unset, except for a secret: set
-but empty is refused there, as is a secret given twice (`NAME` and `NAME_FILE`). Every problem is reported at once,
-each with flag, variable and the place the value came from, on stderr with exit code 2. `load` opens the log as asked,
-and warns of variables that begin as the daemon's do but are no option of it.
+but empty is refused there, as is a secret given twice (`NAME` and `NAME_FILE`). Every problem is reported at once, each
+with flag, variable and the place the value came from, on stderr with exit code 2. `load` sets up the log as asked, and
+warns of variables that have the daemon's prefix but are none of its options.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """What every daemon can be told."""
+    """Options that every daemon has."""
 
     SHARED_PREFIXES: ClassVar[tuple[str, ...]] = ()
-    """Beginnings of variables that other programs know too; a misspelt one is warned of as with our own prefix."""
+    """Prefixes of variables that other programs also use; misspelt ones are warned of, as with our own prefix."""
 
     log_level: str = option(
         parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="least level that is logged"
@@ -69,9 +69,9 @@ def load(
 ) -> tuple[str, O]:
     """The chosen one of `commands` (name -> help, the first is the default; empty without them) and the options.
 
-    `questions` are further commands, with options of their own: `--help` names them, and somebody else runs them.
-    Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called
-    before that, and may end it in another way.
+    `questions` are further commands, with their own options: `--help` lists them, but they are run elsewhere. Ends the
+    process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called before that,
+    and may end the process in another way.
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
@@ -118,7 +118,7 @@ def _parse(
     try:
         return command, options(**values)
     except ValueError as error:
-        # Raised by the dataclass itself: options that do not go together.
+        # Raised by the dataclass itself for options that do not go together.
         raise BadOptions((Problem("", str(error)),)) from error
 
 
@@ -130,7 +130,7 @@ def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping
 
 
 def _misspelt(options: type[Any], prefix: str, environ: Mapping[str, str]) -> list[str]:
-    """One of these may be the cause: what it should have set is missing."""
+    """Unknown variables that resemble a known one: they may be the cause, if what they should have set is missing."""
     unknown = _unknown_variables(options, prefix, environ)
     return [f"unknown environment variable {name}, did you mean {near}?" for name, near in unknown if near]
 
@@ -142,6 +142,6 @@ def _unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, st
 
 def _exit(prog: str, problems: Sequence[str]) -> NoReturn:
     lines = [f"{prog}: {problem}" for problem in problems]
-    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full one: the exit code still tells
+    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full one: the exit code still says it
         sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)

@@ -1,7 +1,6 @@
 """Where the value of each option comes from: flag, environment variable, secret file, default.
 
-Everything that is wrong becomes a `Problem`, so that a person sees all of it at once. A secret's text appears in none
-of them.
+Every fault becomes a `Problem`, so that a person sees all of them at once. None of them contains a secret's text.
 """
 
 import difflib
@@ -24,12 +23,12 @@ _SERVICE_VARIABLE = re.compile(r"(?:.*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PO
 class ProblemKind(Enum):
     WRONG = "wrong"
     EMPTY = "empty"
-    """A secret that was given and holds nothing: it was never filled in, rather than misspelt."""
+    """A secret that is set but empty: it was never filled in, rather than misspelt."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong; `field` is the option's name in the dataclass, empty when no single option is to blame."""
+    """One fault; `field` is the option's name in the dataclass, empty if no single option is to blame."""
 
     field: str
     text: str
@@ -37,7 +36,7 @@ class Problem:
 
 
 class BadOptions(ValueError):
-    """All that is wrong with the options."""
+    """Everything that is wrong with the options."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(problem.text for problem in problems))
@@ -102,7 +101,7 @@ def _secret(text: str, when_empty: str, path: str = "") -> Secret:
 
 
 def read_secret(path: str, names: str) -> Secret:
-    """The secret that a file holds; `names` are for the message. Raises ValueError."""
+    """The secret in a file; `names` are for the message. Raises ValueError."""
     try:
         with Path(path).open("rb") as file:
             octets = file.read(MAX_SECRET_FILE_BYTES + 1)
@@ -114,7 +113,7 @@ def read_secret(path: str, names: str) -> Secret:
     try:
         text = octets.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # `from None`: the original error holds the content.
+        # `from None`: the original error contains the file's content.
         raise ValueError(f"{names}: the file {path!r} is no UTF-8 text") from None
     return _secret(text, f"{names}: the file {path!r} is empty", path)
 
@@ -122,7 +121,7 @@ def read_secret(path: str, names: str) -> Secret:
 def unknown_variables(
     specs: Sequence[OptionSpec], prefixes: Sequence[str], environ: Mapping[str, str]
 ) -> list[tuple[str, str | None]]:
-    """Variables with one of the prefixes that are no option, each with the nearest name that is one."""
+    """Variables that have one of the prefixes but are no option, each with the most similar option."""
     known = {spec.env for spec in specs} | {spec.file_env for spec in specs if spec.is_secret}
     unknown = []
     for name in sorted(environ):

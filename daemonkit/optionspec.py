@@ -5,8 +5,8 @@
         api_addr: ListenAddress = option(parse=ListenAddress.parse, default="127.0.0.1:8888", help="where ...")
 
 The flag and the environment variable derive from the field's name (`--api-addr`, `DNSWEBHOOK_API_ADDR`; a unit at the
-end of the name, `_s` or `_bytes`, is left out). The declaration may name another variable: names that users of an
-ecosystem already know are kept. Defaults are written as a person would write them, and go through the same parser.
+end of the name, `_s` or `_bytes`, is left out). The declaration may name another variable, so that names which users of
+an ecosystem already know are kept. Defaults are written as a person would write them, and are parsed in the same way.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _UNIT_SUFFIXES: Final = ("_s", "_bytes", "_ms")
 
 @dataclass(frozen=True)
 class _Declaration:
-    """What `option(...)` was given."""
+    """The arguments of `option(...)`."""
 
     parse: Callable[[str], Any]
     default: str | None
@@ -51,9 +51,9 @@ def option(
 ) -> Any:
     """A dataclass field that is an option.
 
-    `default` None: the value is None unless given. `secret`: the value is a Secret, never taken from a flag, but from
-    the variable, from `<VARIABLE>_FILE`, or from the file of `--<name>-file`. `commands`: the only commands for which
-    the flag makes sense; empty means all.
+    `default` None: the value is None unless given. `secret`: the value is a Secret and never taken from a flag, only
+    from the variable, from the file named by `<VARIABLE>_FILE`, or from that of `--<name>-file`. `commands`: the only
+    commands for which the flag makes sense; empty means all.
     """
     if secret and default is not None:
         raise TypeError("a secret has no default")
@@ -93,7 +93,7 @@ class OptionSpec:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only values that there are; empty when they cannot be listed."""
+        """The only possible values; empty if they cannot be listed."""
         return self.declaration.parse.words if isinstance(self.declaration.parse, Choice) else ()
 
     @property

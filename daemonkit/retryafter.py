@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone."""
+"""How long a server asks clients to wait."""
 
 import email.utils
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait according to both forms of `Retry-After` (RFC 9110, 10.2.3); None when it says nothing.
 
-    A moment is compared with the answer's own `Date`, where it has one, since the server's clock may differ from ours.
+    A date is compared with the answer's own `Date`, if it has one, since the server's clock may differ from ours.
     `headers` are looked up without regard to case.
     """
     text = headers.get("Retry-After", "").strip()

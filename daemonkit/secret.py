@@ -1,8 +1,8 @@
 """A text that must never be shown: passwords, API keys, tokens.
 
-Everything that could carry it into a log, a message or a file by accident gives `<redacted>` or refuses: `repr`,
-`str`, formatting, pickling. Whoever really needs the text says `reveal()`, at the rim where it leaves the process.
-Comparing takes the same time whatever the difference, so an answer's delay says nothing about the secret.
+Everything that could carry it into a log, a message or a file by accident returns `<redacted>` or raises: `repr`,
+`str`, formatting, pickling. Code that really needs the text calls `reveal()`, at the place where the text leaves the
+process. Comparing takes the same time whatever the difference, so the delay of an answer says nothing about the secret.
 """
 
 import hmac
@@ -27,7 +27,8 @@ class Secret:
         return self.__text  # type: ignore[no-any-return, attr-defined]
 
     def fits_header(self) -> bool:
-        """Whether an HTTP header can carry it. HTTP libraries quote what it cannot in their errors: ask before."""
+        """Whether an HTTP header can carry it. Check before use: HTTP libraries quote a text that it cannot carry in
+        errors."""
         text = self.reveal()
         return text.isascii() and text.isprintable()
 
@@ -71,5 +72,5 @@ class Secret:
 
 
 def _octets(text: str) -> bytes:
-    # Header values arrive with lone surrogates when a client sends octets that are no UTF-8.
+    # Header values contain lone surrogates if a client sends octets that are not UTF-8.
     return text.encode("utf-8", "surrogatepass")

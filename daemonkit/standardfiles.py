@@ -1,7 +1,7 @@
-"""Standard input, output and error of a process that was started without some of them, or whose reader leaves.
+"""Standard input, output and error of a process that was started without some of them, or whose reader goes away.
 
-What is opened next gets the numbers of missing ones: a socket would be where log lines are written, and the standard
-input of a child would take the place of what the child was to inherit.
+Files that are opened next would get the numbers of missing ones: log lines would be written to a socket, and the
+standard input of a child would replace a descriptor that the child was to inherit.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ def open_missing() -> None:
             os.set_inheritable(descriptor, True)
         os.close(descriptor)
     for number, (name, mode) in enumerate(_NAMES):
-        # Python has left out what was missing when it began: whoever prints would find None.
+        # Python sets files that were missing when it started to None, which `print` would find.
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
 
 
 @contextlib.contextmanager
 def printing(command: str) -> Iterator[None]:
-    """For a command: once whoever reads what it prints has seen enough, it ends quietly, as other programs do. Where it
-    cannot be written, it says so and ends with exit code 2; an OSError of the command's own must not come to here.
+    """For a command: if the reader of its output goes away, it ends quietly, as other programs do. If the output cannot
+    be written, it says so and ends with exit code 2. The command must handle its own OSErrors itself.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As the log is, whatever the locale says: who prints names cannot choose their characters.
+        # UTF-8 as in the log, whatever the locale says: printed names may contain any character.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         try:
@@ -43,7 +43,7 @@ def printing(command: str) -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # By the signal there is no last try at the exit.
+        # Ended by the signal, the interpreter does not try to flush again.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.raise_signal(signal.SIGPIPE)
         raise
@@ -51,11 +51,11 @@ def printing(command: str) -> Iterator[None]:
         _lead_nowhere(sys.stdout)
         try:
             sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
-        except OSError:  # both go to the same file: who reads nothing shall have the exit code
+        except OSError:  # standard error may go to the same file: the exit code must do
             _lead_nowhere(sys.stderr)
         sys.exit(_EXIT_UNWRITTEN)
 
 
 def _lead_nowhere(file: TextIO) -> None:
-    """The interpreter flushes again at its end, and takes another exit code where that fails."""
+    """The interpreter flushes again at its end, and changes the exit code if that fails."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

@@ -1,4 +1,4 @@
-"""Small files of a state directory: written whole or not at all, readable by their owner only."""
+"""Small files of a state directory: written completely or not at all, readable only by their owner."""
 
 import contextlib
 import os
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Final
 
 _ABANDONED_S: Final = 60.0
-"""Nobody writes that long to a file of this size."""
+"""Writing a file of this size never takes that long."""
 
 
 def remedy(error: Exception, option: str) -> str:
-    """What to do about it; `option` names the directory."""
+    """What to do about `error`; `option` is the one that sets the directory."""
     if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
         return f"no directory can be made there: choose another {option}"
     return "is the disk full, or the directory read-only?"
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` in place of what `path` held; after a crash it holds the one or the other. Raises OSError."""
+    """Replace the content of `path`; after a crash it has either the old or the new one. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _remove_abandoned(path)
     # mkstemp creates with mode 0600.
@@ -38,7 +38,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """What processes left that were killed while they wrote: one that is killed at each write would fill the disk."""
+    """Remove files of processes that were killed while writing: repeated kills would otherwise fill the disk."""
     with contextlib.suppress(OSError):
         for found in path.parent.iterdir():
             if found.name.startswith(f".{path.name}.") and time.time() - found.lstat().st_mtime > _ABANDONED_S:
@@ -46,7 +46,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Some file systems know no such thing; the file itself is safe then."""
+    """Some file systems do not support this; there the file itself is safe."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""Telling systemd how we are: READY, STOPPING and the watchdog, over the datagram socket it names (sd_notify(3)).
+"""Reporting our state to systemd: READY, STOPPING and the watchdog, over its datagram socket (sd_notify(3)).
 
 READY means that our sockets are bound, not that the daemon could serve: readiness is for `/readyz`. Without
 NOTIFY_SOCKET everything in here does nothing. A message that cannot be sent is dropped: systemd notices by itself.
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Speaks to the service manager; `watchdog_interval_s` is how often it wants to hear, half of its limit."""
+    """Notifies the service manager; `watchdog_interval_s` is how often the watchdog is to be notified, half of its
+    limit."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -38,7 +39,8 @@ class Notifier:
 
 
 def _socket_address(text: str) -> str:
-    """A path, or an abstract name, written with @ and sent with NUL; empty when there is none that we can reach."""
+    """A path, or an abstract name, which is written with @ and used with NUL; empty if there is none that we can
+    reach."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else ""

@@ -1,4 +1,4 @@
-"""Parsers of values that a person wrote: durations, sizes, booleans, numbers, choices, lists, URLs (pure).
+"""Parsers for values that a person wrote: durations, sizes, booleans, numbers, choices, lists, URLs (pure).
 
 Each takes the text and returns the value, or raises ValueError with what was seen and what was wanted; the caller
 adds where the text came from. Makers such as `integer(1, 64)` return a parser. White space around is ignored.
@@ -124,7 +124,7 @@ def _plain_number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """Parser of one of `words`, written in any case."""
+    """Parser for one of `words`, written in any case."""
 
     words: tuple[str, ...]
 
@@ -141,7 +141,7 @@ def choice(*words: str) -> Choice:
 
 @dataclass(frozen=True)
 class CommaList(Generic[T]):
-    """Parser of `a, b,c`: a tuple of what `item` makes of each part. Empty parts are skipped."""
+    """Parser for `a, b,c`: a tuple with each part parsed by `item`. Empty parts are skipped."""
 
     item: Callable[[str], T]
 
@@ -167,7 +167,7 @@ def parse_url(text: str) -> str:
             raise ValueError(message) from error
         raise ValueError(f"seen a URL that is broken ({error}), {wanted}") from error
     if parts.username is not None or parts.password is not None:
-        # The text is not repeated: it holds a password.
+        # The text is not repeated: it contains a password.
         raise ValueError(f"seen a URL with credentials in it, {wanted}; credentials have options of their own")
     if parts.scheme not in ("http", "https"):
         hint = f"; did you mean https://{url} or http://{url}?" if re.fullmatch(r"[\w.-]+(:\d+)?", url) else ""

@@ -1,4 +1,4 @@
-"""Names of hosts for which the resolver is to add no search domain."""
+"""Host names to which the resolver is not to add a search domain."""
 
 from pathlib import Path
 from typing import Final
@@ -7,9 +7,9 @@ HOSTS_FILE: Final = Path("/etc/hosts")
 
 
 def whole_name(host: str) -> str:
-    """With a dot at its end: in a Pod search domains come first, and a wildcard in one of them has every name.
+    """With a dot at its end: in a Pod, search domains come first, and a wildcard in one of them matches every name.
 
-    A name that the hosts file has is asked for as it stands there, or it would not be found there.
+    A name in the hosts file is left as it is written there, or it would not be found there.
     """
     try:
         lines = HOSTS_FILE.read_text(errors="replace").splitlines()

@@ -3,10 +3,10 @@
     server = HttpServer("api", ListenAddress.parse("127.0.0.1:8888"), app, log=log, limits=ServerLimits(threads=8))
     daemon.serve(server)
 
-Bounded in threads, connections and waiting requests (beyond: 503); total timeouts for head, body and answer; limits of
-head and chunked body; errors of the server itself are small JSON objects. While it drains, running requests finish,
-idle connections close at once and answers say `Connection: close`. The environ of the app has
-`daemonkit.client_gone`, a callable that tells whether the client still waits. The heavy lifting is cheroot's.
+Threads, connections and waiting requests are limited (beyond: 503); total timeouts for head, body and answer; size
+limits for head and chunked body; errors of the server itself are small JSON objects. While it drains, running requests
+finish, idle connections close at once and answers say `Connection: close`. The environ of the app has
+`daemonkit.client_gone`, a callable that tells whether the client has gone. Most of the work is done by cheroot.
 """
 
 import queue
@@ -27,7 +27,7 @@ __all__ = ["HttpServer", "ServerLimits"]
 
 _LISTEN_BACKLOG = 512
 _START_TIMEOUT_S = 30.0
-_LAST_JOIN_S = 1.0  # what closing takes when nothing runs any more
+_LAST_JOIN_S = 1.0  # how long closing takes when no request runs any more
 
 
 class HttpServer:
@@ -44,9 +44,9 @@ class HttpServer:
         tls: tuple[str, str] | None = None,
         on_certificate: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`tls`: paths of certificate chain and private key, which are read again when they have changed.
+        """`tls`: paths of certificate chain and private key, which are read again when they change.
 
-        `on_certificate` gets the one in use, and each that comes in its place, in DER.
+        `on_certificate` is called with the certificate in use, and with each one that replaces it, in DER.
         """
         self._name = name
         self._address = address
@@ -68,7 +68,8 @@ class HttpServer:
         return self._bound
 
     def bind(self) -> socket.socket:
-        """For who is to do nothing else where the address is in use. Who connects before `start` waits for that.
+        """For callers that must do nothing else if the address is in use. Clients that connect before `start` wait for
+        it.
 
         Raises OSError.
         """
@@ -118,7 +119,7 @@ class HttpServer:
         try:
             start_thread(stopping)
         except StartFailed:
-            self._engine.stop()  # which may take a little longer than the deadline
+            self._engine.stop()  # may take a little longer than the deadline
             return
         self._stopping = stopping
         stopping.join(remaining_s)

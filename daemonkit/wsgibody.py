@@ -1,4 +1,4 @@
-"""A request's body as an app wants it: in one piece, and never more of it than was allowed."""
+"""A request's body as an app wants it: in one piece, and never longer than allowed."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _READ_BYTES = 256 * 1024
 
 
 class BodyTooLarge(Exception):
-    """Nothing, or only a part, was read: the connection cannot be used for another request."""
+    """Nothing or only a part was read, so the connection cannot be used for another request."""
 
     def __init__(self, seen: str, max_bytes: int) -> None:
         super().__init__(f"body of {seen}, want at most {max_bytes} bytes")
@@ -33,6 +33,6 @@ def read_body(request: Request, max_bytes: int) -> bytes:
         if size > max_bytes:
             raise BodyTooLarge(f"more than {max_bytes} bytes", max_bytes)
     if announced is not None and size < announced:
-        # Our server says so itself; others hand over what there is.
+        # Our server raises an error itself; others return what there is.
         raise BodyError(400, f"body ended after {size} bytes, want the announced {announced}")
     return b"".join(chunks)

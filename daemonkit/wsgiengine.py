@@ -1,11 +1,11 @@
-"""cheroot's server with bounded waiting: one thread watches all connections, a fixed pool of workers runs requests.
+"""cheroot's server with limited waiting: one thread watches all connections, a fixed pool of workers runs requests.
 
-A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
+A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, but no thread.
 Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
-answer is 503. If idle connections take up all places, a new one replaces the one that has been idle longest, so that a
-client that opens many and leaves them keeps nobody out, least of all health probes. A client that reads no answers is
-given up when others wait for its thread. TLS handshakes run in small steps in the watching thread, never blocking the
-others.
+answer is 503. If idle connections take up all places, a new one replaces the one that has been idle longest. So a
+client that leaves many connections open keeps out nobody, least of all health probes. A client that does not read its
+answers is cut off when others wait for its thread. TLS handshakes run in small steps in the watching thread, and never
+block other connections.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from daemonkit.wsgirequest import Connection, Gateway
 from daemonkit.wsgistreams import Head
 from daemonkit.wsgitls import Tls
 
-# How late an expired connection is noticed, and how long a stop takes to begin.
+# The longest delay before an expired connection is noticed, or a stop begins.
 _TURN_S = 0.2
 _MAX_ACCEPTED_AT_STOP = 1024
 _PAUSE_AFTER_FAILURE_S = 0.05
@@ -44,7 +44,7 @@ class ServerLimits:
     request_queue: int = 256
     """Complete requests that may wait for a thread."""
     max_connections: int = 512
-    """And at most a quarter of the files that the process may open: other parts of it have their own need of them."""
+    """Also at most a quarter of the files that the process may open: other parts of it need some too."""
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     idle_timeout_s: float = 120.0
@@ -52,7 +52,7 @@ class ServerLimits:
     send_timeout_s: float = 30.0
     max_header_bytes: int = 65536
     max_body_bytes: int | None = None
-    """Of a chunked body; an app sees a Content-Length by itself."""
+    """For chunked bodies; apps check a Content-Length themselves."""
 
 
 def _within_quarter_of_files(count: int) -> int:
@@ -72,18 +72,19 @@ class _Connections(ConnectionManager):
             if conn.waits_until_s >= now_s:
                 continue
             self._selector.unregister(fd)
-            # What has come is heard first: where the process stood still (SIGSTOP, a frozen container), epoll has told
-            # nothing of what came meanwhile.
+            # Bytes that have arrived are read first: if the process was frozen (SIGSTOP, a container), epoll has not
+            # reported them yet.
             if conn.gather_head() is Head.COMPLETE or conn.waits_until_s >= now_s:
                 self.server.process_conn(conn)
             else:
                 conn.expire()
 
     def most_idle(self) -> Connection | None:
-        """Taken from those that wait: one whose first request never came, or else whose next one does not."""
+        """Removed from those that wait: preferably one whose first request never came, else one without a next
+        request."""
         waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
         for fd, conn in sorted(waiting, key=lambda each: (not each[1].is_new, each[1].waits_until_s)):
-            if not conn.has_news():  # else this turn may have it on its list
+            if not conn.has_news():  # otherwise this turn may have it on its list
                 self._selector.unregister(fd)
                 found: Connection = conn
                 return found
@@ -93,14 +94,14 @@ class _Connections(ConnectionManager):
         try:
             conn: Connection | None = super()._from_server_socket(server_socket)  # type: ignore[misc]
         except OSError as error:
-            # Out of descriptors or memory: the listener stays readable, so without a pause this would spin.
+            # Out of descriptors or memory: the listener stays readable, so without a pause this would be a busy loop.
             self.server.rare_log.warning("cannot accept a connection", error)
             time.sleep(_PAUSE_AFTER_FAILURE_S)
             return None
         return conn
 
     def finish(self) -> None:
-        """After the last turn: hand on what has arrived already, connections in the listen queue included."""
+        """After the last turn: pass on what has arrived, including connections in the listen queue."""
         for fd, conn in list(self._selector.select(timeout=0)):
             if conn is not self.server:
                 self._selector.unregister(fd)
@@ -114,7 +115,7 @@ class _Connections(ConnectionManager):
 
 
 class Engine(Server):
-    """Serves one listening socket, which its owner has opened and closes."""
+    """Serves one listening socket, which its owner opens and closes."""
 
     ConnectionClass = Connection
     expiration_interval = _TURN_S
@@ -152,19 +153,20 @@ class Engine(Server):
         self.send_timeout_s = limits.send_timeout_s
         self.max_body_bytes = limits.max_body_bytes
         self.open_connections: set[Connection] = set()
-        """From accept to close, whoever holds them: the watching thread, the queue or a worker. Any thread adds and
-        discards, each at one stroke."""
+        """From accept to close, whether with the watching thread, in the queue or with a worker. Any thread adds and
+        discards; both are atomic."""
         self._patient_threads = threading.BoundedSemaphore(max(1, limits.threads // 4))
         self._turn_to_keep = threading.Lock()
-        """Held by who hands a connection back, and by who ends that: none may come once all idle ones are closed."""
+        """Held while a connection is handed back, and while that is ended: none may come once all idle ones are
+        closed."""
         self.socket = listener
         if tls is not None:
             self.ssl_adapter = Tls(*tls, log, on_certificate)
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[bool]:
-        """Whether this thread may wait for what a client still sends and nobody wants: a quarter of them may, or such
-        clients would keep all others waiting.
+        """Whether this thread may wait for unwanted data that a client still sends: only a quarter of the threads may,
+        or such clients would keep all others waiting.
         """
         is_allowed = self._patient_threads.acquire(blocking=False)
         try:
@@ -174,15 +176,15 @@ class Engine(Server):
                 self._patient_threads.release()
 
     def needs_threads_back(self, deaf_s: float) -> bool:
-        """From a client that has taken nothing for so long: complete requests wait and no thread is free, or all are to
-        end."""
-        # That, each is told by an item in the queue.
+        """Whether to cut off a client that has taken nothing for `deaf_s`: complete requests wait and no thread is free, or
+        all threads are to end."""
+        # At the end, the queue also has one item for each thread, which tells it so.
         orders = 0 if self.ready else self.requests.max
         are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
         return are_missing or (not self.ready and deaf_s > _STOP_PATIENCE_S)
 
     def prepare(self) -> None:
-        """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""
+        """Nothing: cheroot would open a socket here, ignoring modes, stale files and systemd's variables."""
         self.socket.setblocking(False)
         self._connections = _Connections(self)
         self.requests.start()
@@ -195,10 +197,10 @@ class Engine(Server):
                 self._connections.run(self.expiration_interval)
             except Exception as error:
                 self.log.exception("watching connections failed", error=error)
-                time.sleep(_PAUSE_AFTER_FAILURE_S)  # what fails again at once must not fill the log
+                time.sleep(_PAUSE_AFTER_FAILURE_S)  # a failure that repeats at once must not fill the log
 
     def process_conn(self, conn: Connection) -> None:
-        """A connection is new, or has become readable, or holds the next request already. Never blocks."""
+        """For a connection that is new or readable, or already has its next request. Never blocks."""
         if conn.is_new and len(self.open_connections) > self._max_connections:
             idle = self._connections.most_idle()
             if idle is None:
@@ -222,7 +224,7 @@ class Engine(Server):
         conn.refuse(503)
 
     def put_conn(self, conn: Connection) -> None:
-        """A worker is done with a request, and the connection stays open."""
+        """Called when a worker is done with a request and the connection stays open."""
         conn.wait_for_next()
         with self._turn_to_keep:
             super().put_conn(conn)

@@ -1,10 +1,11 @@
 """One connection and one request, as cheroot runs them in a worker thread, made strict and given our error shape.
 
 cheroot parses the request line, the WSGI environ and the response head. Replaced here: header fields (RFC 9112 section
-5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error the server itself
-answers, and what happens when the app raises. The WSGI environ gets two additions: `wsgi.input` always ends by itself,
+5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error answer of the server
+itself, and what happens when the app raises. The WSGI environ gets two additions: `wsgi.input` always ends by itself,
 and `daemonkit.client_gone` is a callable that tells whether the client has closed its side, so that an app can drop
-work nobody waits for. A client that half-closed counts as gone: the two look alike from here.
+work that nobody waits for. A client that has only closed its sending side counts as gone, since the server cannot see
+the difference.
 """
 
 import contextlib
@@ -24,11 +25,11 @@ from daemonkit.httperrors import error_body
 from daemonkit.wsgistreams import BodyError, ChunkedBody, ClientGone, Head, Input, LengthBody, Output, RequestBody
 
 _BODY_BUFFER_BYTES = 64 * 1024
-# What an app left unread of a body is read and forgotten up to here; beyond, the connection is closed instead.
+# Up to this size, the unread rest of a body is read and dropped; if it is longer, the connection is closed instead.
 _MAX_SKIPPED_BYTES = 64 * 1024
 _SKIP_TIMEOUT_S = 1.0
-# How long we listen to a client that still sends while it is told to go away: closing at once would reset the
-# connection, and it would never read the answer.
+# How long we read from a client that still sends while it is refused: closing at once would reset the connection, and
+# the client would never read the answer.
 _LINGER_S = 2.0
 _MAX_LINGER_BYTES = 16 * 1024 * 1024
 
@@ -45,7 +46,7 @@ class StrictHeaderReader(HeaderReader):
         while (line := rfile.readline()) != b"\r\n":
             name, value = _field(line)
             if b"_" in name:
-                # X_Name and X-Name are one name in a WSGI environ: a client could shadow what a proxy has set.
+                # X_Name and X-Name are the same in a WSGI environ: a client could override what a proxy has set.
                 continue
             if name not in fields:
                 fields[name] = value
@@ -73,7 +74,7 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
     if length is not None and not re.fullmatch(rb"[0-9]{1,18}", length):
         raise ValueError("malformed Content-Length, want digits")
     if length is not None and b"Transfer-Encoding" in fields:
-        # RFC 9112, 6.3: how two parties read such a message differently is how requests are smuggled.
+        # RFC 9112, 6.3: if two parties read such a message differently, requests can be smuggled.
         raise ValueError("both Content-Length and Transfer-Encoding")
     codings = [word.strip().lower() for word in fields.get(b"Transfer-Encoding", b"chunked").split(b",")]
     if codings.count(b"chunked") != 1 and set(codings) <= {b"", b"chunked"}:
@@ -81,7 +82,7 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
 
 
 def _normalise_connection(fields: dict[bytes, bytes]) -> None:
-    """cheroot compares the whole field, in one case: `Connection: Close, TE` must close as well."""
+    """cheroot compares the whole field, in one letter case, but `Connection: Close, TE` must close as well."""
     options = {word.strip().lower() for word in fields.get(b"Connection", b"").split(b",")}
     if b"close" in options:
         fields[b"Connection"] = b"close"
@@ -129,13 +130,13 @@ class Request(HTTPRequest):
     def send_headers(self) -> None:
         body = self.body
         if body is not None and not body.is_consumed and not self._can_go_on_after(body):
-            # An unread rest would be taken for the next request.
+            # The unread rest would be taken for the next request.
             self.close_connection = True
             self.conn.must_linger = True
         super().send_headers()
 
     def _can_go_on_after(self, body: RequestBody) -> bool:
-        """Whether the rest of a body that the app did not want is little, and comes soon."""
+        """Whether the rest of a body that the app did not read is small, and arrives soon."""
         if self.close_connection or (b"connection", b"close") in (
             (name.lower(), value.lower()) for name, value in self.outheaders
         ):
@@ -144,10 +145,10 @@ class Request(HTTPRequest):
             return is_allowed and body.skip(_MAX_SKIPPED_BYTES, _SKIP_TIMEOUT_S)
 
     def simple_response(self, status: str, msg: str = "") -> None:
-        """What cheroot itself answers when it cannot go on, in our shape."""
+        """The answers that cheroot itself gives when it cannot go on, in our shape."""
         status_code = int(status[:3])
         if status_code in (413, 414):
-            # cheroot's words for a head that is too large; it never judges a body, since we set no limit for it.
+            # cheroot's words for a head that is too large. It never refuses a body, since we set no limit there.
             status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
         self.refuse(status_code, msg or _SIMPLE_MESSAGES.get(status_code, status[4:]))
 
@@ -180,7 +181,7 @@ def closing_response(status_code: int, content: bytes) -> bytes:
 
 
 class Gateway(Gateway_10):
-    """Calls the app; whatever it raises becomes an answer, a log line, or both."""
+    """Calls the app; every exception becomes an answer, a log line, or both."""
 
     def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
         environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
@@ -216,7 +217,7 @@ class Gateway(Gateway_10):
         self.req.close_connection = True
         if not self.req.sent_headers:
             self.req.refuse(status_code, message)
-        # A response already begun ends without its last chunk or its full length: the client must see that it failed.
+        # A response that has begun ends without its last chunk or its full length, so the client sees that it failed.
         self.req.chunked_write = False
 
     def _log(self) -> Any:
@@ -239,13 +240,13 @@ class Connection(HTTPConnection):
             return Output(sock, server.send_timeout_s, server.needs_threads_back)
 
         super().__init__(server, sock, open_stream)
-        # Caches of bound methods, which nobody asks: in a cycle with them, connections would lie here by the thousand
-        # until the collector looks for garbage.
+        # Caches of bound methods, which nobody uses: in a cycle with them, thousands of connections would stay in
+        # memory until the garbage collector runs.
         for cached in ("resolve_peer_creds", "get_peer_creds"):
             vars(self).pop(cached, None)
         server.open_connections.add(self)
         self.waits_until_s = time.monotonic() + server.header_timeout_s
-        """A moment of the monotonic clock; an idle or slow connection is closed then."""
+        """A moment of the monotonic clock at which an idle or slow connection is closed."""
         self._has_begun = False
 
     def gather_head(self) -> Head:
@@ -256,7 +257,7 @@ class Connection(HTTPConnection):
             self.waits_until_s = time.monotonic() + self.server.header_timeout_s
         elif head is Head.COMPLETE:
             self._has_begun = self.is_new = False
-            # Nothing is missing any more; a reader that wanted more of the head nevertheless must not wait.
+            # The head is complete: a reader that wants more of it nevertheless must not wait.
             self.rfile.deadline_s = time.monotonic() + self.server.header_timeout_s
         return head
 
@@ -281,14 +282,14 @@ class Connection(HTTPConnection):
         return bool(poll.poll(0))
 
     def expire(self) -> None:
-        """Its time is over: a client that has begun a request is told so, an idle one is not."""
+        """Its time is over: a client that has begun a request gets an answer, an idle one does not."""
         if self._has_begun:
             self.refuse(408)
         else:
             self.close()
 
     def give_way(self) -> None:
-        """Its place is another's now; a client that waits for its first answer, or has begun a request, is told."""
+        """Another connection takes its place. A client that has begun a request, or sent none yet, gets an answer."""
         if self.is_new or self._has_begun:
             self.refuse(503)
         else:
@@ -300,7 +301,8 @@ class Connection(HTTPConnection):
         content = error_body(status_code, _SIMPLE_MESSAGES[status_code])
         with contextlib.suppress(OSError, ValueError):
             self.socket.send(closing_response(status_code, content))
-            # What has arrived is taken, so that closing does not reset the connection before the answer is read.
+            # Arrived bytes are read, so that closing does not reset the connection before the client has read the
+            # answer.
             self.socket.recv(_BODY_BUFFER_BYTES)
         self.close()
 

@@ -1,9 +1,9 @@
-"""The byte streams of one HTTP connection: input with total deadlines, output with a total deadline, request bodies.
+"""The byte streams of one HTTP connection: input and output with total deadlines, and request bodies.
 
-cheroot's own files only know a timeout per receive, so a client that sends one byte a second holds a thread for as
+cheroot's own files only have a timeout per receive, so a client that sends one byte a second can hold a thread for as
 long as it likes. Here the head of a request is gathered without blocking by the thread that waits for all connections
-(`Input.gather_head`), and a worker sees a connection only when the head is complete; reading a body and writing an
-answer then each have one deadline as a whole. Framing follows RFC 9112 section 7 (chunked) and 6.2 (length).
+(`Input.gather_head`), and a worker sees a connection only when the head is complete. Then reading the body and writing
+the answer each have one deadline for the whole. Framing follows RFC 9112 section 7 (chunked) and 6.2 (length).
 """
 
 import contextlib
@@ -25,13 +25,14 @@ _RECEIVE_BYTES = 16 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
 _MAX_TRAILER_BYTES = 8 * 1024
 _LOOK_S = 0.125
-"""How often it is asked whether others need the thread of a client that takes nothing: probes wait for a second."""
+"""How often to check whether others need the thread of a client that reads nothing: health probes wait only a
+second."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class BodyError(OSError):
-    """The request's body cannot be had; the status code says why."""
+    """The request's body cannot be read; the status code says why."""
 
     def __init__(self, status_code: int, message: str) -> None:
         super().__init__(errno.EIO, message)
@@ -46,7 +47,7 @@ class ClientGone(ConnectionError):
     """The client went away or stopped reading while it was being answered."""
 
     def __init__(self, message: str) -> None:
-        # cheroot tells harmless ends of a connection by their number.
+        # cheroot recognises harmless ends of a connection by their error number.
         super().__init__(errno.EPIPE, message)
 
 
@@ -60,7 +61,7 @@ class Head(Enum):
 
 
 class Input:
-    """What the client sends, in the shape of the file that cheroot reads heads from."""
+    """What the client sends, as the file object from which cheroot reads heads."""
 
     def __init__(self, sock: socket.socket, max_head_bytes: int) -> None:
         self.closed = False
@@ -97,7 +98,7 @@ class Input:
             return Head.COMPLETE
         first_end = buffer.find(b"\n")
         if first_end >= 0 and not buffer.startswith(b"\r", first_end - 1):
-            # A bare line feed: no HTTP, the answer is an error at once.
+            # A bare line feed is not HTTP: answered with an error at once.
             return Head.COMPLETE
         self._searched = len(buffer)
         return Head.PARTIAL
@@ -107,7 +108,7 @@ class Input:
         return self._head() is Head.COMPLETE or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     def readline(self, limit: int = -1) -> bytes:
-        """A line with its end, or `limit` bytes, or what there is when the client closed."""
+        """A line with its end, or `limit` bytes, or what there is if the client has closed."""
         searched = 0
         while True:
             end = self._buffer.find(b"\n", searched) + 1
@@ -118,7 +119,7 @@ class Input:
         return self._take(wanted if limit < 0 else min(wanted, limit))
 
     def read(self, size: int | None = None) -> bytes:
-        """`size` bytes, fewer only when the client closed."""
+        """`size` bytes; fewer only if the client has closed."""
         if size is None or size < 0:
             raise ValueError("reading to the end of a connection would never end")
         while len(self._buffer) < size and self._fill():
@@ -126,7 +127,7 @@ class Input:
         return self._take(size)
 
     def read_into(self, target: memoryview) -> int:
-        """What is there, at least a byte; 0 when the client closed."""
+        """Read what is there, at least one byte; 0 if the client has closed."""
         if not self._buffer and not self._fill():
             return 0
         count = min(len(target), len(self._buffer))
@@ -171,12 +172,12 @@ class Input:
 class Output:
     """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads.
 
-    A client that takes nothing is given up as soon as its thread is needed: a few of them, with answers that nobody
-    reads, would keep probes of health waiting, and a daemon that stops.
+    A client that reads nothing is cut off as soon as its thread is needed: a few such clients could hold up health
+    probes, and the end of the daemon.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[float], bool]) -> None:
-        """`is_thread_needed` is told for how long the client has taken nothing."""
+        """`is_thread_needed` gets the seconds for which the client has taken nothing."""
         self.closed = False
         self.bytes_written = 0
         self._socket = sock
@@ -196,11 +197,11 @@ class Output:
                 now_s = time.monotonic()
                 if now_s >= deadline_s:
                     raise ClientGone("the client did not read its answer in time") from error
-                # The socket takes more only once a third of its buffer is free, which are megabytes.
+                # The socket takes more only once a third of its buffer is free, which may be megabytes.
                 before_bytes, untaken_bytes = untaken_bytes, self._untaken_bytes()
                 if untaken_bytes != before_bytes:
                     taken_s = now_s
-                # Twice in a row: at one look, a thread may be just about to be free.
+                # Twice in a row: at the first check, a thread may be just about to become free.
                 was_needed, is_needed = is_needed, self._is_thread_needed(now_s - taken_s)
                 if was_needed and is_needed:
                     raise ClientGone("the client did not read its answer, and its thread is needed") from error
@@ -210,7 +211,7 @@ class Output:
         return len(data)
 
     def _untaken_bytes(self) -> int:
-        """What the kernel has that the client's does not."""
+        """Bytes that the client's kernel has not acknowledged."""
         try:
             return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         except OSError:
@@ -224,7 +225,7 @@ class Output:
 
 
 class RequestBody(io.RawIOBase):
-    """A body that ends by itself; reading raises BodyError when it is late, cut off, malformed or too large."""
+    """A body that ends by itself; reading raises BodyError if it is late, cut off, malformed or too large."""
 
     def __init__(self, source: Input) -> None:
         super().__init__()
@@ -236,7 +237,7 @@ class RequestBody(io.RawIOBase):
         return True
 
     def skip(self, max_bytes: int, timeout_s: float) -> bool:
-        """Read and forget a small rest, so that the connection can be used again; False when that did not work."""
+        """Read and drop a small rest, so that the connection can be used again; False if that is not possible."""
         self._source.deadline_s = min(self._source.deadline_s, time.monotonic() + timeout_s)
         scratch = bytearray(min(max_bytes, _RECEIVE_BYTES) or 1)
         with contextlib.suppress(BodyError):
@@ -247,7 +248,7 @@ class RequestBody(io.RawIOBase):
 
     @abstractmethod
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as there is something; 0 at the end of the body."""
+        """Fill the buffer with what is there; 0 at the end of the body."""
 
 
 class LengthBody(RequestBody):

@@ -1,7 +1,7 @@
 """TLS of the HTTP server: certificate chain and private key from files, which may be renewed while it serves.
 
-A new connection gets what the files hold by then. Whoever renews them writes one after the other, so a pair that cannot
-be used is told of once, and the one before stays in use. A pipe gives what it holds once: such a pair stays.
+A new connection gets the present content of the files. They are usually renewed one after the other, so a pair that
+cannot be used is logged once, and the previous one stays in use. A pipe can be read only once: such a pair stays.
 """
 
 import contextlib
@@ -22,16 +22,17 @@ _PIPE: _FileState = (0, 0, 0)
 
 
 class UnusablePair(ValueError):
-    """No TLS with these files; the text says which one, and what is wrong with it."""
+    """TLS is impossible with these files; the text says which one is wrong, and why."""
 
 
 class Tls(Adapter):
-    """Wraps at once, shakes hands when bytes arrive. Belongs to the thread that accepts."""
+    """Wraps connections at once; handshakes run when bytes arrive. Belongs to the thread that accepts."""
 
     def __init__(
         self, certificate: str, private_key: str, log: Logger, on_certificate: Callable[[bytes], None] | None = None
     ) -> None:
-        """`on_certificate` gets each that is presented from now on, in DER. Raises UnusablePair."""
+        """`on_certificate` is called with each certificate that is presented from now on, in DER. Raises
+        UnusablePair."""
         super().__init__(certificate, private_key)
         self._log = log
         self._on_certificate = on_certificate
@@ -57,10 +58,10 @@ class Tls(Adapter):
         """Connections open their own streams."""
 
     def _renew(self) -> None:
-        # Before they are read: what is written meanwhile is seen the next time.
+        # Before they are read: changes made meanwhile are seen the next time.
         states = self._look()
         if states == self._states or _PIPE in states:
-            # Opened again, a pipe would keep the thread that accepts until somebody writes.
+            # Opened again, a pipe would block the thread that accepts until somebody writes.
             return
         try:
             context = _context_of(self.certificate, self.private_key)
@@ -95,7 +96,7 @@ def _state_of(path: str) -> _FileState | None:
 def _context_of(chain: str, key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
+        # Without a password here, OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(chain, key, password="")
     except (OSError, ValueError) as error:
         flaw = _flaw_of(chain, key) or error
@@ -106,9 +107,9 @@ def _context_of(chain: str, key: str) -> ssl.SSLContext:
 
 
 def _presented_by(context: ssl.SSLContext) -> bytes:
-    """The certificate itself, in DER: what a client is shown, since its file may be another by now, or was a pipe.
+    """The certificate in DER, as a client sees it: the file may have changed by now, or was a pipe.
 
-    Empty where a client of this very OpenSSL would not talk to it.
+    Empty if a client with the same OpenSSL would not accept it.
     """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     trusting_all = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -116,7 +117,7 @@ def _presented_by(context: ssl.SSLContext) -> bytes:
     trusting_all.verify_mode = ssl.CERT_NONE
     client = trusting_all.wrap_bio(to_client, to_server)
     server = context.wrap_bio(to_server, to_client, server_side=True)
-    # With TLS 1.3 the client is done after its second turn, with 1.2 after its third.
+    # With TLS 1.3 the client has finished after its second turn, with 1.2 after its third.
     for side in (client, server) * 3:
         with contextlib.suppress(ssl.SSLError):
             side.do_handshake()
@@ -126,10 +127,10 @@ def _presented_by(context: ssl.SSLContext) -> bytes:
 
 
 def _flaw_of(chain: str, key: str) -> str:
-    """What OpenSSL does not say: in which file, and what is missing in it."""
+    """What OpenSSL does not say: which file is wrong, and what it lacks."""
     for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
         if _state_of(path) == _PIPE:
-            continue  # what it held is gone, and to read it again would wait for more
+            continue  # its content has been read, and reading again would wait for more
         try:
             content = Path(path).read_bytes()
         except OSError as error:
