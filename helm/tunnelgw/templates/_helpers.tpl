@@ -31,7 +31,7 @@ dots in its name, a Service may not. */}}
 {{ include "tunnelgw.proxy" . }}-config
 {{- end -}}
 
-{{/* The Service of the direct door. */}}
+{{/* The Service for direct clients. */}}
 {{- define "tunnelgw.directService" -}}
 {{ include "tunnelgw.fullname" . }}-direct
 {{- end -}}
@@ -92,8 +92,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* Where Pods go: over the nodes, if the values do not say otherwise; given the root and a component. A constraint that
-selects no Pods is about ours: to the API server it would be about none. A DaemonSet is spread as it is. */}}
+{{/* Where Pods run: spread over the nodes, unless the values say otherwise; given the root and a component. A constraint
+without a labelSelector gets one for our Pods: otherwise it would select none. A DaemonSet is spread anyway. */}}
 {{- define "tunnelgw.placement" -}}
 {{- $component := . -}}
 {{- $ours := dict "labelSelector" (dict "matchLabels" (include "tunnelgw.selector" . | fromYaml)) -}}
@@ -121,7 +121,7 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "tunnelgw.selector" $component | nindent 8 }}
-    # Those of an older revision go: counted, they would send all new ones to one node.
+    # Pods of an older revision do not count: they are about to go, and would drive all new ones to one node.
     matchLabelKeys: [pod-template-hash]
 {{- end }}
 {{- end }}
@@ -165,8 +165,8 @@ hostAliases:
 {{- end -}}
 {{- end -}}
 
-{{/* Variables of a container, or volumes: the chart's, and those of the value `name`, which may not say the same ones again:
-the API server takes no list with two of a name. */}}
+{{/* Variables of a container, or volumes: the chart's, and those of the value `name`, which must not repeat any of them: the
+API server refuses a list with two of one name. */}}
 {{- define "tunnelgw.named" -}}
 {{- range .own | fromYamlArray -}}
 {{- $own := .name -}}
@@ -214,7 +214,7 @@ the API server takes no list with two of a name. */}}
 {{- toYaml $groups -}}
 {{- end -}}
 
-{{/* Labels of Pods that the values add: none that the Deployment selects them by; given the root and a component. */}}
+{{/* Labels that the values add to Pods; those that select the Pods are refused. Given the root and a component. */}}
 {{- define "tunnelgw.podLabels" -}}
 {{- $own := include "tunnelgw.selector" . | fromYaml -}}
 {{- $labels := index .root.Values .component "podLabels" -}}
@@ -228,13 +228,13 @@ the API server takes no list with two of a name. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Annotations of Pods: those of the values, and that nothing is lost with these volumes. Otherwise the cluster autoscaler
-would keep each node that has such a Pod. */}}
+{{/* Annotations of Pods: those of the values, and one which says that these volumes may be lost. Without it the cluster
+autoscaler would keep each node that has such a Pod. */}}
 {{- define "tunnelgw.podAnnotations" -}}
 {{- merge (dict) (.annotations | default dict) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" .volumes) | toYaml -}}
 {{- end -}}
 
-{{/* Combinations of values that cannot work, refused with what to do. */}}
+{{/* Refuses combinations of values that cannot work, and says what to do. */}}
 {{- define "tunnelgw.checked" -}}
 {{- if not (or .Values.controller.enabled .Values.proxy.enabled) -}}
 {{- fail "neither controller.enabled nor proxy.enabled: there is nothing to install" -}}
@@ -281,8 +281,8 @@ would keep each node that has such a Pod. */}}
 {{- end -}}
 {{- if and .Values.controller.enabled .Values.controller.rbac.create -}}
 {{- range .Values.controller.secretNamespaces -}}
-{{- /* Without this an upgrade stops half way, with a controller that may read no Secrets. No cluster is asked for a mere
-rendering, nor before the release's own namespace is there. */ -}}
+{{- /* Without this an upgrade stops half way, with a controller that may read no Secrets. Left out without a cluster,
+as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- if lookup "v1" "Namespace" "" $.Release.Namespace -}}
 {{- $there := lookup "v1" "Namespace" "" . -}}
 {{- if not $there -}}
