@@ -3,10 +3,10 @@
 Pages are read at different moments, so a listing counts only if every page reports the same total, has exactly the
 number of rows that it must have, and begins with the last row of the page before. That overlap is needed: if one row is
 removed and another one added between two pages, the total stays the same, and a row that moved from one page to the
-other would be missed. Otherwise the listing starts again, a few times; the last time without overlap, since a
-controller may not support it. The number of pages is computed from the first one, so that no answer can make the
-listing endless. Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the
-last `Listing` object is returned.
+other would be missed. If a page does not fit, the listing starts again, a few times; the last time without overlap,
+since a controller may not support it. The number of pages is computed from the first one, so that no answer can make
+the listing endless. Pages whose rows are those of the last listing byte for byte are not decoded again; when all are,
+the last `Listing` object is returned.
 """
 
 import time

@@ -129,7 +129,7 @@ class RowWrites:
 
     def delete(self, collection: str, record: Record, deadline: Deadline) -> None:
         reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
-        if reply.body.strip():  # JSON: the page of a console that is starting would say nothing about the row
+        if reply.body.strip():  # must be JSON: the page of a console that is starting says nothing about the row
             replies.decoded(reply, _anything)
 
 
