@@ -33,7 +33,7 @@ _TURN_S = 0.2
 _MAX_ACCEPTED_AT_STOP = 1024
 _PAUSE_AFTER_FAILURE_S = 0.05
 _STOP_PATIENCE_S = 1.5
-"""With a client that takes nothing of its answer while we stop; who reads on has the grace period."""
+"""For a client that takes nothing of its answer while we stop; one that reads on has the grace period."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +176,10 @@ class Engine(Server):
                 self._patient_threads.release()
 
     def needs_threads_back(self, deaf_s: float) -> bool:
-        """Whether to cut off a client that has taken nothing for `deaf_s`: complete requests wait and no thread is free, or
-        all threads are to end."""
+        """Whether to cut off a client that has taken nothing for `deaf_s`.
+
+        Yes if complete requests wait and no thread is free, or if all threads are to end.
+        """
         # At the end, the queue also has one item for each thread, which tells it so.
         orders = 0 if self.ready else self.requests.max
         are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
