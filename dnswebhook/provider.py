@@ -33,7 +33,7 @@ from dnswebhook.plan import make_plan
 from dnswebhook.records import grouped
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import Voucher, awaited, extended, settle, unsettled
+from dnswebhook.vouchers import Voucher, awaited, done, extended, settle, unsettled
 from dnswebhook.wishes import RefusalReason, SetKey
 from dnswebhook.writers import Writers
 
@@ -181,8 +181,8 @@ class Provider:
                 self._removed[voucher.name, voucher.value] = voucher
         if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
-            left = tuple(each for each in self._journal.vouchers if each.waits or each not in settled)
-            self._journal.replace(left)
+            left = [each for each in self._journal.vouchers if each.waits or each not in settled]
+            self._journal.replace(tuple(done(each) if each in settled else each for each in left))
             self._remember_written(plan.vouchers)
         return report
 
@@ -228,7 +228,7 @@ class Provider:
             key = (voucher.name, voucher.value)
             self._written.pop(key, None)
             if not (voucher.is_leaving or voucher.is_staying) and owner_in(voucher.value):
-                self._written[key] = msgspec.structs.replace(voucher, is_done=True)
+                self._written[key] = done(voucher)
 
     def close(self) -> None:
         self._writers.close()

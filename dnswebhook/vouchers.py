@@ -106,7 +106,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             if voucher.waits:
-                still_open.append(_after_listing(voucher))
+                still_open.append(_after_listing(done(voucher)))
             continue
         still_open.append(_after_listing(voucher))
         if covered and not is_with_ours:
@@ -158,6 +158,11 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[tuple[str, str]]) -> tuple
         if not voucher.is_whole
         and ((voucher.name, "TXT") in pending or any(voucher.owned.covers(*key) for key in pending))
     )
+
+
+def done(voucher: Voucher) -> Voucher:
+    """As it is noted for what may still come when its record is there: that may be edited, as any that is owned."""
+    return voucher if voucher.is_leaving else msgspec.structs.replace(voucher, is_done=True)
 
 
 def _after_listing(voucher: Voucher) -> Voucher:

@@ -209,6 +209,28 @@ def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(hou
     assert here.journal.vouchers == ()
 
 
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownership_record(
+    house: Build, *, is_late: bool
+) -> None:
+    """external-dns sets it right in the next pass, as any other that it owns."""
+    here = house()
+    here.store.fail("create", not_answered(), name="app.example.com" if is_late else "a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    if is_late:
+        here.store.create(RecordSpec("app.example.com", "A", "192.0.2.1"), Deadline.after(WAIT_S))
+        here.listed()
+    else:
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    (row,) = (row for row in here.store.rows.values() if row.type == "A")
+
+    here.store.update(row, RecordSpec(row.name, "A", "192.0.2.99"), Deadline.after(WAIT_S))
+
+    assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
+
+
 def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:
     here = house()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
