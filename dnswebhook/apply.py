@@ -32,7 +32,6 @@ from dnswebhook.errors import (
 from dnswebhook.model import Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch, Update
 from dnswebhook.stores.base import Store
-from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
@@ -126,8 +125,8 @@ class Run:
         """`late` are strands that failed before, by name: they take their turns after all others."""
         self.failed: set[str] = set()
         """The late ones of the next run."""
-        self.pending: set[SetKey] = set()
-        """Sets of which a create may yet be carried out."""
+        self.pending: set[RecordSpec] = set()
+        """What may yet be created."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
@@ -260,7 +259,7 @@ class Run:
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if has_cname and self._may_come(add):  # it may still come, and a CNAME bears nothing beside it
+            if has_cname and not self.pending.isdisjoint(add):  # it may still come, and a CNAME bears nothing beside it
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)
@@ -268,9 +267,6 @@ class Run:
         values = {spec.value for spec in add}  # a new TTL may have been refused: where the row stays, so does that
         self._note_removed((record for record in removed if record.value not in values), gone)
         return all(added)
-
-    def _may_come(self, specs: Iterable[RecordSpec]) -> bool:
-        return any((spec.name, spec.type) in self.pending for spec in specs)
 
     def _obstacle(self, name: str) -> StoreError | None:
         """Asked where a row has gone: by us, when a delete was repeated, or by somebody who put another one there."""
@@ -310,7 +306,7 @@ class Run:
             self._report.counts[verb, Outcome.FAILED] += 1
             self._report.failures.append(Failure(spec.name, spec.type, error))
             if error.is_pending:
-                self.pending.add((spec.name, spec.type))
+                self.pending.add(spec)
             if isinstance(error, RecordError):
                 self._failures_in_a_row = 0
                 return

@@ -32,12 +32,8 @@ from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Pla
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.past import Past
 from dnswebhook.served import Served
-from dnswebhook.vouchers import Voucher
+from dnswebhook.vouchers import MAX_NOTED_TEXTS, Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
-
-MAX_NOTED_TEXTS = 16
-"""Per name. external-dns writes one text into an ownership record; so many must come from somebody else under its name,
-and each would be noted with all values of the record."""
 
 
 def make_plan(

@@ -16,6 +16,7 @@ Until external-dns has listed again, the notes also tell what was to be removed 
 `--txt-cache-interval` it takes for present what it has sent, even if that failed (`dnswebhook.difference`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 
 import msgspec
@@ -26,6 +27,9 @@ from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_nam
 
 LATE_LISTINGS = 10
 """So many passes of external-dns; ten minutes, by default."""
+MAX_NOTED_TEXTS = 16
+"""Of one name, by one apply. external-dns writes one into an ownership record: so many are texts of somebody else under
+its name, and each would be noted with all values of the record."""
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
@@ -150,14 +154,21 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
     return tuple(found)
 
 
-def awaited(vouchers: Iterable[Voucher], pending: Set[tuple[str, str]]) -> tuple[Voucher, ...]:
-    """Those that a create in one of these sets, which was not answered, may add or give their record."""
-    return tuple(
-        msgspec.structs.replace(voucher, waits=LATE_LISTINGS)
-        for voucher in vouchers
-        if not voucher.is_whole
-        and ((voucher.name, "TXT") in pending or any(voucher.owned.covers(*key) for key in pending))
-    )
+def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Voucher, ...]:
+    """Those whose text, successor or record may come late, by a create that was not answered."""
+    keys = {_key(spec) for spec in pending}
+    texts = {(spec.name, spec.value) for spec in pending if spec.type == "TXT"}
+    found = []
+    counts: Counter[str] = Counter()
+    for voucher in reversed(tuple(vouchers)):
+        if voucher.is_whole:
+            continue
+        counts[voucher.name] += 1
+        # An encrypted text is another one in each pass: those of before have gone, and must not wait on and on.
+        has_record = counts[voucher.name] <= MAX_NOTED_TEXTS and any(voucher.owned.covers(*key) for key in keys)
+        if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, voucher.successor))):
+            found.append(msgspec.structs.replace(voucher, waits=LATE_LISTINGS))
+    return tuple(reversed(found))
 
 
 def done(voucher: Voucher) -> Voucher:
@@ -200,7 +211,7 @@ def _says(row: Record, text: str) -> bool:
     return row.type == "TXT" and row.value == text
 
 
-def _key(row: Record) -> tuple[str, str]:
+def _key(row: Record | RecordSpec) -> tuple[str, str]:
     return row.name, row.type
 
 

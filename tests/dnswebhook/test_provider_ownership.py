@@ -15,7 +15,7 @@ from dnswebhook.errors import RecordError, StoreFailed, StoreTimeout, StoreUnrea
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Endpoint, Listing, Record, RecordSpec
 from dnswebhook.provider import ApplyFailed, Policy, Provider
-from dnswebhook.vouchers import LATE_LISTINGS
+from dnswebhook.vouchers import LATE_LISTINGS, MAX_NOTED_TEXTS
 from tests.dnswebhook.house import Build, House, a, hosts, row
 from tests.support.memory_store import CAPABILITIES, WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
@@ -229,6 +229,23 @@ def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownershi
     here.store.update(row, RecordSpec(row.name, "A", "192.0.2.99"), Deadline.after(WAIT_S))
 
     assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
+
+
+@pytest.mark.parametrize("can_update", [True, False])
+@pytest.mark.parametrize("unanswered", ["app.example.com", "a-app.example.com"])
+def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
+    house: Build, unanswered: str, *, can_update: bool
+) -> None:
+    """An encrypted one is another one in each pass."""
+    here = house()
+    here.store.can_update = can_update
+    here.store.fail("create", not_answered(), name=unanswered)
+    for number in range(50):
+        here.listed()
+        with pytest.raises(ApplyFailed):
+            here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(f'"{number}"',))])
+
+    assert len(here.journal.vouchers) <= MAX_NOTED_TEXTS + LATE_LISTINGS
 
 
 def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:

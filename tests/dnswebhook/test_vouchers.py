@@ -135,14 +135,14 @@ def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
 
 
 def test_one_whose_record_may_yet_come_stays_for_a_while() -> None:
-    (voucher,) = awaited([coming], {(OUR_ROW.name, "A")})
+    (voucher,) = awaited([coming], {OUR_ROW.spec})
 
     assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
     assert listings_until_removed(coming, TXT_ROW) == 0
 
 
 def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
-    (voucher,) = awaited([coming], {(TXT_ROW.name, "TXT")})
+    (voucher,) = awaited([coming], {TXT_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
         (voucher,) = settle([voucher], [], undesired).open
@@ -152,7 +152,7 @@ def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
 
 def test_one_whose_record_has_come_late_is_settled_after_a_while() -> None:
     """Another value of it may come later still, when the first one has been removed."""
-    (voucher,) = awaited([coming], {(OUR_ROW.name, "A")})
+    (voucher,) = awaited([coming], {OUR_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
         (voucher,) = settle([voucher], [TXT_ROW, OUR_ROW], undesired).open
@@ -161,19 +161,37 @@ def test_one_whose_record_has_come_late_is_settled_after_a_while() -> None:
 
 @pytest.mark.parametrize("voucher", [leaving, staying])
 def test_one_whose_record_may_yet_come_or_be_put_back_stays_for_a_while(voucher: Voucher) -> None:
-    (voucher,) = awaited([voucher], {(OUR_ROW.name, "A")})
+    (voucher,) = awaited([voucher], {OUR_ROW.spec})
 
     assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
 
 
 def test_one_whose_record_may_yet_come_goes_before_it_can_claim_what_somebody_else_added() -> None:
-    vouchers = awaited([coming], {(OUR_ROW.name, "A")})
+    vouchers = awaited([coming], {OUR_ROW.spec})
 
     assert (TXT_ROW,) == settle(vouchers, [TXT_ROW, FOREIGN_ROW], undesired).claims
 
 
 def test_nothing_else_waits_for_a_create() -> None:
-    assert () == awaited([coming], {("other.example.com", "A"), (OUR_ROW.name, "AAAA")})
+    pending = {
+        RecordSpec("other.example.com", "A", "192.0.2.1"),
+        RecordSpec(OUR_ROW.name, "AAAA", "2001:db8::1"),
+        RecordSpec(TXT_ROW.name, "TXT", "another text"),
+    }
+
+    assert () == awaited([coming, leaving, staying], pending)
+
+
+def test_a_text_waits_for_the_one_that_is_to_replace_it() -> None:
+    """Else both would stay."""
+    successor = RecordSpec(TXT_ROW.name, "TXT", "another text")
+    replaced = msgspec.structs.replace(staying, successor=successor.value)
+
+    (voucher,) = awaited([replaced], {successor})
+    (voucher,) = settle([voucher], [TXT_ROW, OUR_ROW], desired).open
+
+    late = Record("s", successor.name, "TXT", successor.value)
+    assert (TXT_ROW,) == settle([voucher], [TXT_ROW, late, OUR_ROW], desired).remove
 
 
 @pytest.mark.parametrize("voucher", [leaving, coming])
