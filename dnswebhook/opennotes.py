@@ -13,7 +13,7 @@ class OpenNotes:
         self._wholes: dict[SetKey, frozenset[str]] = {}
         self._texts: dict[str, set[str]] = defaultdict(set)
         self._successors: dict[tuple[str, str], str] = {}
-        self._replaced: dict[tuple[str, str], str] = {}
+        self._replaced: dict[tuple[str, str], set[str]] = defaultdict(set)
         """By name of the ownership record and text, like `_successors`."""
         self._waits: dict[tuple[str, str], int] = {}
         for note in noted:
@@ -21,7 +21,7 @@ class OpenNotes:
             self._texts[note.name].add(note.value)
             if note.successor:
                 self._successors[note.name, note.value] = note.successor
-                self._replaced[note.name, note.successor] = note.value
+                self._replaced[note.name, note.successor].add(note.value)
             for record_type in note.owned.types:
                 self._values[note.owned.name, record_type] |= note.owned_values
                 if note.is_whole:
@@ -47,6 +47,10 @@ class OpenNotes:
         """For how many more listings it, or its record, may still come late."""
         return self._waits.get((name, text), 0)
 
-    def replaced(self, name: str, text: str) -> str | None:
-        """The text that `text` was to replace there."""
-        return self._replaced.get((name, text))
+    def late_texts(self, name: str) -> list[str]:
+        """Texts of the ownership record `name` that may come late, or whose record may."""
+        return [text for text in self._texts.get(name, ()) if self.waits(name, text)]
+
+    def replaced(self, name: str, text: str) -> set[str]:
+        """The texts that `text` was to replace there."""
+        return self._replaced.get((name, text), set())

@@ -29,7 +29,7 @@ from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
-from dnswebhook.ownership import OwnedSet
+from dnswebhook.ownership import OwnedSet, owner_in
 from dnswebhook.past import Past
 from dnswebhook.served import Served
 from dnswebhook.vouchers import MAX_NOTED_TEXTS, Voucher
@@ -114,7 +114,8 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         sets = [difference.sets[subject.key] for subject in subjects]
         is_changed = any(each.updates or each.deletes or each.creates for each in sets)
         replaced = _replaced_texts(wish, needed)
-        staying = set(wish.wanted) - coming if is_changed or replaced else set()
+        superseded = _superseded_texts(difference, wish)
+        staying = set(wish.wanted) - coming if is_changed or replaced or superseded else set()
         leaving = [row.value for row in needed.deletes if row.value not in replaced]
         if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
             continue
@@ -127,6 +128,7 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         notes += [
             note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
         ]
+        notes += [note(value, is_leaving=False, successor=successor) for value, successor in superseded.items()]
         vouchers += [replace(each, waits=difference.notes.waits(each.name, each.value)) for each in notes]
     return tuple(vouchers)
 
@@ -138,6 +140,13 @@ def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
     rewritten = {update.record.value: update.spec.value for update in needed.updates}
     rewritten = {old: new for old, new in rewritten.items() if old != new}
     return rewritten | {row.value: wish.wanted[0] for row in needed.deletes}
+
+
+def _superseded_texts(difference: Difference, wish: Wish) -> dict[str, str]:
+    """What may come late beside the text that is wanted now, with that one: external-dns would never name it again."""
+    here = {row.value for row in difference.live(wish.key)}
+    late = [text for text in difference.notes.late_texts(wish.name) if text not in here and text not in wish.wanted]
+    return {text: new for text in sorted(late) for new in wish.wanted[:1] if owner_in(text) == owner_in(new)}
 
 
 class _StrandBuilder:

@@ -28,7 +28,7 @@ from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_nam
 LATE_LISTINGS = 10
 """So many passes of external-dns; ten minutes, by default."""
 MAX_NOTED_TEXTS = 16
-"""Of one name, by one apply. external-dns writes one into an ownership record: so many are texts of somebody else under
+"""Per name and apply. external-dns writes one text into an ownership record; so many must come from somebody else under
 its name, and each would be noted with all values of the record."""
 
 IsDesired = Callable[[str, str], bool | None]
@@ -166,7 +166,8 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
         counts[voucher.name] += 1
         # An encrypted text is another one in each pass: those of before have gone, and must not wait on and on.
         has_record = counts[voucher.name] <= MAX_NOTED_TEXTS and any(voucher.owned.covers(*key) for key in keys)
-        if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, voucher.successor))):
+        replacing = voucher.successor if voucher.is_staying else voucher.value
+        if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, replacing))):
             found.append(msgspec.structs.replace(voucher, waits=LATE_LISTINGS))
     return tuple(reversed(found))
 

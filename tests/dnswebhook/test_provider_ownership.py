@@ -231,6 +231,44 @@ def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownershi
     assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
 
 
+def test_a_text_that_comes_late_beside_the_one_that_was_written_in_its_place_goes(house: Build) -> None:
+    """external-dns would name one of them only when it removes the record."""
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(text,))])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+
+    here.listed()
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [text]}
+
+
+def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) -> None:
+    here = house()
+    here.store.can_update = False
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    moved = msgspec.structs.replace(OWNERSHIP, targets=(text,))
+    wanted = a("app.example.com")
+    here.apply(create=[wanted, OWNERSHIP])
+    here.listed()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=[wanted, OWNERSHIP], update_new=[wanted, moved])
+    here.listed()
+    here.apply(update_old=[wanted, moved], update_new=[wanted, OWNERSHIP])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", text), Deadline.after(WAIT_S))
+
+    here.listed()
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [HERITAGE]}
+
+
 @pytest.mark.parametrize("can_update", [True, False])
 @pytest.mark.parametrize("unanswered", ["app.example.com", "a-app.example.com"])
 def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
