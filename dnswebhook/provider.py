@@ -227,7 +227,7 @@ class Provider:
         for voucher in vouchers:
             key = (voucher.name, voucher.value)
             self._written.pop(key, None)
-            if not (voucher.is_leaving or voucher.is_staying) and owner_in(voucher.value):
+            if not (voucher.is_leaving or voucher.is_staying or voucher.successor) and owner_in(voucher.value):
                 self._written[key] = done(voucher)
 
     def close(self) -> None:

@@ -174,7 +174,7 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
 
 def done(voucher: Voucher) -> Voucher:
     """As it is noted for what may still come when its record is there: that may be edited, as any that is owned."""
-    return voucher if voucher.is_leaving else msgspec.structs.replace(voucher, is_done=True)
+    return voucher if voucher.is_leaving or voucher.successor else msgspec.structs.replace(voucher, is_done=True)
 
 
 def _after_listing(voucher: Voucher) -> Voucher:

@@ -248,6 +248,25 @@ def test_a_text_that_comes_late_beside_the_one_that_was_written_in_its_place_goe
     assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [text]}
 
 
+def test_a_text_that_comes_late_when_its_successor_has_gone_claims_nothing_of_somebody_else(house: Build) -> None:
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    moved = msgspec.structs.replace(OWNERSHIP, targets=(text,))
+    here.apply(create=[a("app.example.com"), moved])
+    here.listed()
+    here.apply(delete=[a("app.example.com"), moved])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+    here.store.create(RecordSpec("app.example.com", "A", "198.51.100.1"), Deadline.after(WAIT_S))
+
+    assert here.listed() == here.listed() == {"app.example.com": ["198.51.100.1"]}
+
+
 def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) -> None:
     here = house()
     here.store.can_update = False
