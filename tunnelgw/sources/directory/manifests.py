@@ -26,6 +26,7 @@ _SURROGATES: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # no backslash escapes it
 )
 """How JSON may write one character, and YAML may not."""
+_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -110,7 +111,7 @@ def documents(octets: bytes) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         # At the begin of a line libyaml has other words for it than elsewhere, and they do not say that it is a tab.
-        is_tab = (error.problem or "").startswith("found character") and _octet_at(octets, mark) == b"\t"
+        is_tab = (error.problem or "").startswith("found character") and _character_at(octets, mark) == "\t"
         problem = "a tab, where YAML wants spaces" if is_tab else error.problem or "not YAML"
         raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
     except yaml.reader.ReaderError as error:
@@ -120,9 +121,11 @@ def documents(octets: bytes) -> list[Document]:
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
 
 
-def _octet_at(octets: bytes, mark: yaml.Mark | None) -> bytes:
-    line = next(iter(octets.splitlines()[mark.line :]), b"") if mark else b""
-    return line[mark.column : mark.column + 1] if mark else b""
+def _character_at(octets: bytes, mark: yaml.Mark | None) -> str:
+    """YAML counts in characters, less the mark of the byte order, and has further breaks of lines."""
+    text = octets.decode("utf-8-sig", "replace") if mark else ""
+    line = next(iter(_BREAK.split(text)[mark.line :]), "") if mark else ""
+    return line[mark.column : mark.column + 1] if mark else ""
 
 
 def _plain(pair: re.Match[bytes]) -> bytes:

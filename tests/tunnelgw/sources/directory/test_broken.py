@@ -77,6 +77,8 @@ def laughs() -> str:
         (route() + "  rules: [{name: []}]\n", "web.yaml:8: spec.rules[0].name [] is not a string"),
         (route().replace("  name: web", "\tname: web"), "web.yaml:4: a tab, where YAML wants spaces"),
         (route() + "  rules: @\t\n", "web.yaml:8: found character "),
+        (route() + "  für:\t@web\n", "web.yaml:8: found character "),
+        ("\ufeff\tkind: Secret\n", "web.yaml:1: a tab, where YAML wants spaces"),
         (route().replace("apiVersion", "#"), "web.yaml:2: not an object of the API: apiVersion is missing"),
         ("\xff\xfe", "web.yaml:1: "),
         (route() + "  rules: \x07\n", "web.yaml:8: not YAML: control characters are not allowed"),
