@@ -63,7 +63,7 @@ def delivered(
 
 def is_silent(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool) -> bool:
     """Whether there is no word yet of one of those whom `delivered` is about, and none of a failure."""
-    failures = any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
+    failures = not expected or any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
     return not failures and (len(proxies) < expected or (has_tunnel and tunnel is None))
 
 

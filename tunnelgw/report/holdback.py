@@ -26,6 +26,9 @@ class HoldBack:
     def __len__(self) -> int:
         return len(self._batches)
 
+    def __contains__(self, id_: ObjectId) -> bool:
+        return id_ in self._batches
+
     def add(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str], now_s: float) -> None:
         """`planes`: those whose documents `turn` changed."""
         fresh = _Batch(turn, planes, now_s)

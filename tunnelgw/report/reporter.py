@@ -143,7 +143,9 @@ class Reporter:
     def _ripe(self, situation: Situation, released: Iterable[ObjectId], now_s: float) -> list[ObjectId]:
         """Those of which it is known whether they are delivered, and others when we have led for a while."""
         self._early_until_s = min(self._early_until_s, now_s + MAX_HOLD_BACK_S)
-        ways = self._early | {id_: self._way_of(situation, id_) for id_ in released}
+        # Who is owed another one meanwhile waits for the document of that, too, and comes here again.
+        early = {id_: way for id_, way in self._early.items() if id_ not in self._owed}
+        ways = early | {id_: self._way_of(situation, id_) for id_ in released}
         has_time = now_s < self._early_until_s
         self._early = {id_: way for id_, way in ways.items() if has_time and way in self._silent}
         return [id_ for id_ in ways if id_ not in self._early]

@@ -336,6 +336,34 @@ def test_who_begins_tells_of_a_failure_at_once(proxies: tuple[Receipt, ...], tun
     assert scene.report(GATEWAY).keys() == {GATEWAY}
 
 
+def test_who_begins_tells_of_a_gateway_without_proxies_at_once() -> None:
+    """Whatever the provider says will not change that."""
+    scene = Scene()
+    scene.items[2] = own_proxy(tunnelID=ONE)[1]
+    scene.outcomes.receipts, scene.outcomes.tunnel = {}, None
+
+    (message,) = scene.delivered().values()
+
+    assert message.startswith("no proxy is known for this data plane")
+
+
+def test_a_gateway_that_is_edited_while_word_of_its_deliveries_is_awaited_waits_for_its_newer_document_too() -> None:
+    scene = Scene()
+    scene.outcomes.tunnel = None
+    assert scene.report(GATEWAY) == {}
+    scene.outcomes.has_answered, scene.outcomes.held = False, frozenset()
+    scene.reporter.owe([GATEWAY], 2, frozenset({"shop/gw"}))
+
+    assert scene.report() == {}
+    assert scene.sample("tunnelgw_status_queue_depth") == 1.0
+    scene.outcomes.tunnel = TOLD
+    assert scene.report() == {}
+    scene.outcomes.has_answered, scene.outcomes.held = True, frozenset({"shop/gw"})
+
+    (wish,) = scene.report().values()
+    assert wish.delivery.is_held
+
+
 @pytest.mark.parametrize("leads_again", [False, True])
 def test_who_begins_waits_no_longer_for_word_of_deliveries_than_for_answers_of_proxies(
     leads_again: bool, monkeypatch: pytest.MonkeyPatch
