@@ -14,6 +14,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts
 from tunnelgw.translate.gateways import gateway_setup, gateways_of
+from tunnelgw.translate.hostnames import by_precision
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.tunnelports import tunnel_ports
 
@@ -46,20 +47,41 @@ Losses = Mapping[str, Loss]
 """By the listener's name in the document."""
 
 
+class Contest(Part, frozen=True):
+    losses: Mapping[Key, Losses]
+    """By Gateway."""
+    hosts: Mapping[tuple[int, str], Key]
+    """Of the tunnel, by port and hostname: the Gateway that gets them."""
+
+
 def losses(view: View, key: Key) -> Losses:
     """A query about a Gateway that is ours."""
     setup = view.ask(gateway_setup, key)
-    return view.ask(contest, setup.data_plane).get(key, {}) if setup else {}
+    return view.ask(all_losses, setup.data_plane).get(key, {}) if setup else {}
 
 
-def contest(view: View, data_plane: str) -> Mapping[Key, Losses]:
-    """A query: who does not get what on a data plane, by Gateway."""
+def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
+    """A query: by Gateway. Hosts that nobody loses change nothing here, and there is nothing to look at again."""
+    return view.ask(contest, data_plane).losses
+
+
+def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
+    """Which Gateway on the data plane of this one gets what the tunnel has for a host, or for those of a wildcard that
+    nobody has more precisely. None: no Gateway does.
+    """
+    setup = view.ask(gateway_setup, key)
+    hosts = view.ask(contest, setup.data_plane).hosts if setup else {}
+    return next((hosts[port, pattern] for pattern in by_precision(hostname) if (port, pattern) in hosts), None)
+
+
+def contest(view: View, data_plane: str) -> Contest:
+    """A query: who gets what on a data plane, and who does not."""
     taken = _Taken({}, {})
     found: dict[Key, Losses] = {}
     for key in view.ask(gateways_of, data_plane):
         if lost := _losses(key, view.ask(drafts, key), view.ask(tunnel_ports, key).served, taken):
             found[key] = lost
-    return found
+    return Contest(found, taken.hosts)
 
 
 def is_accepted(draft: Draft, loss: Loss) -> bool:

@@ -27,6 +27,12 @@ def covering(hostname: str) -> Iterator[str]:
         yield f"*{rest}"
 
 
+def by_precision(hostname: str) -> Iterator[str]:
+    """As `covering`, the most precise one first: whoever has that gets the hosts."""
+    yield from (pattern for pattern in covering(hostname) if pattern)
+    yield ANY
+
+
 def intersection(first: str, second: str) -> str | None:
     """The hosts that both have; two hostnames that overlap are always one inside the other. None: no host."""
     if covers(first, second):

@@ -1,6 +1,7 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -12,7 +13,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.translate.addresses import doors
-from tunnelgw.translate.contest import NO_LOSS, Loss, is_accepted, losses
+from tunnelgw.translate.contest import NO_LOSS, Loss, holder, is_accepted, losses
 from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, own_drafts, route_namespaces
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.hostnames import rivals
@@ -102,7 +103,8 @@ def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
     if not on_tunnel:
         return served
     protocols = {part.visible_port: part.protocol for part in on_tunnel.values()}
-    found = walls(key, view.ask(drafts, key), view.ask(tunnel_ports, key).served, on_tunnel)
+    ports, holders = view.ask(tunnel_ports, key).served, partial(holder, view, key)
+    found = walls(key, view.ask(drafts, key), ports, on_tunnel, holders)
     return (*served, *(_wall(key, wall, protocols) for wall in found))
 
 

@@ -6,7 +6,7 @@ hosts. So a set takes from others only the hosts that it names. What is wanted a
 redirect to https would lead in circles.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from proxy import document
@@ -73,10 +73,14 @@ def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
 
 
 def walls(
-    key: Key, all_drafts: Sequence[Draft], served: Mapping[str, tuple[int, ...]], open_: Collection[str]
+    key: Key,
+    all_drafts: Sequence[Draft],
+    served: Mapping[str, tuple[int, ...]],
+    open_: Collection[str],
+    holder: Callable[[int, str], Key | None],
 ) -> Iterator[Wall]:
     """Of the Gateway with these drafts. `served` is what `tunnel_ports` says, `open_` has the names of those that the
-    tunnel does lead to.
+    tunnel does lead to. `holder`: which Gateway gets a hostname of a port where there is no wall.
     """
     for port in document.TUNNEL_PORTS:
         here = [draft for draft in all_drafts if _wants_tunnel(draft) and _port(draft) == port]
@@ -87,7 +91,8 @@ def walls(
         lent = {_hostname(draft) for draft in elsewhere if port in served[draft.name]}
         for hostname, draft in shut.items() if lent else ():
             patterns = {*covering(hostname)}
-            if open_to.isdisjoint(patterns) and not lent.isdisjoint(patterns):
+            is_own = open_to.isdisjoint(patterns) and not lent.isdisjoint(patterns)
+            if is_own and holder(port, hostname) == key:
                 yield Wall(short(f"{draft.name}@{port}"), port, hostname)
         if shut and not open_to and not lent:
             yield Wall(short(f"{key}@{port}"), port, ANY)
