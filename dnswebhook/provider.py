@@ -287,6 +287,7 @@ class Provider:
         is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
         noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
+        contested = {*settlement.contested}
         remove = dict.fromkeys((*settlement.remove, *self._gone))
         untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # removed or not
         for row in remove:
@@ -312,9 +313,10 @@ class Provider:
             noted = noted if self._generation == generation else []
             settlement = settle(noted, listing.records, self._adjuster.is_desired)
             untold.update(settlement.claims)
+            contested.update(settlement.contested)
         self._written = {}
         self._journal.replace(settlement.open)
-        self._tell_contested(frozenset(settlement.contested))
+        self._tell_contested(frozenset(contested))
         if not remove:
             return listing
         return Listing(tuple(row for row in listing.records if row not in untold))
