@@ -3,14 +3,14 @@
 Everything is a query (`queries`): a function of what it reads and asks, computed again only when that has changed.
 
     hostnames · selectors · grants · names · protocols · verdicts
-                                                words that all others use
+                                                used by all others
     remarks > parts                             what is wrong with a part of a route, judged by the document's own rules
     certificates                                Secrets and ConfigMaps into certificates, or why not
     settings > classes > gateways > pools > addresses
-                                                whose Gateway, with which settings, which proxy, which doors
+                                                whether a Gateway is ours, its settings, its proxy, its doors
     slots > listenertls > drafts > tunnelports > contest > listeners > gatewayverdicts
-                                                listeners: conflicts, each by itself, on the tunnel, against other
-                                                Gateways, as told
+                                                listeners: their conflicts, each by itself, on the tunnel, against
+                                                other Gateways, their conditions
     endpoints · external · backendtls > backends > backendrefs
                                                 where routes send requests, or why not
     filters · matches · sessions > rules        what routes do with them

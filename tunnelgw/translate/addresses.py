@@ -1,11 +1,12 @@
 """The doors of a Gateway: addresses that the proxy binds or a Service has, and the tunnel; and what is shown of them.
 
-A Service tells the addresses of its load balancer; one that has none by its type has those of the cluster, which lead
-to it from everywhere inside. Whoever knows better, such as the address of a balancer before node ports, says so.
+A Service in front of the proxy has the addresses of its load balancer. If its type has none, the Service's cluster IPs
+are used, which clients inside the cluster can reach. `direct.service.addresses` overrides both, for example with the
+address of a balancer in front of node ports.
 
-`spec.addresses` narrows the doors to what it asks for: who asks for IP addresses alone is not served through the
-tunnel, who asks for the tunnel's hostname alone has no direct door. Without it a Gateway has every door of its class,
-and shows one kind of address, since a name in DNS cannot have a CNAME beside an A record.
+`spec.addresses` narrows the doors to what it asks for: with IP addresses alone the Gateway is not served through the
+tunnel, with the tunnel's hostname alone it has no direct door. Without it a Gateway has every door of its class, and
+shows one kind of address, since a name in DNS cannot have a CNAME beside an A record.
 """
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
@@ -23,7 +24,7 @@ from tunnelgw.translate.verdicts import false
 
 TUNNEL_DOMAIN = "cfargotunnel.com"
 MAX_SHOWN = 16
-"""Addresses in a status."""
+"""The most addresses that a status can have."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
 _EVERYWHERE = ("",)
 _INSIDE = ("ClusterIP", "NodePort")
@@ -36,24 +37,24 @@ class Doors(Part, frozen=True):
     shown: tuple[GatewayAddress, ...] = ()
     """For status.addresses."""
     bound: tuple[str, ...] = ()
-    """IP addresses on which listeners are bound; an empty one stands for all addresses of the host."""
+    """IP addresses on which listeners are bound; an empty string stands for all addresses of the host."""
     ports: dict[int, int] | None = None
-    """Ports of the Service before the proxy, and the ports that they lead to. None: clients see the bound port."""
+    """Ports of the Service in front of the proxy, and their target ports. None: clients use the bound port itself."""
     tunnel: str = ""
     findings: tuple[Finding, ...] = ()
-    """Accepted or Programmed, where they are False for the sake of an address."""
+    """Accepted or Programmed, if they are False because of an address."""
 
 
 class _Offer(Part, frozen=True):
-    """What a Gateway may have."""
+    """The direct addresses that a Gateway may have."""
 
     ips: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
     bound: tuple[str, ...] | None = None
-    """Where it differs from `ips`."""
+    """As in `Doors`, if it differs from `ips`."""
     ports: dict[int, int] | None = None
     is_inside: bool = False
-    """Only the cluster's own clients reach these: nothing to show if there is something else."""
+    """Only clients inside the cluster reach these addresses: not shown if there is something else to show."""
     lack: str = ""
     """Why there is no direct address although one was wanted."""
 
@@ -82,7 +83,7 @@ def _offer(view: View, key: Key, setup: GatewaySetup) -> _Offer:
 
 
 def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
-    """`namespace`: the Gateway's, which its GatewayConfig means where it names none."""
+    """`namespace`: the Gateway's, the default for the Service of its GatewayConfig."""
     key = Key(ref.namespace or namespace, ref.name)
     service = view.get(Kind.SERVICE, key)
     if not isinstance(service, Service):
@@ -133,7 +134,7 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
 
 
 def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]:
-    """The API takes an address twice if it is spelled otherwise."""
+    """The API allows an address to be listed twice if the spelling differs."""
     found: dict[tuple[str, str, str | int], GatewayAddress] = {}
     for place, address in enumerate(wanted):
         found.setdefault((address.type, address.routability, plain_address(address.value) or place), address)
@@ -141,7 +142,7 @@ def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]
 
 
 def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> dict[int, str]:
-    """What each wanted address becomes, by its place. Who asks for no special one gets what the others leave."""
+    """The address granted for each wanted one, by its place. Entries without a value get what the others leave."""
     granted: dict[int, str] = {}
     for place, address in sorted(enumerate(wanted), key=lambda item: not item[1].value):
         values = [] if address.routability else free[address.type]

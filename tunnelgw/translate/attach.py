@@ -1,7 +1,7 @@
 """A route and one of its parentRefs: the listeners that it is attached to, or why there is none.
 
-Listeners are asked in four steps: are they meant (sectionName, port), do they admit the kind and the namespace, do they
-have hosts in common. The furthest step that some listener reached is the obstacle that is told.
+Listeners are checked in steps: are they meant (sectionName, port), do they admit the kind and the namespace, do they
+have hosts in common. A refusal is about the furthest step that any listener reached.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from tunnelgw.translate.verdicts import ObjectId
 
 
 class Attachment(Part, frozen=True):
-    """A listener that has a route, with the hosts of the route there."""
+    """A listener that a route is attached to, and the hosts that it has there."""
 
     entrance: Entrance
     hostnames: tuple[str, ...]
@@ -33,12 +33,12 @@ class Refusal(Part, frozen=True):
 def attach(
     view: View, route: ObjectId, spec: Route, ref: ParentRef, owner: ObjectId, parent: Parent
 ) -> tuple[Attachment, ...] | Refusal:
-    """`owner` is what `ref` names, `parent` what is known of it."""
+    """`owner` is the object that `ref` names, `parent` what is known of it."""
     if parent.refusal:
         return Refusal(Reason.NO_MATCHING_PARENT, parent.refusal)
     meant = [entrance for entrance in parent.entrances if _is_meant(entrance, ref)]
     if not meant:
-        # Of those that would not admit it, the route's author need not know.
+        # Listeners that would not admit the route are not named: its author need not know of them.
         fitting = [entrance for entrance in parent.entrances if _admits(view, entrance, owner.key, route)]
         known = _listed(f"{entrance.name} (port {entrance.port})" for entrance in fitting)
         message = f"{owner} has no listener {_spell(ref)}".rstrip()
@@ -68,7 +68,7 @@ def _takes(entrance: Entrance, route: ObjectId) -> bool:
 
 
 def _barred(meant: Sequence[Entrance], route: ObjectId, ref: ParentRef, owner: ObjectId) -> str:
-    """What is asked for by listeners that do not admit the route: the kind first, then the namespace."""
+    """The message for listeners that do not admit the route: about the kind if none takes it, else the namespace."""
     message = f"no listener {_spell(ref)}".rstrip() + f" of {owner} allows routes of kind {route.kind}"
     taking = [entrance for entrance in meant if _takes(entrance, route)]
     if not taking:
@@ -89,5 +89,5 @@ def _spell(ref: ParentRef) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    """Each once, as far as there is room."""
+    """Each word once, as far as there is room."""
     return ", ".join(dict.fromkeys(words))[:512] or "none"

@@ -1,6 +1,6 @@
 """What a backendRef leads to: a backend of the document, or the reason why it leads nowhere.
 
-In this order, so that nobody learns of an object that they may not refer to: kind, permission, existence, protocol.
+Checked in the order kind, permission, existence, protocol, so that nobody learns of objects that they may not refer to.
 """
 
 from tunnelgw.model.conditions import Finding, Reason
@@ -85,7 +85,7 @@ class Referrer:
 
 
 def _is_permitted(view: View, reference: tuple[ReferenceFrom, ReferenceTo]) -> bool:
-    """A query, so that a grant that changes concerns only routes for which it makes a difference."""
+    """A query, so that a changed grant affects only routes for which it makes a difference."""
     return is_permitted(view, *reference)
 
 

@@ -1,6 +1,6 @@
 """Backends of the document: a Service's port with its endpoints, or a Backend object's target.
 
-Only here endpoints are looked at. So when they come and go, one backend of the document changes, and no route.
+Endpoints are read only here. So when they come and go, one backend of the document changes, and no route.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from tunnelgw.translate.remarks import unresolved
 
 
 class BackendId(NamedTuple):
-    """A backend of the document. Where users of a Service want it differently, they have different backends."""
+    """A backend of the document. Routes that need different settings for one Service get different backends."""
 
     kind: Kind
     """Service or Backend."""
@@ -32,26 +32,26 @@ class BackendId(NamedTuple):
     port: int = 0
     """The Service's port."""
     is_h2c: bool = False
-    """HTTP/2 in clear: gRPC routes lead to it, and it does not say what it speaks."""
+    """Use HTTP/2 in clear text, because gRPC routes lead to it and it names no protocol but HTTP."""
     gateway: Key | None = None
     """The Gateway whose client certificate is presented to it."""
 
     @property
     def name(self) -> str:
-        """In the document."""
+        """Its name in the document."""
         name = f"{self.key}:{self.port}" if self.kind is Kind.SERVICE else f"backend.{TUNNELGW}/{self.key}"
         return short(f"{name}{'+h2c' if self.is_h2c else ''}{f'@{self.gateway}' if self.gateway else ''}")
 
 
 class ServicePortId(NamedTuple):
-    """A port of a Service by its number, as references have it."""
+    """A port of a Service by its number, as in references."""
 
     service: Key
     number: int
 
 
 def backend(view: View, id_: BackendId) -> document.Backend:
-    """A query. Without addresses where nothing may be sent to it: the proxy answers 503 then."""
+    """A query. If nothing may be sent to the backend, it has no addresses: then the proxy answers 503."""
     made = _of_service(view, id_) if id_.kind is Kind.SERVICE else view.ask(external_target, id_.key)
     if not isinstance(made, document.Backend):
         return document.Backend(id_.name)
@@ -67,7 +67,7 @@ def backend(view: View, id_: BackendId) -> document.Backend:
 
 
 def _of_service(view: View, id_: BackendId) -> document.Backend | None:
-    """None where nothing may be sent."""
+    """None: nothing may be sent."""
     port = view.ask(service_port, ServicePortId(id_.key, id_.port))
     if isinstance(port, Finding):
         return None

@@ -1,8 +1,8 @@
 """Which BackendTLSPolicy governs a port of a Service, and what it wants of the TLS connections to it.
 
-A policy for the port by name goes before one for the whole Service; among equals the oldest wins, then the first
-`namespace/name`. The winner is the winner however broken it is: then nothing is sent to the port at all, since neither
-plain text nor a connection that nobody vouches for is what its author asked for.
+A policy for the port by name takes precedence over one for the whole Service; among equals the oldest wins, then the
+first `namespace/name`. A broken policy wins all the same. Then nothing is sent to the port at all, since its author
+asked neither for plain text nor for a connection without verification.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ _RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 
 
 class PolicyTls(msgspec.Struct, frozen=True, gc=False):
-    """What a policy comes to, wherever it is in force."""
+    """The result for a policy, the same wherever it is in force."""
 
     tls: BackendTLS | None
-    """None: the policy is broken, and nothing may be sent where it governs."""
+    """None: the policy is broken, and nothing may be sent to the ports that it governs."""
     findings: tuple[Finding, ...]
-    """ResolvedRefs always; Accepted where it is False."""
+    """ResolvedRefs always; Accepted if it is False."""
 
 
 def governing_policy(view: View, port: ServicePortName) -> Key | None:
@@ -45,12 +45,12 @@ def governing_policy(view: View, port: ServicePortName) -> Key | None:
 
 
 def policy_of_target(view: View, target: ServicePortName) -> Key | None:
-    """Among the policies with this very target, the one that wins. No port: the Service as a whole."""
+    """The winning policy among those with exactly this target. Empty port: the Service as a whole."""
     return view.ask(policies_of_service, target.service).get(target)
 
 
 def policies_of_service(view: View, service: Key) -> Mapping[ServicePortName, Key]:
-    """A query: the policy that wins, by target."""
+    """A query: the winning policy of each target."""
     found: dict[ServicePortName, Key] = {}
     for policy in view.bucket(Index.POLICIES_BY_SERVICE, service):
         if isinstance(policy, BackendTlsPolicy):
@@ -60,7 +60,7 @@ def policies_of_service(view: View, service: Key) -> Mapping[ServicePortName, Ke
 
 
 def targets_of(policy: BackendTlsPolicy) -> tuple[ServicePortName, ...]:
-    """What the policy is for, other kinds than Service left out."""
+    """The policy's targets, without those of other kinds than Service."""
     return tuple(
         ServicePortName(Key(policy.metadata.namespace, ref.name), ref.section_name)
         for ref in policy.spec.target_refs
@@ -69,14 +69,14 @@ def targets_of(policy: BackendTlsPolicy) -> tuple[ServicePortName, ...]:
 
 
 def policy_tls(view: View, key: Key) -> PolicyTls:
-    """A query: what the policy says of TLS, with the certificates it refers to."""
+    """A query: what the policy says about TLS, with the certificates that it refers to."""
     policy = view.get(Kind.BACKEND_TLS_POLICY, key)
     if not isinstance(policy, BackendTlsPolicy):
         return PolicyTls(None, (_RESOLVED,))
     validation = policy.spec.validation
     ca, bad = _authorities(view, key, validation)
     references = _RESOLVED
-    if bad:  # one reason, that of the first; all are told
+    if bad:  # a condition has one reason, that of the first; the message lists all
         message = "; ".join(f"caCertificateRefs[{place}]: {reference.message}" for place, reference in bad.items())
         if ca is None and policy.before and any(each.cause is Cause.NOT_READ for each in bad.values()):
             ca, _ = _authorities(view, key, policy.before.validation)
@@ -101,8 +101,8 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
 def _authorities(
     view: View, policy: Key, validation: BackendTlsValidation
 ) -> tuple[str | Unset | None, Mapping[int, BadReference]]:
-    """PEM of all good references, UNSET for the system's authorities, None where there is nobody to trust; and the
-    others by their place.
+    """PEM of all good references, UNSET for the system's authorities, None if there is no authority to trust; and the
+    bad references by their place.
     """
     if not validation.ca_certificate_refs:
         return (UNSET if validation.well_known_ca_certificates else None), {}
@@ -119,7 +119,7 @@ def _authorities(
 
 
 def _subject_alt_name(name: PolicyName) -> SubjectAltName:
-    """Of an unknown type neither field is filled, which the document refuses."""
+    """With an unknown type neither field is set, which the document's check refuses."""
     return SubjectAltName(
         name.hostname if name.type == "Hostname" else UNSET,
         name.uri if name.type == "URI" else UNSET,

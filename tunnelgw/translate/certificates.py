@@ -1,9 +1,9 @@
 """Secrets and ConfigMaps into certificates that a proxy can use, or into the reason why not.
 
-A proxy refuses a document as a whole when OpenSSL refuses one certificate in it, so what OpenSSL would not take is
-found here and refused alone: small keys and broken digests in words of ours, all else by asking it. What is used is
-written anew in PEM, without what stood around. Expiry is no matter of translation, which knows no clock. Messages never
-hold what a Secret holds.
+A proxy refuses a document as a whole if OpenSSL refuses one certificate in it. So those that OpenSSL would refuse are
+found here and left out: small keys and broken digests with messages of our own, anything else by asking OpenSSL. Good
+ones are written anew in PEM, without the text around them. Expiry is not checked, since translation has no clock.
+Messages never contain the content of a Secret.
 """
 
 import base64
@@ -35,7 +35,7 @@ TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
-"""Longer, it is the name of no host."""
+"""A longer name cannot be a host's."""
 _WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
 _PEM = serialization.Encoding.PEM
 _NO_PASSWORD = serialization.NoEncryption()
@@ -51,14 +51,14 @@ _UNREADABLE = (
 
 
 class Cause(Enum):
-    """Why a reference leads to nothing usable; each kind of referrer has its own reason for each."""
+    """Why a reference leads to nothing usable. Each kind of referrer maps these to its own condition reasons."""
 
     NOT_PERMITTED = auto()
     WRONG_KIND = auto()
     NOT_FOUND = auto()
     NOT_USABLE = auto()
     NOT_READ = auto()
-    """It may well be usable."""
+    """Its content is not known yet, and may be usable."""
 
 
 class BadReference(Part, frozen=True):
@@ -76,7 +76,7 @@ class KeyPair(Part, frozen=True):
 class ClientCertificate(Part, frozen=True):
     certificate: Certificate | None = None
     unresolved: Finding | None = None
-    """Where the reference is bad."""
+    """Set if the reference is bad."""
 
 
 class CaBundle(Part, frozen=True):
@@ -107,7 +107,7 @@ def ca_bundle(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> CaBundle |
 
 
 def client_certificate(view: View, gateway: Key) -> ClientCertificate:
-    """A query: what a Gateway shows to backends over TLS (`tls.backend.clientCertificateRef`)."""
+    """A query: the certificate that a Gateway shows to TLS backends (`tls.backend.clientCertificateRef`)."""
     found = view.get(Kind.GATEWAY, gateway)
     ref = _client_certificate_ref(found.spec) if isinstance(found, Gateway) else None
     if not isinstance(found, Gateway) or ref is None:
@@ -131,19 +131,19 @@ def _client_certificate_ref(spec: GatewaySpec) -> ObjectRef | None:
 
 
 def _read(view: View, key: Key) -> Secret | BadReference:
-    """A Secret that is there with its data."""
+    """A Secret that exists and has been read with its data."""
     secret = view.get(Kind.SECRET, key)
     if not isinstance(secret, Secret):
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
     if secret.is_outside:
         return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
-    if secret.data is None:  # then its type may be unknown too
+    if secret.data is None:  # in that case its type may be unknown too
         return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
     return secret
 
 
 def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
-    """A query, so that a Secret is parsed once for all who refer to it."""
+    """A query, so that a Secret is parsed once for all references to it."""
     secret = _read(view, key)
     if isinstance(secret, BadReference):
         return secret
@@ -176,7 +176,7 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
 
 
 def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
-    """A query, so that a ConfigMap is parsed once for all who refer to it."""
+    """A query, so that a ConfigMap is parsed once for all references to it."""
     config_map = view.get(Kind.CONFIG_MAP, key)
     if not isinstance(config_map, ConfigMap):
         return BadReference(Cause.NOT_FOUND, f"ConfigMap {key} does not exist")
@@ -189,7 +189,7 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
 
 
 def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
-    """A query: the same of a Secret of any type. cert-manager's have the authority beside the pair."""
+    """A query: the same for a Secret of any type. Those of cert-manager have the authority beside the pair."""
     secret = _read(view, key)
     if isinstance(secret, BadReference):
         return secret
@@ -201,7 +201,7 @@ def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
 
 
 def authorities(text: str) -> str | None:
-    """All certificates in a text, each once, in PEM; None where there is none, or one that cannot be read."""
+    """All certificates in a text, each once, in PEM; None if there are none, or one cannot be read or used."""
     try:
         pem = "".join(dict.fromkeys(certificates_in(text)))
     except ValueError:
@@ -225,7 +225,8 @@ def _decode(data: str) -> bytes:
 
 
 def _key_anew(key: PrivateKeyTypes, text: bytes, leaf: x509.Certificate) -> str:
-    """An RSASSA-PSS key stays as it is: for `cryptography` it is one of RSA, which does not fit the leaf any more."""
+    """The key written anew in PEM. An RSASSA-PSS key stays as it is written: `cryptography` would write it as a plain
+    RSA key, which does not fit the leaf any more."""
     found = _PKCS8.search(text) if leaf.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS else None
     plain = found[0] if found else key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, _NO_PASSWORD)
     return plain.decode().strip() + "\n"
@@ -250,11 +251,11 @@ def _mismatch(key: PrivateKeyTypes, chain: list[x509.Certificate]) -> str:
 
 
 def _weakness(certificate: x509.Certificate) -> str:
-    """What OpenSSL refuses to present, in words; empty when it does not."""
+    """What makes OpenSSL refuse to present the certificate; empty: nothing known here."""
     if found := _key_weakness(certificate.public_key()):
         return found
     digest = certificate.signature_hash_algorithm
-    if isinstance(digest, _WEAK_DIGESTS) and certificate.issuer != certificate.subject:  # roots may be of old
+    if isinstance(digest, _WEAK_DIGESTS) and certificate.issuer != certificate.subject:  # roots may have weak ones
         return f"a signature by {digest.name}, want SHA-256 or better"
     return ""
 

@@ -19,7 +19,7 @@ from tunnelgw.translate.verdicts import BEFORE, NOT_READ, ClassVerdict, false, t
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
 SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.", "v1.7.")
-"""Releases of Gateway API whose objects are understood: those whose kinds we read are all served as v1."""
+"""Releases of Gateway API whose objects are understood: in these, all kinds that we read are served as v1."""
 
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -28,7 +28,7 @@ _NUMBERS = re.compile(r"[0-9.]+")
 
 
 def controllers_instead(snapshot: Snapshot, controller_name: str) -> tuple[str, ...]:
-    """Whose GatewayClasses there are, where there are some and none is ours."""
+    """The controllerNames of all GatewayClasses, if there are classes and none is ours."""
     classes = snapshot.all(Kind.GATEWAY_CLASS).values()
     seen = {each.spec.controller_name for each in classes if isinstance(each, GatewayClass)}
     return () if controller_name in seen else tuple(sorted(seen))
@@ -41,7 +41,7 @@ class ClassSetup(Part, frozen=True):
     problem: str = ""
     """Why the class is not accepted; empty: it is."""
     unread: str = ""
-    """Why it has the configuration that it named before; empty: it has the one that it names."""
+    """Why the configuration that it named before is used; empty: it has the one that it names now."""
 
 
 def class_setup(view: View, name: str) -> ClassSetup | None:
@@ -73,7 +73,7 @@ def class_verdict(view: View, name: str) -> ClassVerdict | None:
 
 
 def settings_class(view: View, _: str) -> str:
-    """A query: the class whose proxy settings the shared proxies have, the oldest with any. Empty: none has."""
+    """A query: the class whose settings the shared proxies use, which is the oldest that has any. Empty: none has."""
     for item in view.bucket(Index.CLASSES_BY_CONTROLLER, Key("", view.controller_name)):
         setup = view.ask(class_setup, item.key.name)
         if setup is not None and setup.config.proxy is not None:
@@ -82,7 +82,7 @@ def settings_class(view: View, _: str) -> str:
 
 
 def supported_version(view: View, _: str) -> Finding:
-    """A query: whether we know the release of Gateway API that is installed. Without CRDs our own schemas hold."""
+    """A query: whether we know the installed release of Gateway API. Without CRDs our own schemas hold."""
     for name in _CRDS:
         crd = view.get(Kind.CUSTOM_RESOURCE_DEFINITION, Key("", f"{name}.gateway.networking.k8s.io"))
         version = crd.metadata.annotations.get(BUNDLE_VERSION, "without a version") if crd else ""
@@ -117,7 +117,7 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
 
 
 def is_ip_address(text: str) -> bool:
-    """As the API takes it in `status.addresses`: without a zone, which means nothing on another host."""
+    """Whether the API accepts it in `status.addresses`: without a zone, which means nothing on another host."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -126,7 +126,7 @@ def is_ip_address(text: str) -> bool:
 
 
 def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
-    """Why clients cannot be sent there, which whoever reads the status does, such as external-dns."""
+    """Why this cannot be an address for clients: readers of the status, such as external-dns, would send them there."""
     if not is_ip_address(text):
         return otherwise
     address = ipaddress.ip_address(text)
@@ -135,13 +135,13 @@ def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
 
 
 def left_out(wanted: ProxySettings | None) -> tuple[Finding, ...]:
-    """What a proxy would refuse of its settings."""
+    """A finding about settings that a proxy would refuse."""
     slips = fit(wanted).left_out
     return (true(ConditionType.SETTINGS_LEFT_OUT, Reason.INVALID_PARAMETERS, "; ".join(slips)),) if slips else ()
 
 
 def _left_out(view: View, setup: ClassSetup) -> tuple[Finding, ...]:
-    """The same of a class, whose settings may be no use as a whole."""
+    """The same for a class, whose settings may be unused as a whole."""
     if setup.config.proxy is None:
         return ()
     deciding = view.ask(settings_class, "")
@@ -171,7 +171,7 @@ def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:
 
 
 def _at_home(config: GatewayClassConfigSpec, home_namespace: str) -> GatewayClassConfigSpec:
-    """With the namespace of its Service, which no Gateway's namespace may decide."""
+    """With the Service's namespace filled in: it must not depend on the namespace of a Gateway."""
     direct = config.direct
     if direct is None or direct.service is None or direct.service.namespace:
         return config

@@ -1,8 +1,8 @@
-"""Gateways that share a proxy, and want the same: the oldest one gets it, and the others are told.
+"""Conflicts between Gateways that share a proxy: the oldest one wins, and the others are told.
 
-On a socket (address and port) one protocol is spoken, and each hostname belongs to one listener; who comes later does
-not get the socket. On the tunnel the proxy itself lets the oldest Gateway win, request by request, so that there
-nothing is taken away here, only told.
+On a socket (address and port) one protocol is spoken, and each hostname belongs to one listener; a later listener that
+conflicts does not get the socket. On the tunnel the proxy itself prefers the oldest Gateway, request by request, so
+there conflicts are only reported.
 """
 
 from collections.abc import Mapping
@@ -25,18 +25,18 @@ class Loss(Part, frozen=True):
     sockets: tuple[Socket, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     is_off_tunnel: bool = False
-    """An older Gateway gets all that the tunnel has for it."""
+    """All of its requests through the tunnel go to older Gateways."""
 
     def rest(self, draft: Draft) -> tuple[Socket, ...]:
-        """The sockets that it does get."""
+        """The sockets that the listener does get."""
         return tuple(socket for socket in draft.sockets if socket not in self.sockets)
 
     def is_fatal(self, draft: Draft) -> bool:
-        """No door is left to it."""
+        """No door is left to the listener."""
         return draft.is_served and not (self.rest(draft) or draft.is_on_tunnel)
 
     def is_in_vain(self, draft: Draft) -> bool:
-        """No request is left to it, though the tunnel leads to it: its Gateway may serve others by that."""
+        """The listener is on the tunnel, but all of its requests go to older Gateways, and it has no socket."""
         return self.is_off_tunnel and not self.rest(draft)
 
 
@@ -61,13 +61,13 @@ def losses(view: View, key: Key) -> Losses:
 
 
 def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
-    """A query: by Gateway. Hosts that nobody loses change nothing here, and there is nothing to look at again."""
+    """A query: by Gateway. It stays the same when only hosts change that no Gateway loses, so nothing is asked again."""
     return view.ask(contest, data_plane).losses
 
 
 def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
-    """Which Gateway on the data plane of this one gets what the tunnel has for a host, or for those of a wildcard that
-    nobody has more precisely. None: no Gateway does.
+    """The Gateway, on the data plane of this one, that gets the tunnel's requests for a host. For a wildcard: for those
+    of its hosts that no Gateway has more precisely. None if no Gateway does.
     """
     setup = view.ask(gateway_setup, key)
     hosts = view.ask(contest, setup.data_plane).hosts if setup else {}
@@ -75,7 +75,7 @@ def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
 
 
 def contest(view: View, data_plane: str) -> Contest:
-    """A query: who gets what on a data plane, and who does not."""
+    """A query: what the listeners of each Gateway get on a data plane, and what they do not."""
     taken = _Taken({}, {})
     found: dict[Key, Losses] = {}
     for key in view.ask(gateways_of, data_plane):
@@ -90,16 +90,16 @@ def is_accepted(draft: Draft, loss: Loss) -> bool:
 
 class _Taken(NamedTuple):
     sockets: dict[Socket, dict[str, tuple[Key, Draft]]]
-    """By hostname; those of one socket have one protocol."""
+    """Listeners by hostname; those of one socket have one protocol."""
     hosts: dict[tuple[int, str], Key]
-    """Of the tunnel, by port."""
+    """The oldest Gateway, by port and hostname of the tunnel."""
 
 
 def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[int, ...]], taken: _Taken) -> Losses:
-    """`ports`: of the tunnel, by the listener's name in the document."""
+    """`ports`: ports of the tunnel, by the listener's name in the document."""
     own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
     lost = {draft.name: _lost(key, draft, taken, ports.get(draft.name, ())) for draft in own if draft.is_served}
-    # ListenerSets of a Gateway that is not accepted wait, and take nothing from others meanwhile.
+    # ListenerSets of a Gateway that is not accepted must wait, and take nothing from others meanwhile.
     if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
         for draft in all_drafts[len(own) :]:
             if draft.is_served:
@@ -108,7 +108,7 @@ def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[i
 
 
 def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss:
-    """Also takes what is free."""
+    """What the listener does not get; what is free is entered as taken by it."""
     lost: list[Socket] = []
     obstacles: list[Obstacle] = []
     for socket in draft.sockets:
@@ -132,7 +132,7 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
 
 
 def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key, Draft] | None:
-    """Who has the socket, or the hostname there."""
+    """The listener that has the socket for another protocol, or that has the hostname there."""
     listener = draft.slot.listener
     first = next(iter(holders.values()), None)
     if first is not None and first[1].slot.listener.protocol != listener.protocol:

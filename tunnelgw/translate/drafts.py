@@ -1,6 +1,6 @@
 """Each listener of a Gateway judged by itself: protocol, kinds of routes, TLS, and the doors that lead to it.
 
-What other Gateways of the same proxy take away is decided after this (`contest`), and what is told (`listeners`).
+Conflicts with other Gateways of the same proxy are decided after this (`contest`), and then conditions (`listeners`).
 """
 
 from proxy import document
@@ -22,7 +22,7 @@ from tunnelgw.translate.verdicts import ObjectId, false, true
 ROUTE_KINDS = (Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)
 
 Socket = tuple[str, int]
-"""Address and port to bind; an empty address stands for all of the host."""
+"""Address and port to bind; an empty address stands for all addresses of the host."""
 
 
 class Obstacle(Part, frozen=True):
@@ -34,20 +34,20 @@ class Obstacle(Part, frozen=True):
 
 class Draft(Part, frozen=True):
     name: str
-    """In the document."""
+    """The listener's name in the document."""
     slot: Slot
     accepted: Finding
     resolved: Finding
     kinds: tuple[RouteGroupKind, ...] = ()
     blocked: str = ""
-    """Why nothing is served although it may be accepted; empty: it is."""
+    """Why nothing is served although the listener may be accepted; empty: it is served."""
     tls: document.ListenerTLS | None = None
     certificate_names: tuple[str, ...] = ()
     sockets: tuple[Socket, ...] = ()
     is_on_tunnel: bool = False
     obstacles: tuple[Obstacle, ...] = ()
     is_walled: bool = False
-    """Refused, and no other listener gets its hosts instead: no route leads there."""
+    """Refused, but still keeps its hosts from other listeners: no route leads there."""
 
     @property
     def is_served(self) -> bool:
@@ -66,7 +66,7 @@ def drafts(view: View, key: Key) -> tuple[Draft, ...]:
 
 
 def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
-    """A query about a Gateway that is ours, or about a ListenerSet that such a Gateway lets in: its own listeners."""
+    """A query: the own listeners of a Gateway that is ours, or of a ListenerSet that such a Gateway lets in."""
     key = gateway_of(view, owner)
     gateway = view.ask(gateway_spec, key) if key else None
     if key is None or gateway is None:
@@ -76,7 +76,7 @@ def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[RouteGroupKind, ...], tuple[str, ...]]:
-    """The kinds of routes that may attach, and those that are listed in vain."""
+    """The kinds of routes that may attach, and the listed ones that cannot be served."""
     if listener.protocol not in PROTOCOLS:
         return (), ()
     known = tuple(RouteGroupKind(kind, GATEWAY_API) for kind in ROUTE_KINDS)
@@ -158,7 +158,7 @@ def _ways(listener: Listener, gateway_doors: Doors, tls: TlsDraft) -> _Ways:
     sockets: tuple[Socket, ...] = ()
     if direct is None:
         port = (gateway_doors.ports or {}).get(listener.port, listener.port)
-        # One socket has one spelling, or two Gateways would have halves of it.
+        # An address must have one spelling, or two Gateways could each get the same socket.
         sockets = tuple(dict.fromkeys((plain_address(address), port) for address in gateway_doors.bound))
     return _Ways(sockets, bool(gateway_doors.tunnel) and on_tunnel is None, tuple(obstacles))
 

@@ -1,7 +1,7 @@
 """Encoded parts of a JSON list in the order of their names, joined without touching those that did not change.
 
-The parts are kept in blocks, each with its parts joined. A change joins its block anew, and the whole list is joined
-from blocks: with 10,000 parts of 150 bytes that takes a tenth of the time that joining the parts takes.
+The parts are kept in blocks, and each block keeps its parts joined. After a change only its block is joined anew, and
+the whole list is joined from blocks: with 10,000 parts of 150 bytes this takes a tenth of the time of joining them all.
 """
 
 import bisect
@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator
 
 MAX_BLOCK = 256
-"""Parts; a block that grows beyond is split in two."""
+"""How many parts a block may have; a larger one is split in two."""
 
 
 class _Block:
@@ -22,7 +22,7 @@ class _Block:
         self._digest = b""
 
     def put(self, name: str, part: bytes) -> bool:
-        """True when it is new."""
+        """Returns whether the name is new."""
         self._joined = self._digest = b""
         place = bisect.bisect_left(self.names, name)
         is_new = self.names[place : place + 1] != [name]
@@ -34,7 +34,7 @@ class _Block:
         return is_new
 
     def remove(self, name: str) -> bool:
-        """False when it is not there."""
+        """Returns whether the name was there."""
         place = bisect.bisect_left(self.names, name)
         if self.names[place : place + 1] != [name]:
             return False
@@ -59,7 +59,7 @@ class _Block:
 
 
 class EncodedParts:
-    """A JSON list of parts that have names."""
+    """A JSON list of named parts."""
 
     def __init__(self) -> None:
         self._blocks = [_Block([], [])]
@@ -70,7 +70,7 @@ class EncodedParts:
         return self._count
 
     def put(self, name: str, part: bytes) -> None:
-        """Add it, or replace the one of its name."""
+        """Add a part, or replace the one of this name."""
         place = self._place(name)
         block = self._blocks[place]
         self._count += block.put(name, part)
@@ -78,7 +78,7 @@ class EncodedParts:
             self._blocks.insert(place + 1, block.split())
 
     def remove(self, name: str) -> None:
-        """Remove it, if it is there."""
+        """Remove the part of this name, if there is one."""
         place = self._place(name)
         block = self._blocks[place]
         self._count -= block.remove(name)
@@ -86,7 +86,7 @@ class EncodedParts:
             del self._blocks[place]
 
     def chunks(self) -> Iterator[bytes]:
-        """What stands between the brackets of the list, piece by piece."""
+        """The content of the list without its brackets, piece by piece."""
         comma = b""
         for block in self._blocks:
             yield comma
@@ -94,11 +94,11 @@ class EncodedParts:
             comma = b","
 
     def digest(self) -> bytes:
-        """Equal digests, equal lists; but one list may have several, by how it came about."""
+        """Equal digests mean equal lists; but equal lists may have different digests, depending on their history."""
         return hashlib.sha256(b"".join(block.digest() for block in self._blocks)).digest()
 
     def _place(self, name: str) -> int:
-        """Of the block that the name belongs to."""
+        """The index of the block that the name belongs to."""
         return max(bisect.bisect_right(self._blocks, name, key=_first_name) - 1, 0)
 
 

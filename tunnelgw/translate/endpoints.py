@@ -1,9 +1,9 @@
 """The addresses behind a port of a Service, from its EndpointSlices.
 
-A Service may have several slices: of both address families, and with different port numbers where pods give the
-named port different ones. Selectors and cluster IPs play no part, so headless Services and Services whose slices are
-made by hand are the same. Slices of type FQDN are not followed, as little as Services of type ExternalName: with them
-whoever may write a slice could make the proxy ask any name.
+A Service may have several slices: for both address families, and with different port numbers if pods give the named
+port different ones. Selectors and cluster IPs play no part, so headless Services and Services whose slices are made by
+hand are treated alike. Slices of type FQDN are not followed, nor are Services of type ExternalName: anyone who may
+write a slice could make the proxy look up any name.
 """
 
 import ipaddress
@@ -20,14 +20,15 @@ _MAX_PORT = 65535
 
 
 class ServicePortName(NamedTuple):
-    """A port of a Service by its name, which is empty where a Service has only one."""
+    """A port of a Service by its name, which may be empty if the Service has only one port."""
 
     service: Key
     port: str
 
 
 def service_addresses(view: View, port: ServicePortName) -> tuple[str, ...]:
-    """Where requests can be sent, each address once, sorted: what is ready, else what serves while it ends."""
+    """Where requests can be sent, each address once, sorted: ready endpoints, or if none is ready, terminating ones
+    that still serve."""
     ready: set[str] = set()
     ending: set[str] = set()
     for item in view.bucket(Index.SLICES_BY_SERVICE, port.service):
@@ -54,7 +55,8 @@ def _is_ready(endpoint: Endpoint) -> bool:
 
 
 def _is_ending(endpoint: Endpoint) -> bool:
-    """Whether it ends, and yet serves. (A ready one does not end, unless its Service publishes it regardless.)"""
+    """Whether it is terminating but still serves. (A ready endpoint is not terminating, unless its Service publishes it
+    regardless.)"""
     return bool(endpoint.conditions.terminating and endpoint.conditions.serving)
 
 
@@ -70,5 +72,5 @@ def _addresses(endpoint: Endpoint, ports: tuple[int, ...]) -> Iterator[str]:
 
 
 def address_of(host: str, port: int) -> str:
-    """As the document writes it."""
+    """In the document's notation."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,8 +1,8 @@
 """Filters of routes as filters of the document.
 
-Gateway API has them as a list, the document as fields with a fixed order of effect; so a filter that may stand only
-once must not stand twice. A filter that is not known here is never skipped: requests that should have passed it are
-answered 500, for it may have been what keeps them out.
+In Gateway API they are a list, in the document fields that take effect in a fixed order; so most types of filter may
+occur only once. A filter that is not known here is never skipped: requests that should pass it are answered 500,
+because the filter may have been meant to keep them out.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tunnelgw.translate.parts import carry, excerpt
 from tunnelgw.translate.remarks import Remarks, unresolved
 
 NameBackend: TypeAlias = Callable[[BackendObjectRef, str], str | None]
-"""Gives the document's name of a backend, for a reference at a place of the rule; None where it leads nowhere."""
+"""The document's name of a backend, for a reference and its place in the rule; None if it leads nowhere."""
 
 _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "RequestHeaderModifier": ("request_header_modifier", document.HeaderModifier),
@@ -28,7 +28,7 @@ _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "URLRewrite": ("url_rewrite", document.UrlRewrite),
     "CORS": ("cors", document.Cors),
 }
-"""Field and struct, the same in the API and in the document, of filters that may stand once in a list."""
+"""Field (of the same name in the API and in the document) and the document's struct, of filters that may occur once."""
 
 _EVERYWHERE = frozenset(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))
 _KNOWN = {
@@ -42,7 +42,7 @@ _KNOWN = {
 
 
 _NO_FILTERS, _NO_BACKEND_FILTERS = document.Rule().filters, document.BackendRef().filters
-"""The very defaults, which the encoder leaves out."""
+"""The defaults themselves (the same objects), which the encoder leaves out."""
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Translated(msgspec.Struct, frozen=True):
 
     @property
     def of_backend(self) -> document.BackendFilters:
-        """Without those that only a rule has."""
+        """Without the filters that only a rule can have."""
         own = self.filters
         if own is _NO_FILTERS:
             return _NO_BACKEND_FILTERS
@@ -116,7 +116,7 @@ class FilterReader:
             parts[field] = carry(content, struct, f"{at}.{_spelled(field)}", self._remarks) or document.UNSET
 
     def _mirror(self, mirror: RequestMirror | None, at: str) -> list[document.RequestMirror]:
-        """Empty where there is nowhere to copy to: the requests themselves go on."""
+        """Empty if there is nowhere to copy to: the requests themselves are still forwarded."""
         if mirror is None:
             self._remarks.unsupported.append(f"{at}: type is RequestMirror, but its field is missing")
             return []
@@ -135,7 +135,7 @@ class FilterReader:
         ]
 
     def _external_auth(self, auth: ExternalAuth | None, at: str, *, is_second: bool) -> document.ExternalAuth | None:
-        """None, with remarks: nobody can be asked as it is wanted."""
+        """None, with remarks, if the authorization service cannot be asked as the filter wants it."""
         if auth is None:
             self._remarks.unsupported.append(f"{at}: type is ExternalAuth, but its field is missing")
             return None
@@ -164,7 +164,7 @@ class FilterReader:
 
 
 def _rewrite_host(parts: dict[str, Any]) -> None:
-    """A `Host` that is set as a field, as for an ingress that names a virtual host, is a rewrite of the hostname."""
+    """Turn a `Host` header that is set, as ingress2gateway does for `upstream-vhost`, into a hostname rewrite."""
     modifier: document.HeaderModifier | document.Unset = parts.get("request_header_modifier", document.UNSET)
     rewrite: document.UrlRewrite = parts.get("url_rewrite") or document.UrlRewrite()
     if not modifier or rewrite.hostname or "request_redirect" in parts:

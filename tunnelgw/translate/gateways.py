@@ -1,6 +1,6 @@
-"""Which Gateways are ours, which proxy serves each, and by what parameters.
+"""Which Gateways are ours, which proxy serves each, and with which parameters.
 
-The shared data plane serves all Gateways but those with a GatewayConfig, which have one each.
+Each Gateway with a GatewayConfig has a data plane of its own; the shared one serves all others.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ SHARED = "shared"
 
 
 class Age(NamedTuple):
-    """Sorts older Gateways before younger ones, and of one age by name."""
+    """Sorts older Gateways before younger ones, and those of the same age by name."""
 
     created_at: str
     name: str
 
 
 class GatewaySetup(Part, frozen=True):
-    """All that its listeners and routes need to know of a Gateway but its listeners."""
+    """What listeners and routes need to know of their Gateway."""
 
     class_name: str
     data_plane: str
@@ -39,9 +39,9 @@ class GatewaySetup(Part, frozen=True):
     publish: str = ""
     proxy: ProxySettings | None = None
     problem: str = ""
-    """Parameters that cannot be used: nothing of the Gateway is served."""
+    """Why the parameters cannot be used: then nothing of the Gateway is served. Empty: they can."""
     unread: str = ""
-    """Why it has the parameters that it named before; empty: it has those that it names."""
+    """Why the parameters that it named before are used; empty: it has those that it names now."""
 
 
 def gateway_setup(view: View, key: Key) -> GatewaySetup | None:

@@ -1,4 +1,4 @@
-"""What is told about a Gateway and about a ListenerSet as a whole."""
+"""The verdicts on a Gateway and on a ListenerSet as a whole."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
 
 
 def gateway_verdict(view: View, key: Key) -> GatewayVerdict | OrphanVerdict | None:
-    """A query. None: not ours to judge. Routes are counted elsewhere."""
+    """A query. None: not ours to judge. Attached routes are counted elsewhere (`pipeline`)."""
     gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
     if not isinstance(gateway, Gateway):
         return None
@@ -62,7 +62,7 @@ def _without_class(view: View, gateway: Gateway) -> OrphanVerdict | None:
 
 
 def _lack_of_class(view: View, gateway: Gateway) -> str:
-    """Empty: there is one."""
+    """Why the Gateway has no class; empty: it has one."""
     name = gateway.spec.gateway_class_name
     is_there = view.get(Kind.GATEWAY_CLASS, Key("", name)) is not None
     return "" if is_there else f"GatewayClass {name} does not exist, or cannot be read"
@@ -81,7 +81,7 @@ def gateway_accepted(view: View, key: Key) -> Finding:
 
 
 def gateway_programmed(view: View, key: Key) -> tuple[Finding, ...]:
-    """A query about a Gateway that is ours: what prevents it; nothing: it is for the proxies to say."""
+    """A query about a Gateway that is ours: what prevents `Programmed`; empty: nothing, so the proxies decide it."""
     if view.ask(gateway_accepted, key).status is not Status.TRUE:
         return (false(PROGRAMMED, Reason.INVALID, "the Gateway is not accepted"),)
     for finding in view.ask(doors, key).findings:
@@ -123,7 +123,7 @@ def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Find
     if accepted.status is not Status.TRUE:
         programmed = false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
         if any(report.is_accepted and _is_permitted(report) for report in own):
-            # It waits for a certificate. External-dns takes the names of a set that is not accepted away.
+            # It only waits for a certificate. External-dns would remove the names of a set that is not accepted.
             accepted = true(ACCEPTED, Reason.LISTENERS_NOT_VALID, accepted.message)
         return accepted, programmed
     for finding in view.ask(gateway_programmed, gateway):

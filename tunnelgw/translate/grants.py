@@ -10,7 +10,7 @@ from tunnelgw.translate.queries import View
 
 
 class ReferenceFrom(NamedTuple):
-    """Who refers. The kind counts: what a Gateway may use, its ListenerSets may not."""
+    """The referrer. The kind matters: what a Gateway may use, its ListenerSets may not."""
 
     group: str
     kind: str
@@ -25,9 +25,9 @@ class ReferenceTo(NamedTuple):
 
 
 def is_permitted(view: View, referrer: ReferenceFrom, target: ReferenceTo) -> bool:
-    """Within one namespace always, else when a grant in the namespace of the target says so.
+    """Always within one namespace, otherwise if a grant in the namespace of the target says so.
 
-    Ask it before looking for the target: whether that exists is not the referrer's to know.
+    To be checked before looking for the target: a referrer without permission must not learn whether it exists.
     """
     if referrer.namespace == target.namespace:
         return True
@@ -36,7 +36,7 @@ def is_permitted(view: View, referrer: ReferenceFrom, target: ReferenceTo) -> bo
 
 
 def granted_in(view: View, namespace: str) -> Mapping[ReferenceFrom, frozenset[GrantTo]]:
-    """A query: what the grants of a namespace permit, looked up for each reference to it rather than searched."""
+    """A query: what the grants of a namespace permit, by referrer, so that grants are not searched per reference."""
     found: dict[ReferenceFrom, set[GrantTo]] = {}
     for grant in view.bucket(Index.GRANTS_BY_NAMESPACE, Key(namespace, "")):
         if isinstance(grant, ReferenceGrant):

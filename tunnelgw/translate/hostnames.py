@@ -34,7 +34,7 @@ def by_precision(hostname: str) -> Iterator[str]:
 
 
 def intersection(first: str, second: str) -> str | None:
-    """The hosts that both have; two hostnames that overlap are always one inside the other. None: no host."""
+    """The hosts that both have. If two hostnames overlap, one always contains the other. None: no host in common."""
     if covers(first, second):
         return second
     return first if covers(second, first) else None
@@ -50,9 +50,9 @@ def effective(listener: str, route: Iterable[str]) -> tuple[str, ...]:
 
 
 def rivals(groups: Sequence[Collection[str]]) -> tuple[int | None, ...]:
-    """For each group of hostnames the first other one that has a host in common with it; None: no other has.
+    """For each group of hostnames, the first other group that has a host in common with it; None: no other has.
 
-    In a time that grows with the number of hostnames, not with that of their pairs.
+    The time grows with the number of hostnames, not of their pairs.
     """
     owners: dict[str, tuple[int, ...]] = {}
     for place, group in enumerate(groups):
@@ -76,5 +76,5 @@ def _rival(
 
 
 def _first_two(places: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """Places come in their order. With two, one of them is always another than the one that asks."""
+    """Places are added in rising order. Two are enough: at least one of them differs from the group that asks."""
     return places if len(places) == 2 or place in places else (*places, place)

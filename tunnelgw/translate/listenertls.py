@@ -1,8 +1,8 @@
 """TLS of a listener: its certificates, and whether clients must show one.
 
-References that lead nowhere are told, and the others used. A listener with certificateRefs of which none is usable
-serves nobody, through the tunnel neither; so does one whose clients must be checked against authorities that are not
-there. Without certificateRefs a listener can serve the tunnel, where TLS ends at the provider's edge.
+References that lead nowhere are reported, and the others used. If a listener has certificateRefs and none is usable, it
+serves nobody, not even through the tunnel. The same holds if clients must be checked and no authority is usable.
+Without certificateRefs a listener can serve the tunnel, where TLS ends at the provider's edge.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,14 +27,14 @@ class TlsDraft(Part, frozen=True):
     """In PEM; empty: clients are not asked for certificates."""
     mode: str = MODES[0]
     accepted: Finding | None = None
-    """Where it is False."""
+    """Accepted, if it is False."""
     unresolved: Finding | None = None
     blocked: str = ""
-    """Why nothing can be served; empty: it can."""
+    """Why nothing can be served; empty: something can."""
 
 
 def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, listener: Listener) -> TlsDraft:
-    """Of a listener with protocol HTTPS. `spec`: the Gateway's."""
+    """For a listener with protocol HTTPS. `spec`: the Gateway's."""
     mode = listener.tls.mode if listener.tls else "Terminate"
     if mode != "Terminate":
         message = f"tls.mode {mode} is not supported with protocol HTTPS, want Terminate"
@@ -56,7 +56,7 @@ def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, list
 
 
 def frontend_validation(gateway: GatewaySpec, port: int) -> FrontendValidation | None:
-    """What clients on a port must show: the settings of the port replace the default ones, also by having none."""
+    """How clients of a port are checked. Settings for the port replace the defaults even if they ask for no check."""
     frontend = gateway.tls.frontend if gateway.tls else None
     if frontend is None:
         return None
@@ -89,7 +89,7 @@ def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tupl
 
 
 def _pairs_before(view: View, owner: ObjectId, referrer: ReferenceFrom, name: str) -> tuple[KeyPair, ...]:
-    """What a listener had before it named a Secret that could not be read yet."""
+    """The listener's certificates before it named a Secret that could not be read yet."""
     found = view.get(owner.kind, owner.key)
     before = found.before if isinstance(found, Gateway | ListenerSet) else None
     listeners = [listener for listener in before.listeners if listener.name == name] if before else []
@@ -111,7 +111,7 @@ _CA_REASONS = {
 
 
 def _authorities(view: View, gateway: Key, validation: FrontendValidation, port: int) -> tuple[str, Finding | None]:
-    """Also for the listeners of ListenerSets: it is the Gateway that refers."""
+    """PEM, and what is wrong. The Gateway is the referrer, also for listeners of ListenerSets."""
     pem, bad = _bundles(view, gateway, validation)
     if not bad:
         return pem, None
@@ -127,7 +127,7 @@ def _authorities(view: View, gateway: Key, validation: FrontendValidation, port:
 
 
 def _bundles(view: View, gateway: Key, validation: FrontendValidation) -> tuple[str, Sequence[BadReference]]:
-    """Of all good references, each authority once."""
+    """PEM of all good references, each bundle once; and the bad references."""
     referrer = ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace)
     found = [ca_bundle(view, referrer, ref) for ref in validation.ca_certificate_refs]
     bundles = dict.fromkeys(bundle.pem for bundle in found if isinstance(bundle, CaBundle))

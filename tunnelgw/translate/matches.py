@@ -1,7 +1,7 @@
 """Matches of HTTPRoute and GRPCRoute as matches of the document.
 
-A match that the proxy cannot express is left out and remarked upon. It is never widened: a rule whose matches are all
-left out matches nothing, while one that has none to begin with matches everything.
+A match that the proxy cannot express is left out, with a remark, and never widened: a rule whose matches are all left
+out matches nothing, although a rule written without matches matches everything.
 """
 
 from collections.abc import Iterable

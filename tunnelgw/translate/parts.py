@@ -1,8 +1,8 @@
 """From parts of Gateway API objects to parts of the proxy's document, judged by the document's own rules.
 
-The document has Gateway API's names and meanings wherever it has them. So a part is carried over by its fields, and
-whether the proxy takes it is asked of the very functions with which the proxy checks a document: what they refuse
-becomes a problem of the rule it stands in, and no document that leaves here is refused.
+The document uses Gateway API's names and meanings wherever it can, so a part is carried over field by field. It is
+checked by the same functions with which the proxy checks a document. What they refuse becomes a problem of the rule
+that it is in, so no document that leaves here is refused.
 """
 
 from collections.abc import Iterable, Set
@@ -23,14 +23,14 @@ from tunnelgw.translate.remarks import Remarks
 
 T = TypeVar("T", bound=msgspec.Struct)
 RouteKind: TypeAlias = Literal["http", "grpc"]
-"""As the document has it."""
+"""In the document's words."""
 
 _MAX_ROUTE_COST = 2 * MAX_RULE_WEIGHT
-"""Of the regular expressions of a route: what can be written in one would else take seconds, and hold up all others."""
+"""Limits the regular expressions of a route: otherwise one route could take seconds and hold up all others."""
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
 _API_WORDS = (("backends[", "backendRefs["), ("].grpc", "].method"), ("tls.serverName", "tls.hostname"))
-"""Fields that have another name in the document."""
+"""Fields that have another name in the document than in Gateway API."""
 
 __all__ = [
     "Patterns",
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
-    """`part` as a part of the document; None, with remarks, where it has a value that the document does not know."""
+    """`part` as a part of the document; None, with remarks, if it has a value that the document does not know."""
     text = msgspec.json.encode(part)
     try:
         return msgspec.json.decode(text, type=into)
@@ -55,12 +55,12 @@ def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
 
 
 def patterns_of_route() -> Patterns:
-    """For all rules of one route, which share what may be spent on regular expressions."""
+    """For all rules of one route, which share a limit on the cost of regular expressions."""
     return Patterns(_MAX_ROUTE_COST)
 
 
 def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: Set[str] = frozenset()) -> list[str]:
-    """Why the proxy would refuse this rule in a route of this kind, where the document has backends of these names.
+    """Why the proxy would refuse this rule in a route of this kind, if the document has backends of these names.
 
     Empty: it would not.
     """
@@ -72,7 +72,7 @@ def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: 
 
 
 def sound_matches(matches: Iterable[Match], kind: RouteKind, patterns: Patterns) -> tuple[Match, ...]:
-    """Those that the proxy takes; of regular expressions that are too large together, the first."""
+    """The matches that the proxy takes; if their regular expressions are too large together, the first of them."""
     shaped = (match for match in matches if not _problems_of_shape(msgspec.json.encode(match), Match))
     return tuple(sound_in_shape(shaped, kind, patterns))
 
@@ -97,7 +97,7 @@ def _problems_of_shape(text: bytes, into: type[msgspec.Struct], at: str = "") ->
 
 
 def _told(findings: Findings, place: str = "") -> list[str]:
-    """In the words of Gateway API."""
+    """The problems, in the words of Gateway API."""
     try:
         findings.raise_if_any()
     except document.DocumentError as error:

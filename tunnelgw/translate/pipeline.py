@@ -1,8 +1,8 @@
 """The whole translation, kept up to date: verdicts of all objects, documents of all data planes, names of all tunnels.
 
-Every object of a kind that has a status is a question that is kept. What many of them add up to (routes of a listener,
-users of a backend, names of a tunnel) is not computed by queries, which would look at all of them again, but counted:
-each new answer takes back what its predecessor added.
+For every object of a kind that has a status, a question is kept up to date. Totals over many objects (routes of a
+listener, users of a backend, names of a tunnel) are not computed by queries, which would read all objects again, but
+counted: a new answer first takes back what the previous one added.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ _ROOTS: Mapping[Kind, Query[Any, Any]] = {
     Kind.GRPC_ROUTE: route_parts,
     Kind.BACKEND_TLS_POLICY: policy_verdict,
 }
-"""What is asked about each object of a kind that has a status."""
+"""The query for each object of a kind that has a status."""
 
 
 class Differences(Part, frozen=True):
@@ -46,13 +46,13 @@ class Differences(Part, frozen=True):
 
     verdicts: frozenset[ObjectId] = frozenset()
     data_planes: frozenset[str] = frozenset()
-    """Those whose document is another, came or went."""
+    """Data planes whose document has changed, or that came or went."""
     tunnels: frozenset[str] = frozenset()
-    """Those that must lead other names to us."""
+    """Tunnels whose names have changed."""
 
 
 class Translation:
-    """What the objects of a snapshot come to. `update` goes on to the next one."""
+    """The result for the objects of a snapshot. `update` goes on to the next snapshot."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Translation:
         home_namespace: str,
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_step` is called now and then while it is at work."""
+        """`on_step` is called now and then during long work."""
         self.controller_name = controller_name
         self._queries = Queries(snapshot, controller_name, home_namespace, on_step)
         self._answers: dict[Question, Any] = {}
@@ -69,7 +69,7 @@ class Translation:
         self._users: dict[BackendId, Counter[str]] = {}
         """How many routes of each data plane use a backend."""
         self._gateways: Counter[str] = Counter()
-        """By data plane."""
+        """How many Gateways each data plane has."""
         self._hosts: Counter[TunnelHost] = Counter()
         """How many routes want a hostname of a tunnel."""
         self._documents: dict[str, DataPlaneDocument] = {}
@@ -94,26 +94,26 @@ class Translation:
         return self._documents
 
     def hosts(self, tunnel: str) -> frozenset[str]:
-        """The names that a tunnel must lead to us; an empty one stands for every host."""
+        """The hostnames that a tunnel must send to our proxies; an empty one stands for every host."""
         return frozenset(host.hostname for host in self._hosts if host.tunnel == tunnel)
 
     @property
     def tunnels(self) -> frozenset[str]:
-        """Those that lead to some route."""
+        """Tunnels that lead to at least one route."""
         return frozenset(host.tunnel for host in self._hosts)
 
     @property
     def routes(self) -> Iterator[ObjectId]:
-        """All of them, also those that are not ours to judge."""
+        """All routes, also those that are not ours to judge."""
         return (key for query, key in self._answers if query is route_parts and isinstance(key, ObjectId))
 
     def route_hosts(self, id_: ObjectId) -> tuple[TunnelHost, ...]:
-        """The names for which tunnels must lead to this route."""
+        """The hostnames for which tunnels must lead to this route."""
         answer = self._answers.get(_question(*id_))
         return answer.hosts if isinstance(answer, RouteParts) else ()
 
     def verdict(self, id_: ObjectId) -> AnyVerdict | None:
-        """What is to be told about an object. None: nothing, it is not ours to judge or does not exist."""
+        """What the status of an object must say. None: nothing, it is not ours to judge or does not exist."""
         answer = self._answers.get(_question(*id_)) if id_.kind in _ROOTS else None
         if isinstance(answer, RouteParts):
             return answer.verdict
@@ -162,7 +162,7 @@ class Translation:
         self._answers.pop(question, None)
 
     def _replace(self, question: Question, new: Any) -> None:
-        """Take back what the former answer added, and add what this one does."""
+        """Take back what the previous answer added, and add what this one does."""
         query: Query[Any, Any]
         key: Any
         query, key = question
@@ -198,7 +198,7 @@ class Translation:
         self._settle(question)
 
     def _close(self, plane: str) -> None:
-        """Its routes leave it in the same update."""
+        """Called in the same update in which the plane's routes are taken out."""
         self._queries.let_go(plane_settings, plane)
         self._answers.pop((plane_settings, plane), None)
         self._closed.add(plane)
@@ -233,7 +233,7 @@ class Translation:
             if plane in users:
                 made = self._queries.keep(backend, id_)
                 self._documents[plane].put_backend(made)
-                self._replace((backend, id_), made)  # in the documents of others too, if this update has changed it
+                self._replace((backend, id_), made)  # if this update has changed it, other documents need it too
             else:
                 self._documents[plane].remove_backend(id_.name)
             if not users:
@@ -272,7 +272,7 @@ def _part(parts: RouteParts, plane: str) -> PlanePart:
 
 
 def _recount(counts: Counter[T], old: set[T], new: set[T]) -> set[T]:
-    """Count the members of one set instead of those of another. Returns those whose count is another now."""
+    """Count the members of `new` instead of those of `old`. Returns those whose count has changed."""
     for member in (changed := old ^ new):
         counts[member] += 1 if member in new else -1
         if not counts[member]:
@@ -281,5 +281,5 @@ def _recount(counts: Counter[T], old: set[T], new: set[T]) -> set[T]:
 
 
 def _came_or_went(counts: Counter[T], old: set[T], new: set[T]) -> list[T]:
-    """Likewise, but returns those only that were not counted before, or are not any more."""
+    """Likewise, but returns only members whose count was zero before or is zero now."""
     return [member for member in _recount(counts, old, new) if counts.get(member, 0) == (member in new)]

@@ -1,7 +1,7 @@
-"""What is to be said of each BackendTLSPolicy, to each Gateway whose routes use its targets.
+"""The verdict on each BackendTLSPolicy, for each Gateway whose routes use its targets.
 
-A policy can have several targets, and a status has one Accepted per Gateway: it is True where the policy is in force
-for at least one target that the Gateway uses, and its message names the targets where it is not.
+A policy can have several targets, but its status has one Accepted per Gateway. That is True if the policy is in force
+for at least one target that the Gateway uses; its message names the targets for which it is not.
 """
 
 import msgspec
@@ -49,7 +49,8 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
-    """A query: our Gateways with routes that may send or copy requests to this Service, or ask it first, sorted."""
+    """A query: our Gateways, sorted, with routes that may send requests to this Service, mirror them, or have it
+    authorize them."""
     found: set[Key] = set()
     for route in view.bucket(Index.ROUTES_BY_SERVICE, service):
         kind = Kind.HTTP_ROUTE if isinstance(route, HttpRoute) else Kind.GRPC_ROUTE

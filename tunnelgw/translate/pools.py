@@ -1,9 +1,9 @@
 """Which Gateway has which address of a pool.
 
-A pool of one address is shared. Of a larger one each Gateway gets its own: first the addresses that Gateways ask for,
-then those that it holds already (`Gateway.held`), then what is free, older Gateways before younger. So addresses stay
-where they are when other Gateways come and go, and a controller that starts anew decides as the one before, as far as
-statuses show them.
+A pool of one address is shared. From a larger one each Gateway gets its own address: first Gateways get the addresses
+that they ask for, then those that they hold already (`Gateway.held`), then free ones, older Gateways before younger
+ones. So addresses stay where they are when other Gateways come and go, and a restarted controller decides as the
+previous one did, as far as statuses show the addresses.
 """
 
 import ipaddress
@@ -32,15 +32,15 @@ class Claim(NamedTuple):
     class_name: str
     pool: tuple[str, ...]
     requested: tuple[str, ...]
-    """Addresses of the pool that it asks for."""
+    """Addresses of the pool that the Gateway asks for."""
     others: int
-    """How many more it wants."""
+    """How many further addresses it wants."""
     former: tuple[str, ...]
-    """Addresses of the pool that it has."""
+    """Addresses of the pool that it holds already."""
 
 
 def pool_share(view: View, key: Key) -> tuple[str, ...]:
-    """A query: the addresses of a pool that one Gateway has."""
+    """A query: the addresses that a Gateway gets from its pool."""
     setup = view.ask(gateway_setup, key)
     if setup is None:
         return ()
@@ -49,7 +49,7 @@ def pool_share(view: View, key: Key) -> tuple[str, ...]:
 
 
 def pool_shares(view: View, pool: PoolId) -> Shares:
-    """A query: who has what of a pool."""
+    """A query: the addresses of a pool that each Gateway gets."""
     found = [view.ask(claim, key) for key in view.ask(gateways_of, pool.data_plane)]
     claims = [entry for entry in found if entry and entry.class_name == pool.class_name]
     addresses = claims[0].pool if claims else ()
@@ -59,7 +59,7 @@ def pool_shares(view: View, pool: PoolId) -> Shares:
 
 
 def claim(view: View, key: Key) -> Claim | None:
-    """A query: what a Gateway wants of its pool. None: it has none."""
+    """A query: what a Gateway wants from its pool. None: it has no pool."""
     gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
     if not isinstance(gateway, Gateway) or setup is None or setup.direct is None:
         return None
@@ -75,7 +75,7 @@ def same_address(first: str, second: str) -> bool:
 
 
 def plain_address(address: str) -> str:
-    """In its one spelling."""
+    """In its canonical spelling."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -3,15 +3,15 @@
 from typing import Literal, TypeAlias
 
 Protocol: TypeAlias = Literal["http", "h2c", "https"]
-"""As the document has it."""
+"""In the document's words."""
 
 _BY_APP_PROTOCOL: dict[str, Protocol] = {
     "": "http",
     "http": "http",
-    "tcp": "http",  # for service meshes, which are to look no closer: says as much as none
+    "tcp": "http",  # tells service meshes not to look closer: as good as no appProtocol
     "ws": "http",
     "h2c": "h2c",
-    # No names of Kubernetes, but what charts for service meshes write, and they can mean nothing else.
+    # Not defined by Kubernetes, but written by charts for service meshes, and unambiguous.
     "http2": "h2c",
     "grpc": "h2c",
     "https": "https",
@@ -25,7 +25,7 @@ KNOWN = ", ".join(sorted(filter(None, _BY_APP_PROTOCOL)))
 
 
 def protocol_of(app_protocol: str) -> Protocol | None:
-    """None: not known."""
+    """None: the name is not known."""
     return _BY_APP_PROTOCOL.get(_name(app_protocol))
 
 
@@ -34,7 +34,7 @@ def is_web_socket(app_protocol: str) -> bool:
 
 
 def _name(app_protocol: str) -> str:
-    """Protocol names are not case-sensitive (RFC 6335, 5.1). Kubernetes has its prefix before some of them, and charts
-    have it before others, or leave it out.
+    """Protocol names are not case-sensitive (RFC 6335, 5.1). Kubernetes defines some with its prefix; charts write it
+    before others too, or leave it out.
     """
     return app_protocol.lower().removeprefix(_PREFIX)

@@ -1,7 +1,7 @@
 """The document of a data plane, kept as encoded parts in the order of their names.
 
-A changed part is encoded alone. The document's bytes are joined from the parts, and are those that msgspec makes of the
-same `Document`: equal parts give equal bytes, however they came.
+Only changed parts are encoded. The document's bytes are joined from the parts, and equal those that msgspec makes of
+the same `Document`: equal parts give equal bytes, whatever the order of the changes was.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def plane_settings(view: View, data_plane: str) -> document.Settings:
-    """A query: all of a document but backends and routes; of its listeners the oldest Gateway's come first."""
+    """A query: all of a document except backends and routes. The listeners of the oldest Gateway come first."""
     gateways: tuple[Key, ...] = view.ask(gateways_of, data_plane)
     listeners = tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
     return msgspec.structs.replace(fit(_wanted_settings(view, data_plane)).settings, listeners=listeners)
 
 
 def _wanted_settings(view: View, data_plane: str) -> ProxySettings | None:
-    """A class or a Gateway whose parameters have a problem has none."""
+    """None: there are none, or the parameters of the class or Gateway have a problem."""
     if data_plane != SHARED:
         own = view.ask(gateway_setup, Key(*data_plane.split("/", 1)))
         return own.proxy if own else None
@@ -39,7 +39,7 @@ def _wanted_settings(view: View, data_plane: str) -> ProxySettings | None:
 
 
 class DataPlaneDocument:
-    """What a data plane is to serve."""
+    """What a data plane must serve."""
 
     def __init__(self) -> None:
         self.settings = document.Settings()
@@ -47,14 +47,14 @@ class DataPlaneDocument:
         self._routes = EncodedParts()
 
     def put_route(self, route: document.Route) -> None:
-        """Add it, or replace the one of its kind and name."""
+        """Add a route, or replace the one of its kind and name."""
         self._routes.put(_route_name(route), _encode(route))
 
     def remove_route(self, route: document.Route) -> None:
         self._routes.remove(_route_name(route))
 
     def put_backend(self, backend: document.Backend) -> None:
-        """Add it, or replace the one of its name."""
+        """Add a backend, or replace the one of its name."""
         self._backends.put(backend.name, _encode(backend))
 
     def remove_backend(self, name: str) -> None:
@@ -65,7 +65,8 @@ class DataPlaneDocument:
         return b"".join((b'{"version":%d' % version, *self.tail()))
 
     def tail(self) -> tuple[bytes, ...]:
-        """What follows the version in it, in pieces; those that no edit has touched are the same objects again."""
+        """What follows the version in the document, in pieces. Pieces that no edit has touched are the same objects as
+        before."""
         chunks = []
         settings = _encode(self.settings)
         if settings != b"{}":
@@ -77,8 +78,8 @@ class DataPlaneDocument:
         return tuple(chunks)
 
     def digest(self) -> str:
-        """Equal digests, equal tails."""
-        # What an edit leaves alone is not hashed again. Each part has a fixed length, so none runs into the next.
+        """Equal digests mean equal tails."""
+        # Unchanged parts are not hashed again. Digests have a fixed length, so they can be joined without separators.
         settings = hashlib.sha256(_encode(self.settings)).digest()
         return hashlib.sha256(settings + self._backends.digest() + self._routes.digest()).hexdigest()
 

@@ -1,13 +1,13 @@
-"""Derived values that are computed once and again only when something they were made of has changed.
+"""Derived values that are computed once, and again only when something that they were computed from has changed.
 
-A *query* is a pure function of a module, `(view, key) -> value`. What it reads of the snapshot and which other queries
-it asks is recorded, so an update evaluates only what has read a changed entry, and goes on to those who asked for it
-only where the new value differs (==) from the old one, which is otherwise kept as the same object. So work grows with
-what changed, not with what exists.
+A *query* is a pure function of a module, `(view, key) -> value`. It is recorded what it reads of the snapshot and which
+other queries it asks. So an update evaluates only queries that have read a changed entry. If the new value equals (==)
+the old one, the old object is kept, and the update ends there; otherwise it goes on to the queries that asked for the
+value. So work grows with what changed, not with what exists.
 
-Queries are evaluated from the lowest height to the highest (a query is higher than all that it asks), so each at most
-once in an update, and none ever sees values of two snapshots. Values that nobody asks for any more are forgotten.
-One thread.
+Queries are evaluated from the lowest height to the highest (a query is higher than all that it asks). So each is
+evaluated at most once in an update, and none ever sees values of two snapshots. Values that no query asks for any more
+are forgotten. Not thread-safe.
 """
 
 import heapq
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class View(Protocol):
-    """What a query sees of the world. It looks nowhere else."""
+    """All that a query may read."""
 
     @property
     def controller_name(self) -> str:
@@ -31,10 +31,10 @@ class View(Protocol):
 
     @property
     def home_namespace(self) -> str:
-        """The controller's, which is meant where an object of cluster scope names none. It never changes."""
+        """The controller's namespace, the default for objects of cluster scope. It never changes."""
 
     def get(self, kind: Kind, key: Key) -> Object | None:
-        """An object, None where there is none."""
+        """An object; None: it does not exist."""
 
     def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
         """The objects of an index under a key, the oldest first."""
@@ -50,7 +50,7 @@ Question: TypeAlias = tuple[Query[Any, Any], Hashable]
 _NOTHING: Any = object()
 
 _Nodes: TypeAlias = "_Node | set[_Node] | None"
-"""Most have one member, and a set takes as much memory as all else of a node."""
+"""A set of nodes. Most have one member, and a set takes as much memory as all the rest of a node."""
 
 
 def _with(nodes: _Nodes, node: "_Node") -> _Nodes:
@@ -74,7 +74,7 @@ def _members(nodes: _Nodes) -> Iterable["_Node"]:
 
 
 class _Node:
-    """A question with its answer, and what the answer was made of."""
+    """A question with its answer, and what the answer was computed from."""
 
     __slots__ = (
         "asked",
@@ -97,14 +97,14 @@ class _Node:
         self.dependants: _Nodes = None
         self.height = 0
         self.current_in = 0
-        """The last update in which it is known that neither it nor anything below it is dirty."""
+        """The last update in which it was found that neither it nor anything below it is dirty."""
         self.is_dirty = False
         self.is_kept = False
         self.is_running = False
 
 
 class Queries:
-    """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
+    """The values of all questions asked so far, for one snapshot after another. Also the `View` that queries get."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Queries:
         """How many times a query was evaluated."""
         self._snapshot = snapshot
         self._number = 1
-        """Of this update."""
+        """The number of the current update."""
         self._nodes: dict[Question, _Node] = {}
         self._readers: dict[Entry, _Nodes] = {}
         self._dirty: list[tuple[int, int, _Node]] = []
@@ -196,7 +196,8 @@ class Queries:
         return node
 
     def _refresh(self, node: _Node) -> None:
-        """Bring up to date what a query asks in an update, if it has not asked it before and it is not lower."""
+        """Bring a node up to date that a query asks for during an update. Only needed if it is not lower than the nodes
+        that are still to be evaluated, which can be if the query did not ask for it before."""
         if node.is_running:
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for itself")
         if not self._dirty or node.height < self._dirty[0][0] or node.current_in == self._number:
@@ -208,7 +209,7 @@ class Queries:
             self._evaluate(node)
         elif any(below.is_running for below in node.asked):
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for who asks for it")
-        node.current_in = self._number  # else it is walked again for each that asks it, and so is each way down from it
+        node.current_in = self._number  # otherwise all paths below it would be walked again for each query that asks it
 
     def _evaluate_next(self) -> None:
         height, _, node = heapq.heappop(self._dirty)
@@ -230,7 +231,7 @@ class Queries:
         try:
             value = query(self, key)
         except BaseException:
-            self._soil(node)  # to be tried again: what it was made of is unknown now
+            self._soil(node)  # to be tried again: what it depends on is unknown now
             self._loose.extend(asked)
             raise
         finally:

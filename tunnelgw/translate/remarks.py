@@ -1,8 +1,7 @@
 """What is wrong with the rules of a route, collected while they are translated, and the conditions that say so.
 
-Three kinds of wrong: a rule that cannot be served as it is written (a value that the proxy does not know, filters that
-exclude each other), which takes the rule out of service; and a reference that leads nowhere, which costs only the
-requests that would have gone there.
+There are three kinds of problems: values that the proxy does not know and filters that exclude each other take the rule
+out of service; a reference that leads nowhere affects only the requests that would have gone there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from tunnelgw.translate.verdicts import false, true
 
 _RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 _MAX_TOLD = 8
-"""Problems that a message lists; a condition is read by people."""
+"""How many problems a message lists; it is for people to read."""
 _MAX_PROBLEM_CHARS = 400
 
 
@@ -22,7 +21,7 @@ def unresolved(reason: Reason, message: str) -> Finding:
 
 
 class Remarks:
-    """Of one rule, whose place in the route begins each message."""
+    """The problems of one rule. Each message begins with the rule's place in the route."""
 
     def __init__(self, at: str) -> None:
         self.at = at
@@ -40,18 +39,18 @@ class Remarks:
         return [f"{self.at}.{text}" for text in (*self.incompatible, *self.unsupported)]
 
     def refer(self, at: str, finding: Finding) -> None:
-        """Add a reference that cannot be followed, found at this place of the rule."""
+        """Add a reference at this place of the rule that cannot be followed."""
         message = f"{self.at}.{at}: {finding.message}"
         self.unresolved.append(unresolved(finding.reason, message))
 
 
 def findings_of(rules: Sequence[Remarks]) -> tuple[Finding, ...]:
-    """The conditions that a route's rules decide: ResolvedRefs always, the others where something is wrong."""
+    """The conditions that a route's rules decide: ResolvedRefs always, others only if something is wrong."""
     refused = [remarks for remarks in rules if remarks.is_refused]
     references = [finding for remarks in rules for finding in remarks.unresolved]
     resolved = _RESOLVED
     if references:
-        # References fail for different reasons, a condition has one: that of the first. All are told.
+        # References fail for different reasons, but a condition has one: that of the first. The message lists all.
         resolved = unresolved(references[0].reason, _told(finding.message for finding in references))
     return (*_acceptance(refused, len(rules)), resolved)
 

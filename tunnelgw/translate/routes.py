@@ -1,4 +1,4 @@
-"""All that a route comes to: what is told to each of its parents, and what it is in the documents of data planes."""
+"""The result for a route: findings for each of its parents, and its parts of the documents of data planes."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -27,7 +27,7 @@ class PlanePart(Part, frozen=True):
 
     data_plane: str
     routes: tuple[document.Route, ...]
-    """Several where listeners differ in the rules that they have of it."""
+    """Several if the route's rules differ between listeners."""
     backends: tuple[BackendId, ...]
 
 
@@ -35,7 +35,7 @@ class RouteParts(Part, frozen=True):
     verdict: RouteVerdict
     planes: tuple[PlanePart, ...] = ()
     attached: tuple[ListenerId, ...] = ()
-    """Listeners that count it."""
+    """Listeners that count the route among their attached routes."""
 
     @property
     def hosts(self) -> tuple[TunnelHost, ...]:
@@ -85,7 +85,7 @@ def _owner(ref: ParentRef, namespace: str) -> ObjectId | None:
 
 
 def _findings(outcome: tuple[Attachment, ...] | Refusal, content: RouteContent) -> tuple[Finding, ...]:
-    """Accepted first. ResolvedRefs is told to parents that refuse the route too."""
+    """Accepted first. Parents that refuse the route get its ResolvedRefs too."""
     others = tuple(finding for finding in content.findings if finding.type is not ConditionType.ACCEPTED)
     if isinstance(outcome, Refusal):
         return (false(ConditionType.ACCEPTED, outcome.reason, outcome.message), *others)
@@ -125,7 +125,7 @@ def _plane(plane: str, route: Route, id_: ObjectId, bonds: list[_Bond]) -> Plane
 
 def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> document.Route:
     listeners = tuple(name for entrance in group.entrances for name in entrance.documents)
-    # Routes of one age are ranked by name, and `#` sorts before all that a name of an object can have.
+    # Routes of the same age are ranked by name, and `#` sorts before every character of an object's name.
     name = str(id_.key) if place == 0 else f"{id_.key}#{listeners[0]}"
     return document.Route(
         name=short(name),
@@ -138,7 +138,8 @@ def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> d
 
 
 def _has_listener(entrances: Iterable[Entrance], hostname: str) -> bool:
-    """A hostname stays as it is written, since routes are ranked by that. What a listener lacks it does not get."""
+    """Whether some listener has hosts of this hostname: others are left out. The rest are not narrowed down to those
+    hosts, since routes are ranked by hostnames as they are written."""
     return any(hostnames.intersection(entrance.hostname, hostname) is not None for entrance in entrances)
 
 

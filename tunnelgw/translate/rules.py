@@ -1,8 +1,8 @@
-"""The rules of an HTTPRoute or GRPCRoute as rules of the document, with what is to be said about them.
+"""The rules of an HTTPRoute or GRPCRoute as rules of the document, and the conditions that report their problems.
 
-A rule that cannot be served as it is written answers 500 to the requests it claims. It does not just go away: another
-rule might then serve them without the filter, say, that was to keep them out. Only matches that the proxy cannot
-express claim nothing. A backendRef that leads nowhere keeps its share of the requests, which is answered 500.
+A rule that cannot be served as it is written answers 500 to all requests that it matches. If it were left out, another
+rule might serve them, for example without the filter that was to keep them out. Matches that the proxy cannot express
+are left out. A backendRef that leads nowhere keeps its share of the requests, which is answered 500.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from tunnelgw.translate.sessions import persistence_of
 _REFUSED = document.FixedResponse(500, "the rule for this request cannot be served as it is written\n")
 _NOWHERE = document.FixedResponse(500, "the route's backend for this request cannot be used\n")
 _NO_TIMEOUTS = document.Rule().timeouts
-"""The very default, which the encoder leaves out."""
+"""The default itself (the same object), which the encoder leaves out."""
 
 
 class RouteId(NamedTuple):
@@ -48,13 +48,13 @@ class RouteId(NamedTuple):
 
 
 class RouteContent(msgspec.Struct, frozen=True, gc=False):
-    """What a route is for the document."""
+    """A route's part of the document."""
 
     rules: tuple[document.Rule, ...] = ()
     """To be served wherever the route is attached, even if `findings` refuse it: then all of them answer 500. Empty:
-    no request can be meant."""
+    no request can match."""
     backends: tuple[BackendId, ...] = ()
-    """Those that the rules refer to, each once."""
+    """Backends that the rules refer to, each once."""
     findings: tuple[Finding, ...] = ()
     """ResolvedRefs always; Accepted where no rule can be served; PartiallyInvalid where some cannot."""
 
@@ -65,7 +65,7 @@ def route_content(view: View, id_: RouteId) -> RouteContent:
     if not isinstance(route, HttpRoute | GrpcRoute):
         return RouteContent()
     reader = _RouteReader(view, id_)
-    for rule in route.spec.rules or (HttpRule(),):  # empty, a rule of either kind says the same
+    for rule in route.spec.rules or (HttpRule(),):  # an empty rule means the same in both kinds
         reader.read(rule)
     return RouteContent(tuple(reader.rules), tuple(reader.backends), findings_of(reader.remarks))
 
@@ -100,7 +100,7 @@ class _RouteReader:
 
 
 class _References:
-    """Follows references of one rule to backends, and keeps those that it has found."""
+    """Follows a rule's references to backends, and collects the backends that it has found."""
 
     def __init__(self, referrer: Referrer, remarks: Remarks) -> None:
         self._referrer = referrer
@@ -108,7 +108,7 @@ class _References:
         self.found: list[BackendId] = []
 
     def name_of(self, ref: BackendObjectRef, at: str) -> str | None:
-        """The document's name of the backend; None, with a remark, where the reference leads nowhere."""
+        """The document's name of the backend; None, with a remark, if the reference leads nowhere."""
         found = self._referrer.follow(ref)
         if isinstance(found, Finding):
             self._remarks.refer(at, found)
@@ -129,12 +129,12 @@ class _RuleReader:
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
         self._followed: list[_References] = []
-        """All references, also those in filters of a backendRef that leads nowhere, which add nothing to `backends`."""
+        """All references, also those of a backendRef that leads nowhere, whose filters add nothing to `backends`."""
         self.is_closed = False
         """Whether a filter cannot be obeyed, so that no request may pass."""
 
     def read(self) -> document.Rule:
-        """The rule, which is of use only if nothing is remarked upon."""
+        """The rule. Of use only if `remarks` do not refuse it and `is_closed` is not set."""
         rule, remarks = self._rule, self._remarks
         references = self._references()
         filters = self._filters(references).of_rule(rule.filters)
@@ -156,14 +156,14 @@ class _RuleReader:
             retry=retry or document.UNSET,
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
-        if not remarks.unsupported:  # without the parts that cannot be carried over, others may seem wrong
+        if not remarks.unsupported:  # if some parts could not be carried over, others may seem wrong without them
             names = {backend.name for references in self._followed for backend in references.found}
             found = (problems_of_rule(part, self._kind, self._patterns, names) for part in self._compatible(made))
             remarks.unsupported += dict.fromkeys(itertools.chain(*found))
         return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
     def answering_500(self, name: str) -> document.Rule | None:
-        """A rule for the same requests; None where no match can be expressed."""
+        """A rule for the same requests that answers 500; None: none of its matches can be expressed."""
         sound = sound_matches(self._matches, self._kind, self._patterns)
         if self._rule.matches and not sound:
             return None
@@ -179,7 +179,8 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
 
     def _compatible(self, rule: document.Rule) -> tuple[document.Rule, ...]:
-        """The rule; where its filters exclude each other, which is told already, without the one or the other."""
+        """The rule; if its filters exclude each other, which has been remarked upon already, the rule without the one
+        and without the other."""
         if not self._remarks.incompatible:
             return (rule,)
         without = msgspec.structs.replace
@@ -191,7 +192,7 @@ class _RuleReader:
         filters = self._filters(references).of_backend(ref.filters, at)
         name = references.name_of(ref, at)
         if name is None or filters.is_closed:
-            # Its filters are judged all the same: whether the rule is served does not depend on what exists.
+            # Its filters are checked all the same: whether the rule is served must not depend on what exists.
             return document.BackendRef(weight=ref.weight, respond=_NOWHERE, filters=filters.of_backend)
         self.backends += references.found
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)
@@ -214,7 +215,7 @@ class _RuleReader:
 
 
 def _without_idle_filters(ref: document.BackendRef) -> document.BackendRef:
-    """Those of a backendRef that leads nowhere change nothing."""
+    """Filters of a backendRef that leads nowhere have no effect."""
     return document.BackendRef(weight=ref.weight, respond=ref.respond) if ref.respond else ref
 
 

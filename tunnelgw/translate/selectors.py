@@ -17,7 +17,7 @@ _LABEL_VALUE = re.compile(rf"({_NAME})?")
 
 
 def admits(view: View, allowed: NamespacesFrom, own: str, namespace: str) -> bool:
-    """Whether an object of `namespace` may attach to one of namespace `own`. A selector that is not valid: no."""
+    """Whether an object of `namespace` may attach to one of namespace `own`. An invalid selector admits none."""
     match allowed.from_:
         case "All":
             return True
@@ -30,7 +30,7 @@ def admits(view: View, allowed: NamespacesFrom, own: str, namespace: str) -> boo
 
 
 def problem(selector: LabelSelector | None) -> str:
-    """What makes a selector select nothing at all; empty when it is valid."""
+    """What makes a selector invalid, so that it selects nothing; empty: it is valid."""
     if selector is None:
         return "`from` is Selector, but there is no `selector`"
     for key, value in selector.match_labels.items():
@@ -40,14 +40,15 @@ def problem(selector: LabelSelector | None) -> str:
 
 
 def problem_of(allowed: NamespacesFrom) -> str:
-    """What makes this admit nothing by mistake; empty when all is well."""
+    """What makes this invalid, so that it admits nothing; empty: it is valid."""
     if allowed.from_ not in ("None", "Same", "Selector", "All"):
         return f"`from` is {allowed.from_!r}, want None, Same, Selector or All"
     return problem(allowed.selector) if allowed.from_ == "Selector" else ""
 
 
 def _selects_namespace(view: View, selector: LabelSelector, namespace: str) -> bool:
-    """Of one that we have not heard of yet, its name is all that is known: which labels it lacks is not."""
+    """Of a Namespace that we have not heard of yet only the name is known. It is selected only if the selector asks for
+    nothing else, since it is not known which labels it lacks."""
     found = view.get(Kind.NAMESPACE, Key("", namespace))
     if found is None and not _asks_for_name_alone(selector):
         return False

@@ -1,4 +1,4 @@
-"""Session persistence of a rule as the document has it."""
+"""Session persistence of a rule, as a part of the document."""
 
 from hashlib import blake2s
 
@@ -10,7 +10,7 @@ from tunnelgw.translate.remarks import Remarks
 
 
 class _Flat(Part, frozen=True):
-    """The API's fields where the document has them."""
+    """The API's fields in the places that they have in the document."""
 
     session_name: str | None = None
     absolute_timeout: str | None = None
@@ -22,7 +22,7 @@ class _Flat(Part, frozen=True):
 def persistence_of(
     policy: SessionPersistence | None, rule: str, remarks: Remarks
 ) -> document.SessionPersistence | document.Unset:
-    """`rule` says which rule it is among all of the world."""
+    """`rule` identifies the rule among all rules of all routes."""
     if policy is None:
         return document.UNSET
     is_cookie = policy.type == "Cookie"

@@ -1,6 +1,6 @@
-"""Settings of a proxy, from the parameters of a class or a Gateway into its document, which judges them.
+"""Settings of a proxy, from the parameters of a class or a Gateway into its document, checked by the document's rules.
 
-What a proxy would refuse is left out, and told: a network with a slip in it must not take all Gateways off the net.
+Values that a proxy would refuse are left out and reported: a typo in a network must not take all Gateways off the net.
 """
 
 import re
@@ -18,11 +18,11 @@ class Fitted(NamedTuple):
     settings: document.Settings
     """Without listeners."""
     left_out: tuple[str, ...]
-    """What is wrong with each value that is not among them, with its place."""
+    """The problem of each value that is left out, with its place."""
 
 
 def fit(wanted: ProxySettings | None) -> Fitted:
-    # Both have the same names, so what one says the other reads.
+    # Fields have the same names in the parameters and in the document, so one can be decoded as the other.
     plain = msgspec.json.decode(msgspec.json.encode(wanted or ProxySettings()))
     left_out: list[str] = []
     while True:
@@ -30,7 +30,7 @@ def fit(wanted: ProxySettings | None) -> Fitted:
             decoded = document.decode(msgspec.json.encode(plain))
         except document.DocumentError as error:
             places = {_place(problem.path) for problem in error.problems}
-            # Of a list the last first, so that the others stay where they are.
+            # The last entries of a list first, so that the indices of the others stay valid.
             for place in sorted(places, reverse=True):
                 _remove(plain, place)
             left_out += [f"proxy.{problem}" for problem in error.problems]
@@ -39,7 +39,8 @@ def fit(wanted: ProxySettings | None) -> Fitted:
 
 
 def _plainest(settings: document.Settings) -> document.Settings:
-    """Equal ones have equal bytes: a part that says nothing is the default itself, which is not written."""
+    """Equal settings must have equal bytes: a part that equals the default is replaced by the default itself, which is
+    not written."""
     default = document.Settings()
     parts = {name: getattr(default, name) for name in ("forwarding", "limits")}
     return msgspec.structs.replace(
@@ -48,11 +49,11 @@ def _plainest(settings: document.Settings) -> document.Settings:
 
 
 Place = tuple[tuple[str, int], ...]
-"""Steps down: a name, or an empty one and the place in a list."""
+"""A path, as steps: a name, or an empty name and the index in a list."""
 
 
 def _place(path: str) -> Place:
-    """Of `forwarding.trustedProxies[0]`."""
+    """For a path such as `forwarding.trustedProxies[0]`."""
     return tuple((step[1] or "", int(step[2] or 0)) for step in _STEP.finditer(path))
 
 

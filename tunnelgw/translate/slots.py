@@ -1,9 +1,9 @@
 """All listeners of a Gateway, its ListenerSets' included, in the order of their precedence, and their conflicts.
 
-Listeners of one port need one protocol and different hostnames. Of the Gateway's own listeners all that conflict are
-refused, for nobody could tell which one is meant. ListenerSets come after them, the oldest first: a listener of theirs
-is refused when one before it has its place. Refused listeners of the Gateway keep their place, those of sets have none;
-nor has anybody's whose protocol is not served, since requests to the port can only be meant for the others.
+Listeners of one port need one protocol and different hostnames. If listeners of the Gateway itself conflict, all of
+them are refused, since it is unclear which one is meant. ListenerSets come after them, the oldest first: a listener of
+a set is refused if it conflicts with one before it. Refused listeners of the Gateway count in this, refused ones of
+sets do not. Listeners whose protocol is not served never count: requests to the port can only be meant for the others.
 """
 
 from collections import defaultdict
@@ -22,9 +22,9 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import ObjectId
 
 PROTOCOLS = ("HTTP", "HTTPS")
-"""Those that are served."""
+"""Protocols that are served."""
 _ONE_FAMILY = ({"HTTPS", "TLS"},)
-"""Protocols that may share a port: the server name of the client tells their listeners apart."""
+"""Protocols that may share a port: the client's server name (SNI) tells their listeners apart."""
 
 
 class ListenerId(NamedTuple):
@@ -38,11 +38,11 @@ class Slot(Part, frozen=True):
     listener: Listener
     conflict: Reason | None = None
     rival: str = ""
-    """The listener that it conflicts with, for people."""
+    """The listener that it conflicts with, for messages."""
 
 
 def conflicts(view: View, key: Key) -> Mapping[ListenerId, Slot]:
-    """A query about a Gateway: of its listeners, and those of its ListenerSets, the refused ones."""
+    """A query: the refused ones among the listeners of a Gateway and of its ListenerSets."""
     gateway = view.ask(gateway_spec, key)
     if gateway is None:
         return {}
@@ -101,7 +101,7 @@ def owners(view: View, key: Key) -> tuple[ObjectId, ...]:
 
 
 def _sets(view: View, key: Key) -> Iterator[ListenerSet]:
-    """Those that may attach, the oldest first."""
+    """The ListenerSets that may attach to a Gateway, the oldest first."""
     for item in view.bucket(Index.LISTENER_SETS_BY_GATEWAY, key):
         if isinstance(item, ListenerSet) and view.ask(is_let_in, item.key):
             yield item
@@ -117,7 +117,7 @@ def is_let_in(view: View, key: Key) -> bool:
 
 
 def gateway_of(view: View, owner: ObjectId) -> Key | None:
-    """A Gateway itself; of a ListenerSet the one that it names, whether that exists or not."""
+    """For a Gateway itself; for a ListenerSet the Gateway that it names, whether that exists or not."""
     if owner.kind is Kind.GATEWAY:
         return owner.key
     found = view.get(Kind.LISTENER_SET, owner.key)
@@ -130,7 +130,7 @@ def gateway_of(view: View, owner: ObjectId) -> Key | None:
 
 
 def gateway_spec(view: View, key: Key) -> GatewaySpec | None:
-    """A query, so that nobody looks again at all listeners when only the Gateway's status is another."""
+    """A query, so that the listeners are not looked at again when only the Gateway's status has changed."""
     gateway = view.get(Kind.GATEWAY, key)
     return gateway.spec if isinstance(gateway, Gateway) else None
 
@@ -140,12 +140,12 @@ def _is_served(slot: Slot) -> bool:
 
 
 def _place(listener: Listener) -> tuple[bool, int]:
-    """UDP and TCP have ports of their own."""
+    """What listeners must share in order to conflict: UDP and TCP have separate ports."""
     return listener.protocol == "UDP", listener.port
 
 
 def _judged(slot: Slot, of_protocols: Iterable[Slot], of_hostname: Iterable[Slot]) -> Slot:
-    """Among which the first one with another protocol is, and the first one with its hostname."""
+    """The slot, refused if one of `of_protocols` has a conflicting protocol, or one of `of_hostname` its hostname."""
     for reason, rivals, is_rival in (
         (Reason.PROTOCOL_CONFLICT, of_protocols, _differs),
         (Reason.HOSTNAME_CONFLICT, of_hostname, _equals),

@@ -1,7 +1,7 @@
-"""What translation decided about each object: findings that time, generation and receipts turn into a status.
+"""What translation decided about each object: findings, which become a status together with time, generation, receipts.
 
-`Accepted` and `ResolvedRefs` are decided here for good. `Programmed` is a finding only where something prevents it;
-else the receipts of deliveries decide. Abnormal-true conditions are findings only where they are true.
+`Accepted` and `ResolvedRefs` are final. `Programmed` is a finding only if something prevents it; otherwise the receipts
+of deliveries decide. Conditions that are true when something is abnormal are findings only if they are true.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -14,9 +14,9 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 
 MAX_MESSAGE = 2048
-"""Characters, for people to read; the API server takes 32,768."""
+"""In characters; it is for people to read. The API server takes 32,768."""
 NOT_READ = "could not be read yet"
-"""The API server has refused its content so far, or has not answered: that says nothing of it."""
+"""Said of an object whose content the API server has refused so far, or not answered for."""
 OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 BEFORE = "; until then what was named before is used"
 
@@ -36,7 +36,7 @@ class ClassVerdict(Part, frozen=True):
 
 
 class ListenerVerdict(Part, frozen=True):
-    """Of a Gateway's or a ListenerSet's listener."""
+    """About a listener of a Gateway or a ListenerSet."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -47,9 +47,9 @@ class ListenerVerdict(Part, frozen=True):
 class GatewayVerdict(Part, frozen=True):
     findings: tuple[Finding, ...]
     data_plane: str
-    """Whose receipts decide whether it is programmed."""
+    """The data plane whose receipts decide whether the Gateway is programmed."""
     tunnel: str = ""
-    """Id of the tunnel that leads to it; empty: none does."""
+    """Id of the tunnel that leads to the Gateway; empty: none does."""
     addresses: tuple[GatewayAddress, ...] = ()
     listeners: tuple[ListenerVerdict, ...] = ()
     attached_listener_sets: int = 0
@@ -63,12 +63,12 @@ class ListenerSetVerdict(Part, frozen=True):
     findings: tuple[Finding, ...]
     listeners: tuple[ListenerVerdict, ...] = ()
     tunnel: str = ""
-    """As of its Gateway."""
+    """As in the verdict of its Gateway."""
 
 
 class OrphanVerdict(Part, frozen=True):
-    """Of a Gateway whose class does not exist, or of a ListenerSet whose Gateway does not, and so is nobody's: to be
-    told only if we have told other things of it before.
+    """About a Gateway whose class does not exist, or a ListenerSet whose Gateway does not exist or has no class: no
+    controller's, so its status is written only if it still says something of ours.
     """
 
     gateway: Key
@@ -76,23 +76,23 @@ class OrphanVerdict(Part, frozen=True):
 
 
 class TunnelHost(NamedTuple):
-    """A name that the tunnel must lead to us. An empty hostname stands for every host."""
+    """A hostname that a tunnel must send to our proxies. Empty: every host."""
 
     tunnel: str
     hostname: str
 
 
 class ParentVerdict(Part, frozen=True):
-    """Of a route for one of its parentRefs, as that is written."""
+    """About a route, for one of its parentRefs (as it is written)."""
 
     parent_ref: ParentRef
     findings: tuple[Finding, ...]
     hosts: tuple[TunnelHost, ...] = ()
-    """For requests that reach the route through this parent."""
+    """Hostnames of requests that reach the route through a tunnel and this parent."""
 
 
 class RouteVerdict(Part, frozen=True):
-    """`parents` are those that we manage, in the order of the route; none: the route is not ours to judge."""
+    """`parents`: those that we manage, in the order of the route; empty: the route is not ours to judge."""
 
     parents: tuple[ParentVerdict, ...]
 
