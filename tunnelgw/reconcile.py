@@ -1,11 +1,11 @@
-"""The controller's one worker: what the store holds goes through translation to those who must know, in turns.
+"""The controller's one worker. In turns it translates what the store holds, and passes the results on.
 
     wait -> take -> translate -> documents to proxies -> hostnames to the provider -> statuses
 
-A turn begins when objects have changed or receipts have come in; it does not know which, and does only what follows
-from the difference. It waits for nobody: couriers and the status queue have threads of their own. Statuses of a turn
-are held back until its documents have arrived, or their proxies have failed to take them, so that they tell the truth
-when they are read. While another controller leads, everything is translated, and nothing leaves.
+A turn begins when objects have changed or receipts have come in, and does only what follows from the differences. It
+never waits for others: couriers and the status queue have threads of their own. Statuses of a turn are held back until
+its documents have arrived, or proxies have failed to take them, so that they are true when they are read. While another
+controller leads, everything is translated, but nothing is sent or written.
 """
 
 import threading
@@ -67,7 +67,7 @@ class Reconciler:
         former_grace_s: float = GRACE_S,
     ) -> None:
         """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`:
-        how long nothing has to name a tunnel, or a proxy's Gateway has to be gone, before it is emptied.
+        how long a tunnel must not have been named, or a proxy's Gateway have been gone, before it is emptied.
         """
         self._store = store
         self._dispatch = dispatch
@@ -76,9 +76,9 @@ class Reconciler:
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._are_all_named = True
         self._untold: set[ObjectId] = set()
-        """While we lead, objects that may need another status, since we told of any last."""
+        """While we lead: objects that may need another status since the reporter was last told."""
         self._untold_planes: set[str] = set()
-        """Data planes with other documents since."""
+        """Data planes whose documents have changed since then."""
         self._is_leading = False
         self._discovery = discovery
         self._leads = leads
@@ -88,7 +88,7 @@ class Reconciler:
         self._debounce_s = debounce_s
         self._snapshot: Snapshot | None = None
         self._foreign: tuple[str, ...] = ()
-        """Whose the classes are, when none is ours."""
+        """The controllerNames of the GatewayClasses, if none is ours."""
         self._translation: Translation | None = None
         self._planes: Mapping[str, Plane] = {}
         self._tunnels: Mapping[str, Tunnel] = {}
@@ -96,14 +96,14 @@ class Reconciler:
         self._former = FormerTunnels({})
         self._departed = DepartedProxies(former_grace_s)
         self._hosts: dict[str, HostnamesParcel] = {}
-        """By tunnel."""
+        """Wanted hostnames, by tunnel."""
         self._planes_by_tunnel: dict[str, set[str]] = {}
         self._unknown: frozenset[Key] = frozenset()
-        """Gateways that cannot be read, whose own proxies serve on."""
+        """Gateways that cannot be read and whose own proxies still serve."""
         self._sharing: frozenset[str] = frozenset()
         """Tunnels that lead to the shared proxies."""
         self._number = 0
-        """Of this turn."""
+        """The number of this turn."""
         self._are_credentials_checked = False
         self._last_turn_s = time.monotonic()
 
@@ -121,7 +121,7 @@ class Reconciler:
         )
 
     def _note_life(self) -> None:
-        """A translation that is long and goes on is no reason for a restart, after which it would begin anew."""
+        """A long translation that makes progress must not look stuck: after a restart it would only begin anew."""
         self._last_turn_s = time.monotonic()
 
     # -- turns -------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Reconciler:
                 is_first = self._translation is None
                 self._turn(is_due=is_due)
                 if is_first and self._translation is not None:
-                    spare_the_collector()  # most of what there is stays as it is
+                    spare_the_collector()  # most of what exists now will stay as it is
         finally:
             self._dispatch.stop()
 
@@ -177,7 +177,7 @@ class Reconciler:
         self._check_credentials(snapshot)
 
     def _begin_to_lead(self, snapshot: Snapshot, translation: Translation) -> None:
-        """What another leader said meanwhile is looked at anew."""
+        """Another leader may have written statuses meanwhile, so everything is checked anew."""
         self._is_leading = True
         everything = _everything(translation, snapshot)
         self._untold |= everything.verdicts
@@ -240,12 +240,12 @@ class Reconciler:
     def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
         unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
         unknown = frozenset(key for key in unreadable if self._departed.serves(str(key)))
-        if unknown != self._unknown:  # where one has gone since, no verdict says so
+        if unknown != self._unknown:  # if one has gone since, no verdict has changed
             self._unknown = unknown
             self._untold |= _everything(translation, snapshot).verdicts
 
     def _may_have_gateway(self, plane: str) -> bool:
-        """Looked up, since hundreds may go at once, and each is asked about as often as one goes."""
+        """A look-up, not a search: when hundreds of Gateways go at once, each is asked about whenever another goes."""
         namespace, _, name = plane.partition("/")
         entry = Entry(Kind.GATEWAY, Key(namespace, name))
         is_there = self._snapshot is not None and entry.key in self._snapshot.all(Kind.GATEWAY)
@@ -258,7 +258,7 @@ class Reconciler:
                 self._store.give(id_.key, verdict.bound)
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
-        """A misspelt controllerName is easily made, and nothing else would show it."""
+        """A misspelt controllerName is an easy mistake, and nothing else would show it."""
         seen = controllers_instead(snapshot, self._discovery.controller_name)
         if seen and seen != self._foreign:
             wanted = self._discovery.controller_name
@@ -302,7 +302,7 @@ class Reconciler:
         self._say_which_tunnels_share_proxies()
 
     def _say_which_tunnels_share_proxies(self) -> None:
-        """Each proxy opens one and does not say which, so a tunnel that none opens is seen from outside only."""
+        """Each proxy opens one tunnel and does not report which, so we cannot see if a tunnel is opened by none."""
         sharing = frozenset(tunnel for tunnel, planes_ in self._planes_by_tunnel.items() if SHARED in planes_)
         if len(sharing) > 1 and sharing != self._sharing:
             log.warning(
@@ -311,7 +311,7 @@ class Reconciler:
         self._sharing = sharing
 
     def _check_credentials(self, snapshot: Snapshot) -> None:
-        """At the start: when no tunnel lets us in, nothing that we could do later would help."""
+        """Once, at the start: if the credentials of all tunnels are bad, nothing that we do later would help."""
         if self._are_credentials_checked or not self._dispatch.is_settled():
             return
         found = self._dispatch.tunnel_receipts()
@@ -327,11 +327,11 @@ class Reconciler:
 
 
 _ABOUT_TARGETS = NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
-"""Changes of these may bring other proxies, tunnels or credentials."""
+"""Changes of these may change proxies, tunnels or credentials."""
 
 
 def _everything(translation: Translation, snapshot: Snapshot) -> Differences:
-    """Also routes that are not ours: we may once have said something of them."""
+    """Also objects that are not ours: their statuses may still hold what we once wrote."""
     ids = (ObjectId(kind, key) for kind in STATUS_KINDS for key in snapshot.all(kind))
     return Differences(frozenset(ids), frozenset(translation.documents), translation.tunnels)
 

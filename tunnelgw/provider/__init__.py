@@ -1,1 +1,1 @@
-"""The tunnel provider: its HTTP API, and the ingress document that it keeps for a tunnel."""
+"""The tunnel provider: its HTTP API, and the ingress document that it stores for a tunnel."""

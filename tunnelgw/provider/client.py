@@ -1,8 +1,8 @@
 """The tunnel provider's HTTP API (version 4), as far as one remotely configured tunnel needs it. One method, one call.
 
-Nothing is retried here: whoever calls knows what else changed meanwhile, and each configuration is read before it is
-written anyway. A call ends within its time, whatever the provider does, and every failure is a ProviderError. One
-thread at a time may call.
+Nothing is retried here: callers know what else has changed meanwhile, and each configuration is read before it is
+written anyway. A call ends within its time limit, whatever the provider does, and every failure is a ProviderError.
+Only one thread at a time may call.
 """
 
 import threading
@@ -41,17 +41,17 @@ _MAX_TEXT = 256
 
 T = TypeVar("T")
 Observer = Callable[[str, str, float], None]
-"""Told of each call: its name, `ok` or the class of its error, seconds."""
+"""Called after each call with its name, `ok` or the class of its error, and seconds."""
 
 
 class CallTiming(msgspec.Struct, frozen=True):
     connect_s: float = 5.0
     silence_s: float = 15.0
-    """The longest that the provider may say nothing."""
+    """The longest time for which the provider may send nothing."""
     answer_s: float = 30.0
-    """For the whole answer, however it comes."""
+    """For the whole answer, however slowly it comes."""
     idle_s: float = 30.0
-    """A connection that nobody has used for longer may have been forgotten on the way (NAT): it is not used again."""
+    """A connection that was idle for longer is not used again: on the way it may have been forgotten (NAT)."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -67,12 +67,12 @@ class Configuration(msgspec.Struct, frozen=True):
     """`GET` and `PUT /accounts/{a}/cfd_tunnel/{t}/configurations`."""
 
     version: int = 0
-    """Rises with each accepted PUT, whoever made it."""
+    """Rises with each accepted PUT, ours or others'."""
     config: dict[str, Any] | None = None
     """None for a new tunnel."""
 
     def __post_init__(self) -> None:
-        """Rules of others that cannot be read would be lost with the next write."""
+        """Fails if rules cannot be read: those of others would be lost with the next write."""
         rules = (self.config or {}).get("ingress")
         if rules is not None and not (isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
             raise ValueError("`config.ingress` is no list of rules")
@@ -101,14 +101,14 @@ class _Bearer(AuthBase):
 
 
 class _Session(requests.Session):
-    """Follows no redirection. requests works its target out all the same, and raises what it likes about a bad one."""
+    """Sees no redirection. Even if told to follow none, requests parses the target, and raises if it is bad."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
         return None
 
 
 class _TimedAdapter(HTTPAdapter):
-    """Over connections whose answers are complete in time, or fail."""
+    """Uses connections whose answers are complete in time, or fail."""
 
     def __init__(self, answer_s: float) -> None:
         self._pool_classes = _pool_classes(answer_s)
@@ -124,7 +124,7 @@ class _TimedAdapter(HTTPAdapter):
         return manager
 
 
-@cache  # classes are left to the collector of garbage
+@cache  # classes can only be freed by the garbage collector
 def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         response_class = response_within(answer_s)
@@ -135,7 +135,7 @@ def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             if self.host == _DEFAULT_HOST:
-                # urllib3 keeps the dot for the resolver alone.
+                # urllib3 uses the trailing dot for the resolver only.
                 self.host = whole_name(self.host)
             self.ssl_context = without_formalities(self.ssl_context or create_urllib3_context())
 
@@ -157,14 +157,14 @@ def _allow(call: str) -> None:
 
 
 class Budget:
-    """Of calls, for all clients of one token. Any thread may call."""
+    """A budget of calls, for all clients of one token. Thread-safe."""
 
     def __init__(self) -> None:
         self._pace = Pace()
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """0: a call may go out, and is counted; else how long to wait before asking again."""
+        """0: a call may be made now, and is counted; otherwise how long to wait before asking again."""
         with self._lock:
             now_s = time.monotonic()
             wait_s = self._pace.wait_s(now_s)
@@ -173,13 +173,13 @@ class Budget:
             return wait_s
 
     def block(self, pause_s: float) -> None:
-        """The provider asked to be left alone so long."""
+        """The provider asked for no calls for this long."""
         with self._lock:
             self._pace.block(time.monotonic() + pause_s)
 
 
 class ProviderClient:
-    """For one token."""
+    """A client with one token."""
 
     def __init__(
         self,
@@ -190,9 +190,9 @@ class ProviderClient:
         timing: CallTiming = CallTiming(),  # noqa: B008  # frozen
         before_call: Callable[[str], None] = _allow,
     ) -> None:
-        """`budget`: that of all clients with this token; None: there are no others.
+        """`budget`: shared by all clients with this token; None: there are no others.
 
-        `before_call` is told the name of each call, and may raise to prevent it.
+        `before_call` is called with the name of each call, and may raise to prevent it.
         """
         self._before_call = before_call
         self._timing = timing
@@ -211,12 +211,12 @@ class ProviderClient:
         self._session.close()
 
     def accounts(self) -> list[Account]:
-        """The first page: more than one account is as ambiguous as a thousand."""
+        """The first page is enough: with more than one account the choice is ambiguous anyway."""
         envelope = self._call("list accounts", "GET", f"/accounts?per_page={_ACCOUNTS_PER_PAGE}")
         return _result(envelope, _accounts)
 
     def tunnel(self, account_id: str, tunnel_id: str) -> Tunnel:
-        """Raises NotThere for a deleted one too."""
+        """Raises NotThere for a deleted tunnel too."""
         tunnel = _result(self._call("read tunnel", "GET", _tunnel_path(account_id, tunnel_id)), _tunnel)
         if tunnel.deleted_at:
             raise NotThere(f"tunnel {tunnel_id} was deleted at {tunnel.deleted_at}: create one, and change tunnelID")
@@ -253,7 +253,7 @@ class ProviderClient:
         call = f"{name} ({method} {path.partition('?')[0]})"
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if time.monotonic() - self._used_at_s > self._timing.idle_s:
-            # Its connections; it opens others.
+            # This closes only its connections; it opens new ones.
             self._session.close()
         try:
             with self._session.request(
@@ -293,7 +293,7 @@ def _read(response: requests.Response, call: str) -> bytes:
 
 
 def _unreachable(call: str, base_url: str, error: Exception) -> ProviderError:
-    """requests and urllib3 wrap reasons several times over: people see the innermost."""
+    """requests and urllib3 wrap errors several times: the message shows the innermost."""
     innermost: BaseException = error
     for reason in causes_of(error):
         if isinstance(reason, NameResolutionError):

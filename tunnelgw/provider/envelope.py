@@ -1,9 +1,9 @@
 """The shape of the provider's answers, and which error each answer is.
 
-Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway before the API may answer in HTML
-or with nothing at all, and its 401, 403 or 404 says nothing of token or tunnel then. Error code 10000 stands for a
-wrong token and for a missing permission alike, so the message names both; `messages` also carries code 10000 when all
-is well, so only `errors` is looked at.
+Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway in front of the API may answer
+with HTML or nothing at all, and then 401, 403 or 404 tells nothing about token or tunnel. Error code 10000 stands for a
+wrong token as well as for a missing permission, so the message names both. `messages` has code 10000 even if all is
+well, so only `errors` is looked at.
 """
 
 import re
@@ -22,10 +22,10 @@ from tunnelgw.provider.errors import (
 )
 
 MAX_PAUSE_S = 900.0
-"""However long the provider asks us to wait; its own block lasts 300 s."""
+"""We wait no longer, even if the provider asks for more; its own block lasts 300 s."""
 DEFAULT_PAUSE_S = 60.0
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for an answer that is none; the last for one that is nested too deeply."""
+"""What msgspec raises for an answer that it cannot decode; RecursionError if it is nested too deeply."""
 _MAX_TEXT = 256
 _MAX_RAY = 64
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -38,7 +38,7 @@ class ApiError(msgspec.Struct, frozen=True):
     error_chain: tuple["ApiError", ...] = ()
 
     def __str__(self) -> str:
-        """With what it was caused by, as far as that fits: the chain is as long as the provider likes."""
+        """With its chain of causes as far as there is room: the provider does not limit its length."""
         told: list[str] = []
         links = [self]
         while links and sum(map(len, told)) < _MAX_TEXT:
@@ -62,17 +62,17 @@ _decoder = msgspec.json.Decoder(Envelope)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back for `call` (method and path, for messages)."""
+    """The answer to `call` (its name, method and path, for messages)."""
 
     call: str
     status_code: int
     body: bytes
     headers: Mapping[str, str]
-    """Looked up without regard to case."""
+    """With look-ups that ignore case."""
 
 
 def opened(answer: Answer) -> Envelope:
-    """The envelope of a success; raises ProviderError for everything else."""
+    """The envelope of a successful answer; raises ProviderError for all others."""
     try:
         envelope = _decoder.decode(answer.body)
     except UNREADABLE:
@@ -117,7 +117,7 @@ def _has_code(envelope: Envelope, code: int) -> bool:
 
 
 def _text(body: bytes) -> str:
-    """Of a page its title: what comes before it says nothing."""
+    """The beginning of a text; of an HTML page the title, since what comes before it is meaningless."""
     head = body[: 4 * _MAX_TEXT]
     title = _TITLE.search(head)
     return " ".join((title[1] if title else head).decode("utf-8", "replace").split())[:_MAX_TEXT]

@@ -1,22 +1,23 @@
-"""What can go wrong between the controller and the provider's API, by what is to be done about it."""
+"""What can go wrong between the controller and the provider's API, classified by what must be done about it."""
 
 
 class ProviderError(Exception):
-    """The message says which call, what came back, and what to do. Never carries the token."""
+    """The message says which call failed, what came back, and what to do. It never contains the token."""
 
     retry_after_s: float = 0.0
-    """At least this long nothing should be asked again."""
+    """How long to wait at least before the next call."""
     ray = ""
-    """By which the provider's support finds the call. Not in the message, which stays while the problem does."""
+    """The id by which the provider's support finds the call. Not in the message, which stays the same as long as the
+    problem does."""
     is_refusal = False
     """The same call will be refused again until somebody changes something."""
 
 
 class ProviderUnreachable(ProviderError):
-    """No answer, or none that means anything: network, timeout, 5xx, garbage. The call may have been carried out."""
+    """No answer, or no meaningful one: network, timeout, 5xx, garbage. The call may have been carried out."""
 
     has_answered = False
-    """With a 5xx: the same call may come to more at once."""
+    """With a 5xx: the same call may succeed at once."""
 
 
 class NameUnknown(ProviderUnreachable):
@@ -24,7 +25,7 @@ class NameUnknown(ProviderUnreachable):
 
 
 class OldAnswer(ProviderUnreachable):
-    """Of before something that we know of."""
+    """The answer is older than something that we know already."""
 
     retry_after_s = 5.0
 
@@ -42,7 +43,7 @@ class NotThere(ProviderError):
 
 
 class Refused(ProviderError):
-    """The provider does not take what we sent."""
+    """The provider does not accept what we sent."""
 
     is_refusal = True
 

@@ -1,14 +1,14 @@
 """The ingress document: which hostnames the provider's edge sends into a tunnel. Pure.
 
-The provider keeps one document for a tunnel, shared by everybody who has access to the account, and replaced as a
-whole; so what others wrote in it has to survive. Ours are the rules whose `service` is our marker, a name that no one
-else uses; everything else is foreign: it is kept with all its keys and in its order, and reported.
+The provider stores one document for each tunnel, shared by everybody with access to the account, and replaced as a
+whole, so we must keep what others wrote in it. Our rules are those whose `service` is our marker, a name that no one
+else uses. Everything else is foreign: it is kept with all its keys and in its order, and reported.
 
     current configuration + wanted hostnames -> Revision (the configuration to write, and what to tell people)
 
-The first rule that fits a request wins, and the last one must fit all. So our exact hostnames come first, each of our
-wildcards before the first foreign rule that would take its requests, but behind those of hostnames below it, from which
-it would take theirs, and the catch-all last.
+The first rule that matches a request wins, and the last one must match all. So our exact hostnames come first and the
+catch-all last. Each of our wildcards comes before the first foreign rule that would take its requests, but after
+foreign rules for hostnames below it, since it would take theirs.
 """
 
 from bisect import bisect_left
@@ -23,10 +23,10 @@ Config = Mapping[str, Any]
 Rule = Mapping[str, Any]
 
 EVERYTHING = "*"
-"""The hostname of routes that have none, on listeners that have none."""
+"""The hostname of routes without hostnames on listeners without a hostname."""
 NOWHERE = "http_status:404"
 _PLACEHOLDERS = frozenset({NOWHERE, "http_status:503"})
-"""Catch-alls that stand there because one must: the dashboard's and the connector's."""
+"""Catch-alls that are there only because one is required: the dashboard's and the connector's."""
 
 
 def marker(controller_id: str) -> str:
@@ -35,7 +35,7 @@ def marker(controller_id: str) -> str:
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A hostname of ours that somebody else's rule has: theirs stays, ours is left out."""
+    """A hostname of ours for which somebody else has a rule: theirs stays, ours is left out."""
 
     hostname: str
     service: str
@@ -45,7 +45,7 @@ class Conflict(msgspec.Struct, frozen=True):
 class Revision(msgspec.Struct, frozen=True):
     config: Config
     is_changed: bool
-    """False: what the provider has means the same already."""
+    """False: what the provider has already means the same."""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -54,11 +54,11 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 def revise(current: Config | None, hostnames: Iterable[str], service: str, *, adopt: bool = False) -> Revision:
-    """`current` is None for a new tunnel. `service` is our marker. `adopt` replaces foreign rules of our hostnames."""
+    """`current` is None for a new tunnel. `service` is our marker. `adopt`: replace foreign rules for our hostnames."""
     before = _rules(current)
     wanted = set(hostnames)
     foreign, catch_all = _parted([rule for rule in before if _service(rule) != service])
-    # A rule of one path for every host takes nothing from our catch-all, which comes behind it.
+    # A foreign rule for one path of every host is no conflict with our catch-all, which comes after it.
     taken = {
         hostname: rule
         for rule in foreign
@@ -94,7 +94,7 @@ def _rules(config: Config | None) -> list[Rule]:
 
 
 def _parted(foreign: list[Rule]) -> tuple[list[Rule], Rule]:
-    """Foreign rules without, and with, the last one, if that fits every request."""
+    """Foreign rules without their catch-all, and that: the last rule if it matches every request, else the default."""
     if foreign and _hostname(foreign[-1]) == EVERYTHING and not foreign[-1].get("path"):
         return foreign[:-1], foreign[-1]
     return foreign, {"service": NOWHERE}
@@ -115,21 +115,21 @@ def _arranged(foreign: list[Rule], ours: set[str], service: str) -> list[Rule]:
 
 
 class _Places:
-    """Our wildcards among foreign rules: `gaps` has those before each of them, and behind the last.
+    """Our wildcards among foreign rules: `gaps` has the wildcards before each foreign rule, and after the last one.
 
-    All is looked up by hostname: to compare each wildcard with each rule takes seconds for thousands.
+    Everything is looked up by hostname: comparing each wildcard with each rule would take seconds for thousands.
     """
 
     def __init__(self, foreign: Sequence[Rule]) -> None:
         self.gaps: list[list[str]] = [[] for _ in range(len(foreign) + 1)]
         self._gap_of: dict[str, int] = {}
-        """Of each wildcard of ours."""
+        """The gap of each of our wildcards."""
         self._first: dict[str, int] = {}
-        """The first foreign rule of a hostname."""
+        """The first foreign rule for each hostname."""
         self._first_whole: dict[str, int] = {}
-        """Likewise one that is for all paths."""
+        """The first foreign rule for each hostname that is for all paths."""
         self._below: dict[str, list[int]] = {}
-        """Those of hostnames below a wildcard."""
+        """Foreign rules for hostnames below a wildcard, by wildcard."""
         for number, rule in enumerate(foreign):
             hostname = _hostname(rule)
             self._first.setdefault(hostname, number)
@@ -140,14 +140,15 @@ class _Places:
                     self._below.setdefault(wildcard, []).append(number)
 
     def put(self, wildcard: str) -> None:
-        """Before the first rule that takes requests of it. What is behind one that takes all of them gets none anyway:
-        of those before it, a rule of a hostname below comes first. More general ones of ours were put before.
+        """Put it before the first rule that would take its requests, but after rules for hostnames below it. Of these,
+        those after a rule that takes all of the wildcard's requests do not count: they get none anyway. More general
+        wildcards of ours must have been put before.
         """
         last = len(self.gaps) - 1
         covering = [*_wildcards_over(wildcard), EVERYTHING]
         first = min((self._first[one] for one in covering if one in self._first), default=last)
         whole = min((self._first_whole[one] for one in covering if one in self._first_whole), default=last)
-        # The nearest of ours is the first of ours; it is for all paths.
+        # Of our wildcards over it, the most specific is the first in the document; it is for all paths.
         nearest = next((one for one in covering if one in self._gap_of), None)
         gap = last if nearest is None else self._gap_of[nearest]
         below = self._below.get(wildcard, [])
@@ -166,7 +167,7 @@ class _Places:
 
 
 def _wildcards_over(hostname: str) -> Iterator[str]:
-    """Those that cover it, itself included where it is one, the most specific first."""
+    """Wildcards that cover the hostname, itself included if it is one, the most specific first."""
     dot = hostname.find(".")
     while dot >= 0:
         yield f"*{hostname[dot:]}"
@@ -178,7 +179,7 @@ def _rule(hostname: str, service: str) -> Rule:
 
 
 def _hostname(rule: Rule) -> str:
-    """Lower case, names in Unicode as the connector compares them, in ASCII; `*` where the rule names none."""
+    """In lower case, Unicode names in ASCII, as the connector compares them; `*` if the rule names none."""
     hostname = str(rule.get("hostname") or EVERYTHING).lower()
     if hostname.isascii():
         return hostname
@@ -194,7 +195,7 @@ def _service(rule: Rule) -> str:
 
 
 def _meaning(rule: Rule) -> dict[str, Any]:
-    """What stays of a rule when the provider adds or leaves out empty parts, as it does."""
+    """A rule without empty fields, which the provider may add or leave out."""
     return {
         **{key: value for key, value in rule.items() if value not in (None, "", {}, [])},
         "hostname": _hostname(rule),

@@ -1,6 +1,6 @@
-"""How often the provider may be asked: its limit is 1,200 calls in five minutes for a token, whoever uses it.
+"""How often the provider may be called: its limit is 1,200 calls in five minutes per token, for all users together.
 
-People in the dashboard draw on the same budget, so we keep to a part of it. Time comes in as an argument.
+People in the dashboard use the same budget, so we keep to a part of it. The time is passed in as an argument.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ MAX_CALLS = 900
 
 
 class Pace:
-    """Of one token. Not thread-safe, see `client.Budget`."""
+    """The pace of calls with one token. Not thread-safe, see `client.Budget`."""
 
     def __init__(self, max_calls: int = MAX_CALLS, window_s: float = WINDOW_S) -> None:
         self._max_calls = max_calls
@@ -19,7 +19,7 @@ class Pace:
         self._blocked_until_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """How long to wait before the next call; 0: it may go out."""
+        """How long to wait before the next call; 0: it may be made now."""
         while self._calls and self._calls[0] <= now_s - self._window_s:
             self._calls.popleft()
         full_s = self._calls[0] + self._window_s - now_s if len(self._calls) >= self._max_calls else 0.0
@@ -29,5 +29,5 @@ class Pace:
         self._calls.append(now_s)
 
     def block(self, until_s: float) -> None:
-        """The provider asked to be left alone."""
+        """The provider asked for no calls until then."""
         self._blocked_until_s = max(self._blocked_until_s, until_s)

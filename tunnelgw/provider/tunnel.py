@@ -1,7 +1,7 @@
-"""One tunnel's ingress document, kept as wanted: read, compared by meaning, written only when it differs.
+"""One tunnel's ingress document, kept as wanted: read, compared by meaning, written only if it differs.
 
-Every pass reads first, since others write the same document; what they wrote since is drift, which is told and kept.
-A write whose outcome is unclear is settled by the next pass. One thread may call.
+Every pass reads first, since others write the same document; what they wrote since is reported, and kept. A write whose
+outcome is unclear is settled by the next pass. Only one thread may call.
 """
 
 from collections.abc import Collection, Iterator
@@ -23,23 +23,24 @@ class TunnelRef(msgspec.Struct, frozen=True):
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """What one look at the document came to."""
+    """The result of one look at the document."""
 
     version: int
-    """Of the document that the provider has now."""
+    """The version of the document that the provider has now."""
     was_written: bool
     revision: Revision
     foreign_edits: int = 0
-    """Versions that others made since the last pass, or between its reading and its writing: those are lost."""
+    """How many versions others wrote since the last pass, or between our reading and our writing; the latter are
+    lost."""
     may_be_ours: bool = False
-    """Nothing was written now, and the write of the pass before may be what is there: its answer was lost."""
+    """Nothing was written now, but what is there may be from the previous pass, whose answer was lost."""
 
 
 class TunnelDocument:
     def __init__(
         self, client: ProviderClient, tunnel: TunnelRef, service: str, *, adopt: bool = False, is_dry_run: bool = False
     ) -> None:
-        """`service` is the marker of our rules; `adopt` and the dry run are the options of these names."""
+        """`service` is the marker of our rules; `adopt` and `is_dry_run` are the options of these names."""
         self._client = client
         self._tunnel = tunnel
         self._service = service
@@ -51,7 +52,7 @@ class TunnelDocument:
         self._is_write_unclear = False
         """Whether the last write may have been carried out, or not."""
         self._doubted_version: int | None = None
-        """Older than the last one, and answered last."""
+        """The version of the previous answer, if it was older than the last known one."""
 
     def check(self) -> None:
         """Raises ProviderError unless the tunnel can be configured here."""
@@ -65,7 +66,7 @@ class TunnelDocument:
         self._is_checked = True
 
     def compare(self, hostnames: Collection[str]) -> tuple[Configuration, Revision]:
-        """What the provider has, and what would become of it. Raises ProviderError."""
+        """What the provider has, and what it should be changed to. Raises ProviderError."""
         found = self._client.configuration(self._account(), self._tunnel.tunnel_id)
         return found, revise(found.config, hostnames, self._service, adopt=self._adopt)
 
@@ -91,10 +92,10 @@ class TunnelDocument:
         return Pass(written.version, True, revision, foreign_edits)
 
     def _write(self, config: Config) -> tuple[Configuration, int]:
-        """And how many versions are ours, or may be.
+        """The new configuration, and how many versions are ours, or may be.
 
-        Once more where the provider answers with an error of its own: if it has one bad machine of two, whose turn is
-        every second call, each pass would read with success, and write in vain.
+        Tried once more if the provider answers with an error of its own (5xx): if one of its two machines is bad and
+        gets every second call, each pass would read successfully and fail to write.
         """
         try:
             return self._client.put_configuration(self._account(), self._tunnel.tunnel_id, config), 1
@@ -105,8 +106,8 @@ class TunnelDocument:
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
-        """What was found out at the start is asked again after such an answer: the tunnel may have been deleted, and
-        the token, which stays the same, given another account.
+        """After such an error, what was found out at the start is asked again: the tunnel may have been deleted, or the
+        token, without changing, been given access to another account.
         """
         try:
             yield
@@ -115,8 +116,8 @@ class TunnelDocument:
             raise
 
     def _require_news(self, version: int) -> None:
-        """Versions only rise, so an older one is an answer of before: it knows nothing of what was written since. One
-        that is answered again is believed: we would never write again otherwise.
+        """Versions only rise, so a lower one is an outdated answer, without what was written since. If it is answered
+        twice, it is believed: otherwise we might never write again.
         """
         last, doubted, self._doubted_version = self._last_version, self._doubted_version, None
         if last is not None and version < last and version != doubted:
@@ -142,7 +143,7 @@ class TunnelDocument:
         try:
             return self._client.accounts()
         except Refused as error:
-            # A token that belongs to an account, and not to a person, may list none.
+            # A token that belongs to an account instead of a person may not list accounts.
             refused = Refused(f"{error}: {_NAME_IT}")
             refused.ray = error.ray
             raise refused from error

@@ -1,10 +1,10 @@
-"""Events beside objects, for what people must see: what does not pass by itself, or has lasted.
+"""Events about objects, for what people must see: problems that do not pass by themselves, or have lasted.
 
-    credentials refused, deliveries that keep failing   on the Gateways behind them
+    credentials refused, deliveries that keep failing   on the Gateways concerned
     hostnames that somebody else has at the provider    on their routes
     objects that cannot be read                         on themselves
 
-The same Event again is no new one; who records them sees to that. The reconciler's thread calls everything here.
+Repeated Events are combined by the recorder. Only the reconciler's thread calls what is here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ class Recorder(Protocol):
     """Never blocks, never raises."""
 
     def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
-        """`reason`: one word in camel case. False: it was not taken, and may be said again."""
+        """`reason`: one word in camel case. False: the Event was not taken, and may be tried again."""
 
 
 class WarningEvents:
-    """Without a recorder the logs have to do."""
+    """Without a recorder nothing is recorded: then people only have the logs."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
@@ -42,7 +42,7 @@ class WarningEvents:
         self._warn(kind, route, "HostnameConflict", message)
 
     def unreadable(self, found: Mapping[Entry, Unreadable]) -> None:
-        """All that are kept out now."""
+        """`found`: all objects that are left out now."""
         told: dict[Entry, Unreadable] = {}
         for entry, problem in found.items():
             item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))

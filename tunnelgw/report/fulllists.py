@@ -1,7 +1,7 @@
 """Lists in statuses that are full, mostly of other controllers' entries: a route's `parents`, a policy's `ancestors`.
 
-What was decided holds, but nobody can see it there. So a line in the log says it, and an Event beside the object, once
-until something else is left out. Threads that write statuses call it, for each object one at a time.
+What was decided is in force, but cannot be seen in the status. So it is logged, and told by an Event about the object,
+once until something else is left out. Called by the threads that write statuses; by one at a time for each object.
 """
 
 from daemonkit.logs import get_logger
@@ -20,10 +20,10 @@ class FullLists:
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
         self._told: dict[ObjectId, tuple[str, tuple[ParentRef, ...]]] = {}
-        """With the uid of the object."""
+        """What was told last: the object's uid and what was left out."""
 
     def note(self, id_: ObjectId, item: Object, left_out: tuple[ParentRef, ...]) -> None:
-        """`left_out`: for whom the object's status has no room now."""
+        """`left_out`: those for which the object's status has no room now."""
         if not left_out:
             self._told.pop(id_, None)
             return

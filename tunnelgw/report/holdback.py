@@ -1,8 +1,8 @@
-"""Statuses that wait until what they say is true: for the documents of their turn to reach a proxy. Pure.
+"""Statuses that wait until they are true: until the documents of their turn have reached a proxy. Pure.
 
 An object whose verdict changed in a turn waits for the data planes whose documents that turn changed, and for no
-others; one that changes again while it waits goes on waiting, for the newer document. Nothing waits for ever: a proxy
-that neither takes a document nor fails to is not waited for longer than `MAX_HOLD_BACK_S`.
+others. If it changes again meanwhile, it goes on waiting, for the newer document. A proxy that neither takes a document
+nor fails to is not waited for longer than `MAX_HOLD_BACK_S`.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class HoldBack:
         return id_ in self._batches
 
     def add(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str], now_s: float) -> None:
-        """`planes`: those whose documents `turn` changed."""
+        """`planes`: data planes whose documents `turn` changed."""
         fresh = _Batch(turn, planes, now_s)
         merged: dict[_Batch, _Batch] = {}
         for id_ in ids:
@@ -43,7 +43,7 @@ class HoldBack:
                 self._batches[id_] = merged[before]
 
     def release(self, has_answered: Callable[[str, int], bool], now_s: float) -> list[ObjectId]:
-        """Those that need not wait any longer. `has_answered`: whether a data plane has, about a turn's document."""
+        """Objects that need not wait any more. `has_answered`: whether a data plane has, about a turn's document."""
         is_over: dict[_Batch, bool] = {}
         for batch in set(self._batches.values()):
             is_late = now_s - batch.since_s > MAX_HOLD_BACK_S

@@ -1,4 +1,4 @@
-"""What people are told of ingress documents: what we wrote, and what others have in them or changed."""
+"""What people are told about ingress documents: what we wrote, and what others have in them or changed."""
 
 import threading
 from collections.abc import Collection
@@ -13,16 +13,16 @@ _MAX_SHOWN = 20
 
 
 class IngressReport:
-    """Any thread may tell it of a pass; rules of others are logged when they are others than before."""
+    """Thread-safe. Rules of others are logged only when they have changed."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._foreign: dict[str, tuple[str, ...]] = {}
-        """Hostnames of foreign rules, by tunnel; of each that is kept."""
+        """Hostnames of foreign rules, by tunnel; has every tunnel of the last `keep`."""
 
     def keep(self, tunnels: Collection[str]) -> None:
-        """From now on there are these tunnels: series of others go, and a late word on one of them brings none back."""
+        """From now on there are these tunnels. Metrics of others are dropped, and a late `note` brings none back."""
         with self._lock:
             for tunnel in self._foreign.keys() - tunnels:
                 self._metrics.forget_tunnel(tunnel)

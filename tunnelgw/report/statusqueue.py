@@ -1,8 +1,8 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts, and kinds take turns. What could not be written is tried again later; where
-the server is at fault, one pause counts for all. What was changed by somebody else meanwhile comes back with the
-object's new version, which is written at once.
+For each object only the newest wish counts, and kinds take turns. What could not be written is tried again later; if
+the server is at fault, all threads pause together. After a conflict with another writer a new wish comes in with the
+object's new version, and is written at once.
 """
 
 import math
@@ -29,15 +29,15 @@ log = get_logger(__name__)
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 MAX_COMMON_PAUSE_S = 5.0
-"""While the server can write nothing: what asks it then are a few threads, not all that wait."""
+"""The longest pause while the server can write nothing: only a few threads ask it, however many wishes wait."""
 RETRY_EVERY_S = 0.1
-"""Of each kind, while what is tried again keeps failing: thousands may wait for one right that is missing."""
+"""How often a retry of each kind may begin while retries fail: thousands may wait for one missing permission."""
 UNCHANGED = "unchanged"
 
 
 class StatusQueue:
-    """`may_write` is false where another controller leads. `observe` is told each outcome by kind, `on_left_out` the
-    parents for whom each status had no room, also if there are none.
+    """`may_write` is false while another controller leads. `observe` is called with the kind and the outcome of each
+    write, `on_left_out` with the parents for which a status had no room, even if there are none.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class StatusQueue:
         self._clock = clock
         self._changed = threading.Condition()
         self._wishes: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Of each kind in the order in which they were wanted."""
+        """Wishes by kind, in the order in which they came."""
         self._paced: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Those instead whose retries are paced, as `_failed` has it: thousands are not looked through before that of
-        their kind is due."""
+        """Likewise, those whose retries are paced (see `_failed`): kept apart, so that thousands are not searched
+        before the next retry of their kind is due."""
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
-        """So that no two threads write one object at a time."""
+        """Objects that a thread is writing now: no two threads may write one object at a time."""
         self._gone: set[ObjectId] = set()
-        """Those in hand that do not exist any more."""
+        """Members of `_in_hand` that do not exist any more."""
         self._common_failures = 0
-        """Pauses in a row of all threads together."""
+        """How many common pauses there were in a row."""
         self._paused_until_s = 0.0
         self._next_retry_s: dict[Kind, float] = {}
-        """Of what failed, before it nothing of the kind is tried again."""
+        """By kind, the earliest time for the next paced retry."""
         self._limited = log.every(60.0)
 
     @property
@@ -82,7 +82,7 @@ class StatusQueue:
             return sum(map(len, (*self._wishes.values(), *self._paced.values())))
 
     def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        """None: the object has gone, which a server that forbids us to write it would never say."""
+        """None: the object has gone. A server that forbids us to write it would never tell."""
         if not wishes:
             return
         with self._changed:
@@ -107,7 +107,7 @@ class StatusQueue:
             self._gone.add(id_)
 
     def forget(self) -> None:
-        """Nothing is wanted any more."""
+        """Drop all wishes."""
         with self._changed:
             self._wishes.clear()
             self._paced.clear()
@@ -115,12 +115,12 @@ class StatusQueue:
             self._next_retry_s.clear()
 
     def wake(self) -> None:
-        """`stop` was set, or we lead now."""
+        """To be called when `stop` was set, or when we have begun to lead."""
         with self._changed:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Of each writing thread: until `stop` is set."""
+        """The work of each writing thread, until `stop` is set."""
         while (taken := self._next()) is not None:
             id_, wish = taken
             try:
@@ -152,10 +152,10 @@ class StatusQueue:
         return None
 
     def _rooms(self) -> Iterator[tuple[Mapping[ObjectId, Wish], float]]:
-        """In the order in which to look for one to write, and when its next one is due at the earliest.
+        """Where to look for a wish, in this order, and the time before which nothing there is due.
 
-        Of kinds that are new or changed first that of which the fewest are in hand: where the server takes its time for
-        one kind, as with a webhook for it that does not answer, all threads would else be busy with that alone.
+        New wishes come first, beginning with the kind of which the fewest are in hand: otherwise, if the server is slow
+        for one kind, for example because of a webhook that does not answer, all threads would be busy with that kind.
         """
         busy = Counter(id_.kind for id_ in self._in_hand)
         yield from ((self._wishes[kind], 0.0) for kind in sorted(self._wishes, key=lambda kind: busy[kind]))
@@ -164,7 +164,8 @@ class StatusQueue:
     def _first_due(
         self, room: Mapping[ObjectId, Wish], now_s: float, not_before_s: float
     ) -> tuple[ObjectId | None, float]:
-        """One that may be written now; without one, when there may be one. Nothing in the room is due before."""
+        """An object that may be written now; None: there is none before the time that comes with it. Nothing in the
+        room is due before `not_before_s`."""
         if not_before_s > now_s:
             return None, not_before_s if room else math.inf
         next_s = math.inf
@@ -181,13 +182,13 @@ class StatusQueue:
         return 0.0 if failed is None else failed.not_before_s
 
     def _room_of(self, id_: ObjectId) -> dict[ObjectId, Wish]:
-        """Where a wish for it waits."""
+        """Where a wish for the object waits."""
         failed = self._failed.get(id_)
         rooms = self._paced if failed is not None and failed.is_paced else self._wishes
         return rooms.setdefault(id_.kind, {})
 
     def _fail(self, id_: ObjectId, failed: "_Failed | None") -> None:
-        """It has failed, or None: has not. A wish for it goes on waiting where it belongs."""
+        """Note the object's failure, or with None that it has none any more. A waiting wish moves where it belongs."""
         wish = self._room_of(id_).pop(id_, None)
         if failed is None:
             self._failed.pop(id_, None)
@@ -199,7 +200,7 @@ class StatusQueue:
     def _take(self, id_: ObjectId, now_s: float) -> Wish:
         wish = self._room_of(id_).pop(id_)
         if (room := self._wishes.pop(id_.kind, None)) is not None:
-            self._wishes[id_.kind] = room  # the last one to be looked at next
+            self._wishes[id_.kind] = room  # moved to the end, to be looked at last
         self._in_hand.add(id_)
         if id_ in self._failed and self._failed[id_].is_paced:
             self._next_retry_s[id_.kind] = now_s + RETRY_EVERY_S
@@ -210,7 +211,7 @@ class StatusQueue:
         try:
             status, left_out = compose(wish, self._author, now)
         except Outdated as error:
-            # Gateway API has us wait for the object to catch up: one whose status came from a backup may never do.
+            # Gateway API wants us to wait until the object catches up; if its status came from a backup, it may never.
             self._limited.warning("status left as it is", error=error, kind=str(id_.kind), name=str(id_.key))
             return Outcome.CONFLICT
         self._on_left_out(id_, wish.item, left_out)
@@ -242,7 +243,7 @@ class StatusQueue:
             self._say_failed(id_, written, attempts, pause_s)
 
     def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
-        """Of all threads. What the others have begun may fail during it, and makes it no longer."""
+        """Pause all threads. Writes of others that were under way and fail during the pause do not prolong it."""
         with self._changed:
             if id_ not in self._gone:
                 self._room_of(id_).setdefault(id_, wish)
@@ -267,7 +268,7 @@ class StatusQueue:
             self._limited.warning("status could not be written, retrying", error=written.error, **place, **retry)
 
     def _forget_failures(self, id_: ObjectId) -> None:
-        """Where it had failed, others of its kind may do as well now."""
+        """The write was successful. If it had failed before, the next retry of its kind need not wait."""
         with self._changed:
             if id_ in self._failed:
                 self._fail(id_, None)
@@ -284,12 +285,12 @@ class _Failed(NamedTuple):
 
     @property
     def is_paced(self) -> bool:
-        """After a conflict it is this object that was not as we knew it, and no other."""
+        """Not after a conflict: that concerns only this object, whose version was not the one that we knew."""
         return self.outcome is not Outcome.CONFLICT
 
     def is_outdated_by(self, wish: Wish) -> bool:
-        """After a conflict a newer version of the object is what was waited for. What was refused for what it says may
-        be taken when the status, or its object, says something else."""
+        """Whether a new wish need not wait. After a conflict: if it has another version of the object. After a refusal
+        of the content: if the status or its object is another one now."""
         if self.outcome is Outcome.CONFLICT:
             return wish.item.metadata.resource_version != self.wish.item.metadata.resource_version
         return self.outcome is Outcome.INVALID and wish != self.wish

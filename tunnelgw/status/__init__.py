@@ -1,1 +1,1 @@
-"""Verdicts into the statuses that people read: conditions, entries, and what stays because others own it."""
+"""Verdicts into statuses: conditions, entries, and what stays because others own it."""

@@ -1,7 +1,7 @@
 """The whole status of an object as it should be, made from what was decided about it. Pure.
 
-Wish (object, verdict, delivery) -> bytes to write, or None when the stored status says so already, and what there was
-no room for
+Wish (object, verdict, delivery) -> bytes to write, or None if the stored status says so already; and the entries for
+which there was no room
 """
 
 from collections.abc import Sequence
@@ -33,25 +33,25 @@ from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSe
 
 class Wish(msgspec.Struct, frozen=True):
     item: Object
-    """As the snapshot has it: with the status that is stored."""
+    """As in the snapshot, so with the stored status."""
     verdict: AnyVerdict | None
-    """None: the object is not ours to judge, and what we once said of it goes."""
+    """None: the object is not ours to judge, and what we once wrote about it is removed."""
     delivery: Delivery = Delivery(False)
     left_alone: frozenset[ParentRef] = frozenset()
-    """Parents or ancestors of which nothing is known now: what was said of them stays."""
+    """Parents or ancestors of which nothing is known now: what we wrote about them stays."""
 
 
 class Author(msgspec.Struct, frozen=True):
     controller_name: str
     features: tuple[str, ...]
-    """Names of the features of Gateway API that are served, in the order of the alphabet."""
+    """Names of the features of Gateway API that are served, in alphabetical order."""
 
 
 class Composed(NamedTuple):
     status: bytes | None
-    """JSON of the whole status; None: it says so already."""
+    """JSON of the whole status; None: the stored one says so already."""
     left_out: tuple[ParentRef, ...] = ()
-    """Parents or ancestors of whom nothing can be said, since the list is full."""
+    """Parents or ancestors that have no entry, since the list is full."""
 
 
 def compose(wish: Wish, author: Author, now: str) -> Composed:
@@ -81,7 +81,7 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
             return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
             return policy_status(item.status, _ancestors(verdict), writer, wish.left_alone)
-    return None, ()  # conditions of these kinds have no author's name: what others may have written stays
+    return None, ()  # conditions carry no author's name, so what is there may be another controller's: it stays
 
 
 def _ancestors(verdict: PolicyVerdict | None) -> Sequence[Entry]:

@@ -1,7 +1,7 @@
 """Lists that several controllers share: the parents of a route, the ancestors of a policy.
 
-An entry is ours when it carries our controller name. Entries of others survive byte for byte and in their place; ours
-are found again by what they refer to, with the API's defaults applied; those that nothing refers to any more go.
+An entry is ours if it carries our controller name. Entries of others stay byte for byte and in their place. Ours are
+matched by their reference, with the API's defaults applied; those that are not wanted any more are removed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,9 +18,9 @@ _T = ConditionType
 
 class SharedList(msgspec.Struct, frozen=True):
     field: str
-    """Of an entry: whom it is about."""
+    """The field of an entry with the reference that it is about."""
     most: int
-    """Entries that the API takes."""
+    """How many entries the API allows."""
     owned: frozenset[ConditionType]
 
 
@@ -31,7 +31,7 @@ ANCESTORS = SharedList("ancestorRef", 16, frozenset({_T.ACCEPTED, _T.RESOLVED_RE
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What we have to say about one parent or ancestor. `ref` as the spec has it."""
+    """What we write about one parent or ancestor. `ref` as in the spec."""
 
     ref: ParentRef
     findings: tuple[Finding, ...]
@@ -42,7 +42,7 @@ class Writer(msgspec.Struct, frozen=True):
 
     controller_name: str
     namespace: str
-    """Of the object: the default of a reference's namespace."""
+    """The object's namespace, the default for references."""
     generation: int
     now: str
     """RFC 3339 to the second."""
@@ -93,12 +93,12 @@ def merge(
 
 
 def with_namespace(ref: ParentRef, namespace: str) -> ParentRef:
-    """Spelled out, where it is the default."""
+    """With the default namespace filled in if the reference names none."""
     return ref if ref.namespace else msgspec.structs.replace(ref, namespace=namespace)
 
 
 def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: SharedList, writer: Writer) -> msgspec.Raw:
-    """The very bytes that were stored when they say the same."""
+    """The entry with its new conditions; the stored bytes themselves if nothing has changed."""
     conditions = merge_conditions(stored.conditions, entry.findings, shared.owned, writer.generation, writer.now)
     if raw is not None and conditions == stored.conditions:
         return raw
@@ -111,7 +111,7 @@ def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: Sha
 
 
 def reference(ref: ParentRef) -> dict[str, object]:
-    """A reference with group and kind spelled out, as the API server's defaults would."""
+    """A reference with group and kind spelled out, as the API server's defaults would do it."""
     optional = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
     return {
         "group": ref.group,
@@ -122,7 +122,7 @@ def reference(ref: ParentRef) -> dict[str, object]:
 
 
 def conditions_json(conditions: Sequence[Condition]) -> list[dict[str, object]]:
-    """Every field is spelled out: the API requires those that a struct would leave out as defaults."""
+    """Every field is written: the API requires some that a struct would leave out because they have their defaults."""
     return [
         {
             "type": condition.type,

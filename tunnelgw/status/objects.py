@@ -1,12 +1,12 @@
-"""A verdict into the status of its object: its fields that are ours, or None when it says so already. Pure.
+"""A verdict into the status of its object: its fields that are ours, or None if it says so already. Pure.
 
-Each field replaces the stored one, so lists are whole, with everything in them that others own. What a status holds
-beside our fields is not in the patch and thus stays.
+Each field replaces the stored one, so lists are complete, with all entries of others. Fields that are not ours are not
+in the patch, so they stay.
 
-`Programmed` needs the word of a proxy. It turns true when one holds the document of this generation, and stays true for
-that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them, and whose words
-they are: these statuses have no field for that. Where it is not beside `Programmed`, or names another, the word is of
-the controller that had the class before us, and counts for nothing.
+`Programmed` depends on proxies. It becomes true when one holds the document of this generation, and stays true for that
+generation whatever happens to proxies later, which `tunnelgw.dev/Delivered` tells. That condition also names the
+controller that wrote the status, since these statuses have no field for it. If it is missing, or names another
+controller, `Programmed` was written by the controller that had the class before us, and is ignored.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,11 +50,11 @@ class Delivery(msgspec.Struct, frozen=True):
     """What is known of the proxies and the provider, for the Gateways of one data plane."""
 
     is_held: bool
-    """At least one proxy holds the document that this snapshot gave."""
+    """At least one proxy holds the document that was made from this snapshot."""
     finding: Finding | None = None
     """`tunnelgw.dev/Delivered`; None while nothing is known."""
     unbound: Mapping[str, str] = {}
-    """Why ports cannot be bound, by listener name as the status has it; of one Gateway or ListenerSet."""
+    """Why ports cannot be bound, by the name of the listener in the status; for one Gateway or ListenerSet."""
 
 
 class _Listener(Part, frozen=True):
@@ -103,10 +103,10 @@ _decode_policy = msgspec.json.Decoder(_Policy).decode
 
 
 def class_status(stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], writer: Writer) -> Patch | None:
-    """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated.
+    """`features`: the names of all served features, in alphabetical order. Raises Outdated.
 
-    With a release of Gateway API that we do not know they stay as they are: in another release the field may have
-    another shape, as it had in v1.1, and the API server would refuse all of the status.
+    With an unknown release of Gateway API the stored features stay as they are: there the field may have another shape,
+    as it had in v1.1, and the API server would refuse the whole status.
     """
     current = _decode_class(stored)
     conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, writer.generation, writer.now)
@@ -163,8 +163,8 @@ def listener_set_status(
 
 
 def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: Writer) -> Patch | None:
-    """Of a Gateway whose class has gone, or of a ListenerSet whose Gateway has. None also where this controller has
-    told nothing of it: another one may have, which has heard of that class or Gateway before us. Raises Outdated.
+    """For a Gateway without a class, or a ListenerSet without a Gateway. None also if this controller did not write the
+    stored status: another one may have, if it has heard of that class or Gateway before us. Raises Outdated.
     """
     current = _decode_left(item.status)
     if not any(_is_signed(condition, writer) for condition in current.conditions):
@@ -177,8 +177,8 @@ def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: W
 
 
 def left_status(stored: msgspec.Raw, writer: Writer) -> Patch | None:
-    """Of a Gateway whose class is another controller's, or has become so, or of a ListenerSet of such a Gateway: that
-    we deliver it is so no more, and who has told the rest, nobody can say.
+    """For a Gateway whose class is another controller's, maybe only now, or a ListenerSet of such a Gateway: our
+    `Delivered` is removed. The rest stays, since it does not show which controller wrote it.
     """
     current = _decode_left(stored)
     kept = tuple(condition for condition in current.conditions if not _is_signed(condition, writer))
@@ -190,7 +190,7 @@ def _signed(finding: Finding, writer: Writer) -> Finding:
 
 
 def _are_ours(conditions: Sequence[Condition], writer: Writer) -> bool:
-    """We never speak of a Gateway, or of a ListenerSet, without our name."""
+    """Whether we wrote them for this generation: on Gateways and ListenerSets we always add our signed `Delivered`."""
     return any(_is_signed(each, writer) and each.observed_generation == writer.generation for each in conditions)
 
 
@@ -201,7 +201,7 @@ def _is_signed(condition: Condition, writer: Writer) -> bool:
 def route_status(
     stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer, left_alone: Collection[ParentRef] = ()
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    """Also the parents for which there is no room. Raises Outdated."""
+    """The patch, and the parents for which there is no room. Raises Outdated."""
     current = _decode_route(stored)
     ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
     parents, left_out = merge(PARENTS, current.parents, ours, writer, left_alone)
@@ -211,7 +211,7 @@ def route_status(
 def policy_status(
     stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer, left_alone: Collection[ParentRef] = ()
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    """Also the ancestors for which there is no room. Raises Outdated."""
+    """The patch, and the ancestors for which there is no room. Raises Outdated."""
     current = _decode_policy(stored)
     merged, left_out = merge(ANCESTORS, current.ancestors, ancestors, writer, left_alone)
     return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
@@ -229,7 +229,7 @@ def _listeners(
     *,
     is_ours: bool,
 ) -> tuple[_Listener, ...]:
-    """One entry for each listener of the spec, in its order, and none for others. `is_ours`: what is stored."""
+    """One entry for each listener of the spec, in its order, and no others. `is_ours`: we wrote the stored status."""
     stored = {listener.name: listener.conditions for listener in current}
     merged = []
     for verdict in verdicts:
