@@ -1,1 +1,1 @@
-"""What was translated goes out: documents to the proxies, the ingress document to the provider, each with a receipt."""
+"""Sends out what was translated: documents to proxies, the ingress document to the provider, with receipts for each."""

@@ -1,4 +1,4 @@
-"""A target that cannot be served for want of something: it says so instead, as any other failure is said."""
+"""Stands in for a target that cannot be served because something is missing; reports it like any other failure."""
 
 import math
 
@@ -7,7 +7,7 @@ from tunnelgw.deliver.receipts import Remark
 
 
 class BarredTarget:
-    """Until its credentials change, and another target takes its place."""
+    """Used until its credentials change, when another target takes its place."""
 
     look_soon_s = math.inf
 

@@ -1,7 +1,7 @@
-"""A proxy's config API, from the side of who pushes: `PUT /config`, and `HEAD` for the loaded version.
+"""A client of a proxy's config API: `PUT /config`, and `HEAD` for the loaded version.
 
-Over http, https (verified, by the system's authorities or a CA file) or a unix socket; one connection is kept open and
-replaced when the proxy has closed it. One thread may call.
+Over http, https (verified with the system's authorities or a CA file) or a unix socket. One connection is kept open,
+and replaced if the proxy has closed it. Only one thread may call.
 """
 
 import errno
@@ -24,17 +24,18 @@ from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
-"""For the whole answer. The proxy itself waits up to 30 s for its workers."""
+"""For the whole answer. The proxy itself waits for its workers for up to 30 s."""
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _MAX_ANSWER_BYTES = 64 * 1024
 _PACKET_BYTES = 96 * 1024
-"""Sent at once. The C library has a buffer of this size at hand, and takes larger ones from the system each time."""
+"""How much is sent at once. The C library reuses a buffer of this size; larger ones it takes from the system each
+time."""
 _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
 _VERSION = re.compile(r"[0-9]{1,30}")
 _VERSION_FIELD = "Configuration-Version"
-# The last one is for what is nested too deeply.
+# RecursionError: nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -52,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     version: int
     has_problems: bool = False
-    """Ports that cannot be bound now; the answer to a `put` tells which."""
+    """Whether ports cannot be bound now; the answer to a `put` tells which."""
 
 
 class PutAnswer(msgspec.Struct, frozen=True):
@@ -80,11 +81,11 @@ class ConfigEndpoint(msgspec.Struct, frozen=True):
     ca_file: str = ""
     """Empty: the system's authorities."""
     server_name: str = ""
-    """The name that the certificate must carry, where the URL holds an address; empty: the URL's host."""
+    """The name that the certificate must have if the URL has an IP address; empty: the URL's host."""
 
     @property
     def is_by_name(self) -> bool:
-        """Whether the next connection may lead to another proxy, as one to a Service does."""
+        """Whether the next connection may lead to another proxy, as with a Service."""
         if self.url.startswith("unix:"):
             return False
         try:
@@ -108,7 +109,7 @@ class _TlsConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         super().connect()
-        if self._ca_file:  # which may be renewed, with the authority; what cannot be used changes nothing
+        if self._ca_file:  # the authority may have been renewed; if the file cannot be used, nothing changes
             with suppress(OSError):
                 self._context = trusting(self._ca_file)
         try:
@@ -126,7 +127,7 @@ class ConfigClient:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         before_call: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises ValueError for a URL of another form, or a CA file that cannot be used.
+        """Raises ValueError for a URL of an unknown form, or a CA file that cannot be used.
 
         `before_call` may raise to prevent a call.
         """
@@ -142,7 +143,7 @@ class ConfigClient:
         self._is_used = False
 
     def loaded(self) -> Loaded | None:
-        """None: nothing is. Raises Undelivered."""
+        """None: nothing is loaded. Raises Undelivered."""
         status_code, headers, _ = self._exchange("HEAD")
         if status_code == HTTPStatus.NOT_FOUND:
             return None
@@ -166,7 +167,7 @@ class ConfigClient:
         return body
 
     def put(self, *document: bytes) -> PutAnswer:
-        """The document, in pieces of any size. Raises VersionConflict and Undelivered."""
+        """`document`: in pieces of any size. Raises VersionConflict and Undelivered."""
         status_code, _, body = self._exchange("PUT", document)
         if status_code == HTTPStatus.CONFLICT:
             raise VersionConflict(_error_in(body).loaded)
@@ -180,7 +181,7 @@ class ConfigClient:
     def _exchange(
         self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Once more on a new connection, when the proxy has closed the one that was kept."""
+        """Tries once more on a new connection if the proxy has closed the one that was kept."""
         was_used = self._is_used
         try:
             return self._once(method, body, most_bytes)
@@ -213,7 +214,7 @@ class ConfigClient:
         response = connection.getresponse()
         content = response.read(most_bytes)
         if not response.isclosed():
-            connection.close()  # an answer longer than any of a proxy's
+            connection.close()  # the answer is longer than a proxy's can be
         self._is_used = connection.sock is not None
         return response.status, response.headers, content
 
@@ -239,7 +240,7 @@ class ConfigClient:
 
 
 def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer pieces, but where one is large already."""
+    """The same bytes in fewer pieces; pieces that are large already stay as they are."""
     packet: list[bytes] = []
     size_bytes = 0
     for piece in pieces:
@@ -261,7 +262,7 @@ def _unreachable(error: Exception) -> Undelivered:
 def _hint(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return distrust_hint(error, "--proxy-ca-file")
-    # Whoever speaks is there.
+    # Something answered, so the address is not the problem.
     is_there = isinstance(error, ssl.SSLError | http.client.RemoteDisconnected)
     return scheme_hint(error) if is_there else "; is the proxy up, and is the address right?"
 

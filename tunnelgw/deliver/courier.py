@@ -1,7 +1,7 @@
-"""A thread per target that brings it the newest of what it should hold, again and again until it does.
+"""A thread per target that sends it the newest of what it should hold, again and again until it holds it.
 
 Targets never wait for each other: one that is down, slow or refusing has its own back-off. A newer parcel replaces an
-older one that is still on its way out. Every now and then the target is visited anyway, since it may have been
+older one that has not been delivered yet. Every now and then the target is visited anyway, since it may have been
 restarted empty, or edited by somebody else.
 """
 
@@ -23,14 +23,14 @@ log = get_logger(__name__)
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
 STARTING_S = 30.0
-"""A target where nobody was ever found may be starting for so long, as a container whose image is fetched."""
+"""For this long a target that was never found may still be starting, for example a container that pulls its image."""
 _STARTING_PAUSE_S = 1.0
 _TOLD_EACH = 10
-"""So many failures in a row have a line each; after them there is one a minute, however long the target is down."""
+"""This many failures in a row are logged each; after that there is one line a minute."""
 
 
 class Undelivered(Exception):
-    """What a target raises; the message says what was seen and what to do."""
+    """Raised by a target; the message says what was seen and what to do."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Undelivered(Exception):
         is_absent: bool = False,
         trace: str = "",
     ) -> None:
-        """`is_absent`: nobody is there, as far as can be told from here.
+        """`is_absent`: as far as we can tell, nothing is there.
 
-        `trace` names this one attempt to the target's owners: for the log, since it is another each time.
+        `trace` identifies this attempt for the owners of the target. Only for the log, since it differs each time.
         """
         super().__init__(message)
         self.retry_after_s = retry_after_s
@@ -55,13 +55,13 @@ class Undelivered(Exception):
 
 
 class Withheld(Exception):
-    """What a target raises when we may not write now, so that nothing is known of it that was not known before."""
+    """Raised by a target if we may not write now: nothing new is known about the target."""
 
 
 class Parcel(Protocol):
     @property
     def digest(self) -> str:
-        """Equal digests, equal content."""
+        """Equal digests mean equal content."""
 
 
 P = TypeVar("P", bound=Parcel)
@@ -69,14 +69,14 @@ P_contra = TypeVar("P_contra", bound=Parcel, contravariant=True)
 
 
 class Target(Protocol[P_contra]):
-    """Used by one thread."""
+    """Used by one thread only."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def look_soon_s(self) -> float:
-        """So soon after the last delivery it is to be visited, however rare visits are; inf: nothing is in doubt."""
+        """How soon to visit it after the last delivery, even if visits are rarer; inf: nothing is in doubt."""
 
     def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
         """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered, Withheld."""
@@ -85,7 +85,7 @@ class Target(Protocol[P_contra]):
 
 
 class Courier(Generic[P]):
-    """`report` is called from the courier's thread after every visit that changed the receipt."""
+    """`report` is called by the courier's thread after every visit that changed the receipt."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class Courier(Generic[P]):
         starting_s: float = STARTING_S,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`make` builds the target, which is to ask before each call whether the courier still serves it.
+        """`make` builds the target, which must ask before each call whether the courier still serves it.
 
-        `look_again_s` after its first success it visits the target, however rare visits are: what somebody else had
-        under way to it has arrived by then.
-        `on_end` is called from the courier's thread when it has ended, as `has_ended` says.
+        `look_again_s` after its first success the target is visited even if visits are rarer: by then, what somebody
+        else had sent has arrived.
+        `on_end` is called by the courier's thread when `has_ended` has become true.
         """
         stopping = self._stopping = threading.Event()
-        self.target = make(lambda: not stopping.is_set())  # without us, whom the target would keep after our end
+        self.target = make(lambda: not stopping.is_set())  # without `self`, which the target would keep after its end
         self._on_end = on_end
         self._report = report
         self._on_crash = on_crash
@@ -122,7 +122,7 @@ class Courier(Generic[P]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it is under way any more."""
+        """Whether nothing of the courier is under way any more."""
         return self._ended.is_set()
 
     def start(self) -> None:
@@ -136,13 +136,13 @@ class Courier(Generic[P]):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """The call under way is finished or times out; none begins any more. See `join`."""
+        """No new call is begun; one that is under way finishes or times out. See `join`."""
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> bool:
-        """True when it has ended."""
+        """Returns whether the courier has ended."""
         return self._ended.wait(max(0.0, timeout_s))
 
     def _run(self) -> None:
@@ -175,7 +175,7 @@ class Courier(Generic[P]):
                 self._note_failure(parcel, failure, pause_s, is_starting=is_starting)
                 not_before_s = time.monotonic() + failure.retry_after_s
                 next_visit_s = time.monotonic() + pause_s
-                forget_frames(failure)  # some of which keep it, and all that the target has
+                forget_frames(failure)  # they would keep the failure, and all that the target has, in memory
             else:
                 self._was_there = True
                 caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
@@ -188,7 +188,7 @@ class Courier(Generic[P]):
             done = parcel
 
     def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
-        """The parcel to deliver now: a new one at once, the last one again when its time has come; None to stop."""
+        """Wait for the parcel to deliver next: a new one, or the last one again when its time has come; None: stop."""
         with self._changed:
             while not self._stopping.is_set():
                 due_s = not_before_s if self._parcel is not done else next_visit_s
@@ -199,7 +199,7 @@ class Courier(Generic[P]):
             return None
 
     def _pause_s(self, pause_s: float, failure: Undelivered, *, is_starting: bool) -> float:
-        """To find a target that is back takes no longer than to notice that one has been restarted."""
+        """Noticing that a target is back must not take longer than noticing that one has been restarted."""
         longest_s = math.inf if failure.is_refusal else self._visit_every_s
         return max(min(pause_s, longest_s, _STARTING_PAUSE_S if is_starting else math.inf), failure.retry_after_s)
 
@@ -214,7 +214,7 @@ class Courier(Generic[P]):
         held, remarks = (last.held, last.remarks) if last is not None else ("", ())
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
-        # Its text alone: it has the words of what it was raised from already.
+        # Only its text, which includes that of its cause already.
         if not is_starting:
             told = log if attempts <= _TOLD_EACH else self._rare_log
             told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)

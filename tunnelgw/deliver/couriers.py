@@ -1,9 +1,9 @@
 """The couriers of all targets of one sort: there is one for each target that should hold something now.
 
-A target is at a place. Whoever comes to a place after somebody else, with other credentials or after we led no more for
-a while, begins when the former courier's last call has ended: otherwise that call could still undo what is newer.
+A target is at a place. If a place gets a new courier, because of other credentials or because we did not lead for a
+while, it begins only when the last call of the former courier has ended: that call could still undo newer content.
 
-One thread calls `send`, `stop` and `join`; `receipts` may be read from any.
+Only one thread may call `send`, `stop` and `join`; any thread may call `receipts`.
 """
 
 import math
@@ -31,11 +31,11 @@ class Located(Hashable, Protocol):
 K = TypeVar("K", bound=Located)
 P = TypeVar("P", bound=Parcel)
 Make = Callable[[K, Callable[[], bool]], Target[P]]
-"""Builds the target of a key; with it goes whether that is still to be served, to be asked before each call."""
+"""Builds the target of a key. The target must ask the function before each call whether it is still to be served."""
 
 
 class Couriers(Generic[K, P]):
-    """`on_news` is called from couriers' threads when a receipt has changed, or `send` can do more than last time."""
+    """`on_news` is called by couriers' threads when a receipt has changed, or when `send` can do more than before."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Couriers(Generic[K, P]):
         self._receipts: dict[K, Receipt] = {}
         self._couriers: dict[K, Courier[P]] = {}
         self._leaving: list[tuple[str, Courier[P]]] = []
-        """With the places that they leave."""
+        """Dismissed couriers, with the places that they have not left yet."""
 
     def send(self, wanted: Mapping[K, P]) -> None:
         """From now on exactly these targets are served, each with its newest parcel.
 
-        To be called again after news: a place that somebody still leaves is served then.
+        To be called again after `on_news`: a place that its former courier has not left yet is served then.
         """
         for key in self._couriers.keys() - wanted.keys():
             self._dismiss(key)
@@ -78,12 +78,12 @@ class Couriers(Generic[K, P]):
                 courier.send(parcel)
 
     def receipts(self) -> dict[K, Receipt]:
-        """The newest word on each target that has answered, or failed to."""
+        """The newest result for each target that has answered, or failed to."""
         with self._lock:
             return dict(self._receipts)
 
     def receipt(self, key: K) -> Receipt | None:
-        """The newest word on one target."""
+        """The newest result for one target."""
         with self._lock:
             return self._receipts.get(key)
 
@@ -97,7 +97,7 @@ class Couriers(Generic[K, P]):
         return all(courier.join(deadline_s - time.monotonic()) for _, courier in self._leaving)
 
     def _hire(self, key: K, parcel: P) -> Courier[P] | None:
-        """None: there are as many threads as there may be. Whoever is served already is so all the same."""
+        """None: no more threads can be started. Targets that have couriers already are served all the same."""
         courier: Courier[P] = Courier(
             lambda is_served: self._make(key, is_served),
             lambda receipt: self._note(key, hired(), receipt),
@@ -106,7 +106,7 @@ class Couriers(Generic[K, P]):
             look_again_s=self._look_again_s,
             on_end=self._on_news,
         )
-        hired = weakref.ref(courier)  # whom it tells would else keep it after its end, with its parcel
+        hired = weakref.ref(courier)  # otherwise its callback would keep it after its end, with its parcel
         self._couriers[key] = courier
         try:
             courier.start()
@@ -118,7 +118,7 @@ class Couriers(Generic[K, P]):
         return courier
 
     def _note_unserved(self, key: K, receipt: Receipt) -> None:
-        """It is tried again whenever `send` is called, so it is logged once."""
+        """Logged once only, since each `send` tries it again."""
         with self._lock:
             is_known = self._receipts.get(key) == receipt
             self._receipts[key] = receipt

@@ -1,11 +1,12 @@
-"""Proxies of Gateways that have gone, while they still serve what the Gateway left them with.
+"""Proxies of Gateways that have gone, while they still serve the last document of the Gateway.
 
-    proxies of each Gateway's own -> those that are to be emptied, until they are, or for as long as it makes sense
+    own proxies of Gateways -> proxies to be emptied, until they are, or for as long as it makes sense
 
-A proxy without a Gateway serves on with a document that nobody keeps any more, at addresses that people can reach. So
-it is given an empty one, but not before its Gateway has been gone for a while: objects are deleted and made anew. It
-keeps what it has while its Gateway is there and only names it no more: it may be the same proxy by another name. Tokens
-are remembered, since Secrets often go first. Over a restart nothing is. The reconciler's thread calls everything here.
+A proxy without its Gateway would go on serving a document that nobody updates, at addresses that people can reach. So
+it gets an empty one, but not before its Gateway has been gone for a while: objects are deleted and made anew. If the
+Gateway still exists and only does not name the proxy any more, the proxy keeps its document: it may be the same proxy
+under another name. Tokens are remembered, since Secrets often go first. After a restart nothing is remembered. Only the
+reconciler's thread calls what is here.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from tunnelgw.translate.gateways import SHARED
 log = get_logger(__name__)
 
 PATIENCE_S: Final = 600.0
-"""For a proxy that cannot be reached: most were stopped together with their Gateway."""
+"""How long to try a proxy that cannot be reached: most were stopped together with their Gateway."""
 
 
 class _Served(msgspec.Struct, frozen=True):
@@ -34,12 +35,12 @@ class DepartedProxies:
         """Times are of one monotonic clock, in seconds."""
         self._grace_s = grace_s
         self._served: dict[str, _Served] = {}
-        """By URL: the data plane that it is of, or was last, with usable credentials if it ever had such."""
+        """By URL: the data plane that a proxy belongs to, or did last, and its last usable credentials, if any."""
         self._since_s: dict[str, float] = {}
-        """From when on a proxy has been without its Gateway."""
+        """Since when a proxy has been without its Gateway, by URL."""
 
     def follow(self, planes: Mapping[str, Plane], is_there: Callable[[str], bool], now_s: float) -> None:
-        """`is_there`: whether a data plane's Gateway exists, or may do so."""
+        """`is_there`: whether the Gateway of a data plane exists, or may exist."""
         shared = planes.get(SHARED)
         for url in shared.endpoints if shared is not None else ():
             self._drop(url)
@@ -56,15 +57,15 @@ class DepartedProxies:
                 self._since_s.setdefault(url, now_s)
 
     def serves(self, plane: str) -> bool:
-        """Whether a data plane of a Gateway's own has a proxy that is not emptied yet, as far as we know."""
+        """Whether a Gateway's own data plane has a proxy that is not emptied yet, as far as we know."""
         return any(served.plane == plane for served in self._served.values())
 
     def proxies(self, now_s: float) -> dict[str, Credentials]:
-        """To be emptied, by URL."""
+        """Credentials of the proxies to be emptied now, by URL."""
         return {url: self._served[url].token for url in sorted(self._due(now_s))}
 
     def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
-        """`receipts`: what became of emptying them, by URL."""
+        """`receipts`: the results of emptying proxies, by URL."""
         for url in self._due(now_s):
             receipt = receipts.get(url)
             is_given_up = now_s - self._since_s[url] >= self._grace_s + PATIENCE_S

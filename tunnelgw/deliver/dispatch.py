@@ -1,11 +1,11 @@
-"""What was translated goes out: documents to all proxies, then hostnames to the provider; and what became of it.
+"""Sends out what was translated: documents to all proxies, then hostnames to the provider; and collects the results.
 
     translation + targets -> couriers -> receipts -> Delivery (for statuses)
 
-A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document: an
-edge that sends requests too early would see them refused. A data plane whose proxies all fail holds up no other, nor
-for long one whose proxies do not answer, or are others again and again: who may name them may not stop the rest. The
-reconciler's thread calls everything here; receipts come in from the couriers' own threads.
+A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document:
+requests that the edge sent earlier would be refused. A data plane whose proxies all fail does not hold up the others.
+One whose proxies do not answer, or keep changing, does so only for a while: the author of its GatewayConfig must not be
+able to stop the rest. Only the reconciler's thread calls what is here; receipts come from the couriers' threads.
 """
 
 import math
@@ -33,7 +33,7 @@ from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 from tunnelgw.translate.gateways import SHARED
 
 _MAX_REMEMBERED = 1000
-"""Documents of a data plane that a slow proxy may still answer about."""
+"""How many documents of a data plane are remembered, about which slow proxies may still answer."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -45,23 +45,24 @@ class Settings(msgspec.Struct, frozen=True):
     visit_every_s: float = 5.0
     drift_every_s: float = 600.0
     look_again_s: float = math.inf
-    """After its first success with a tunnel: whoever led before us may have had a write under way."""
+    """When to look at a tunnel again after the first success: the former leader may have had a write under way."""
     adopt: bool = False
     is_dry_run: bool = False
     settle_s: float = SETTLE_S
-    """After it wrote a tunnel's document."""
+    """When to look at a tunnel's document again after writing it."""
     patience_s: float = 20.0
-    """With data planes that neither take a document nor fail to, where others behind the tunnel have theirs."""
+    """How long to wait for data planes that neither take a document nor fail to, if others behind the tunnel have
+    theirs."""
 
 
 class PassReport(Protocol):
-    """Any thread may call."""
+    """Thread-safe."""
 
     def keep(self, tunnels: Collection[str]) -> None:
-        """From now on there are these tunnels, and what was said of others is no longer so."""
+        """From now on there are these tunnels; what was reported about others does not hold any more."""
 
     def note(self, tunnel: str, found: Pass) -> None:
-        """What a look at a tunnel's ingress document came to."""
+        """Report the result of a look at a tunnel's ingress document."""
 
 
 class ProxyKey(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class ProxyKey(msgspec.Struct, frozen=True):
     url: str
     token: Credentials
     is_taken: bool = False
-    """By another data plane."""
+    """Whether another data plane has the proxy already."""
 
     @property
     def place(self) -> str:
@@ -78,7 +79,7 @@ class ProxyKey(msgspec.Struct, frozen=True):
 
 _NO_PLANE = Plane((), Credentials(None))
 _DEPARTED = ""
-"""In place of the data plane's id."""
+"""Stands for the data plane's id of proxies that are to be emptied."""
 
 
 def _key(name: str, plane: Plane, url: str) -> ProxyKey:
@@ -86,7 +87,7 @@ def _key(name: str, plane: Plane, url: str) -> ProxyKey:
 
 
 class Dispatch:
-    """`may_write` is false once we lead no more; `on_news` is called from other threads when a receipt has changed."""
+    """`may_write` is false while we do not lead; `on_news` is called by other threads when a receipt has changed."""
 
     def __init__(
         self,
@@ -112,15 +113,15 @@ class Dispatch:
             look_again_s=settings.look_again_s,
         )
         self._budgets: WeakValueDictionary[Secret, Budget] = WeakValueDictionary()
-        """The provider counts by token, however many tunnels there are. Each lives as long as a client that has it."""
+        """By token, since the provider counts calls per token. A budget lives as long as a client that uses it."""
         self._documents: dict[str, DocumentParcel] = {}
         self._turns: dict[str, dict[str, int]] = {}
         """The last turn for which each document of a data plane was made, by its digest."""
         self._listeners: dict[str, dict[str, tuple[Listener, ...]]] = {}
-        """Of each of these documents."""
+        """The listeners of each of these documents."""
         self._planes: Mapping[str, Plane] = {}
         self._versions: dict[str, int] = {}
-        """What each proxy of a Gateway's own took last from us, by URL. Couriers' threads write it."""
+        """The version that each own proxy of a Gateway took last from us, by URL. Written by couriers' threads."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
         self._held_up_since_s: dict[Tunnel, float] = {}
         """Tunnels whose newest hostnames wait for data planes."""
@@ -128,7 +129,7 @@ class Dispatch:
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def put_document(self, plane: str, parcel: DocumentParcel, listeners: tuple[Listener, ...], turn: int) -> None:
-        """What a data plane is to serve from now on. Turns are counted from 1."""
+        """From now on a data plane must serve this document. Turns are counted from 1."""
         self._documents[plane] = parcel
         turns, listeners_of = self._turns.setdefault(plane, {}), self._listeners.setdefault(plane, {})
         turns.pop(parcel.digest, None)  # so that the oldest comes first
@@ -143,9 +144,9 @@ class Dispatch:
             made.pop(plane, None)
 
     def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Credentials] | None = None) -> None:
-        """Hand the newest documents to exactly the proxies of these data planes.
+        """Deliver the newest documents to exactly the proxies of these data planes.
 
-        `departed`, by URL, are emptied where they still have what they took last from us.
+        `departed`: proxies, by URL, that are emptied if they still have what they took last from us.
         """
         self._planes = planes
         if self._settings.is_dry_run:
@@ -157,12 +158,13 @@ class Dispatch:
             for url in plane.endpoints
         }
         for url, token in (departed or {}).items():
-            # Of a version that no proxy has, where it never took anything: there is nothing to do.
+            # If it never took anything from us, a version that no proxy has, so that nothing is done.
             wanted[ProxyKey(_DEPARTED, url, token)] = DocumentParcel.nothing(self._versions.get(url, -1))
         self._proxies.send(wanted)
 
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
-        """Hand each tunnel's hostnames to the provider, as soon as its data planes can serve them, or those that can.
+        """Deliver each tunnel's hostnames to the provider, as soon as its data planes can serve them; or some of these,
+        if the others fail or take too long.
 
         `planes_of`: data planes by id of the tunnel that leads to them.
         """
@@ -197,13 +199,13 @@ class Dispatch:
         self._report.keep(())
 
     def join(self, deadline_s: float) -> bool:
-        """True when all couriers have ended by `deadline_s` (monotonic clock)."""
+        """Returns whether all couriers have ended by `deadline_s` (monotonic clock)."""
         return self._proxies.join(deadline_s) & self._tunnels.join(deadline_s)
 
     # -- what became of it -------------------------------------------------------------------------------------------
 
     def held_planes(self) -> frozenset[str]:
-        """Data planes of which at least one proxy holds the newest document."""
+        """Data planes with at least one proxy that holds the newest document."""
         return frozenset(
             key.plane
             for key, receipt in self._proxies.receipts().items()
@@ -212,12 +214,12 @@ class Dispatch:
 
     def has_answered(self, plane: str, turn: int = sys.maxsize) -> bool:
         """Whether a proxy holds the document that the data plane had at `turn`, or a newer one, or all of its proxies
-        failed to take it. Without `turn`: the newest.
+        failed to take it. Without `turn`: the newest document.
         """
         return self.answers()(plane, turn)
 
     def answers(self) -> Callable[[str, int], bool]:
-        """`has_answered` as of now, whoever answers later."""
+        """`has_answered` as of now: later answers do not count."""
         return partial(self._has_answered, self._proxies.receipts())
 
     def _has_answered(self, receipts: Mapping[ProxyKey, Receipt], plane: str, turn: int) -> bool:
@@ -232,7 +234,7 @@ class Dispatch:
         )
 
     def _is_failing(self, plane: str) -> bool:
-        """Whether none of its proxies took what it was last given."""
+        """Whether all of its proxies failed to take their newest document."""
         return all(answer is not None and answer.error for answer in self._answers_of(plane))
 
     def is_settled(self) -> bool:
@@ -245,7 +247,7 @@ class Dispatch:
         return tuple(sorted(found, key=lambda receipt: receipt.target))
 
     def _answers_of(self, plane: str) -> list[Receipt | None]:
-        """Of each of its proxies; all others are not looked through, which there may be hundreds of."""
+        """The receipt of each of its proxies, looked up one by one: there may be hundreds of other proxies."""
         found = self._planes.get(plane, _NO_PLANE)
         return [self._proxies.receipt(_key(plane, found, url)) for url in found.endpoints]
 
@@ -258,8 +260,8 @@ class Dispatch:
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
 
     def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
-        """Those of a document, in its order, to which remarks about its ports refer; none if it is no longer known.
-        Without `digest`: of the newest.
+        """The listeners of a document in its order, to which remarks about ports refer; none if it is not known any
+        more. Without `digest`: of the newest document.
         """
         if digest is None and plane in self._documents:
             digest = self._documents[plane].digest
@@ -280,7 +282,7 @@ class Dispatch:
         return ProxyTarget(endpoint, client, lambda version: self._note_version(key, version))
 
     def _note_version(self, key: ProxyKey, version: int) -> None:
-        if key.plane != SHARED:  # whose replicas come and go without end
+        if key.plane != SHARED:  # shared replicas come and go, so their URLs would pile up
             self._versions[key.url] = version
 
     def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
@@ -311,6 +313,6 @@ class Dispatch:
         )
 
     def _require_duty(self, is_served: Callable[[], bool]) -> None:
-        """Before each call: who leads no more, or was replaced, must not write after those who came later."""
+        """Called before each call: a former leader, or a replaced courier, must not write after its successor."""
         if not (is_served() and self._may_write()):
             raise Withheld

@@ -1,12 +1,11 @@
 """Tunnels that nothing names any more, while their ingress documents still have hostnames of ours.
 
-    what was named before -> what is to be emptied, until it is, or until the provider keeps refusing that
+    tunnels that were named before -> tunnels to be emptied, until they are, or the provider keeps refusing it
 
-While an object that might name them cannot be read, none is emptied, and none before it has been left for a while:
-objects are deleted and made anew, or written in any order. What was named is remembered with the last
-credentials that it had, since those often go together with who named them. Over a restart it is not: then statuses
-tell, and configurations that no Gateway uses (see `targets.left_tunnels`). The reconciler's thread calls everything
-here.
+None is emptied while an object that might name it cannot be read, nor before it has been unnamed for a while: objects
+are deleted and made anew, or written in any order. Tunnels are remembered with their last credentials, since those are
+often deleted together with the objects that named them. After a restart they are found by statuses and by
+configurations that no Gateway uses (see `targets.left_tunnels`). Only the reconciler's thread calls what is here.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,34 +20,34 @@ log = get_logger(__name__)
 
 GRACE_S: Final = 10.0
 REFUSALS: Final = 5
-"""In a row: now and then the provider refuses a token that is good, for some seconds."""
+"""Give up after this many in a row: now and then the provider refuses a good token for some seconds."""
 
 
 class FormerTunnels:
     def __init__(self, left: Mapping[str, Tunnel], grace_s: float = GRACE_S) -> None:
-        """`left` is what a former run may have left, by id. Times are of one monotonic clock, in seconds."""
+        """`left`: tunnels that a former run may have left, by id. Times are of one monotonic clock, in seconds."""
         self._left = dict(left)
         self._grace_s = grace_s
         self._since_s: dict[str, float] = {}
-        """From when on it has been certain that a tunnel is left."""
+        """Since when it has been certain that nothing names a tunnel, by id."""
         self._last: dict[str, Tunnel] = {}
-        """What is named and ours to keep, with usable credentials if it ever had such."""
+        """Named tunnels whose documents are ours to keep, with their last usable credentials, if they ever had any."""
 
     def tunnels(self, now_s: float) -> tuple[Tunnel, ...]:
-        """To be emptied."""
+        """Tunnels to be emptied now."""
         return tuple(self._left[id_] for id_ in sorted(self._due(now_s)))
 
     def follow(self, named: Collection[str], kept: Mapping[str, Tunnel], now_s: float, *, is_certain: bool) -> None:
         """`named`: ids of all tunnels that objects name; `kept`: those whose documents are ours to keep, by id.
 
-        Not `is_certain`: an object that might name others cannot be read.
+        `is_certain`: all objects that might name tunnels can be read.
         """
         for id_ in self._left.keys() & named:
             self._drop(id_)
         if is_certain:
             for id_ in self._last.keys() - named:
                 self._left[id_] = self._last.pop(id_)
-            for id_ in self._last.keys() - kept.keys():  # somebody else is to keep its document
+            for id_ in self._last.keys() - kept.keys():  # its document is somebody else's to keep now
                 del self._last[id_]
         self._since_s = {id_: self._since_s.get(id_, now_s) for id_ in self._left} if is_certain else {}
         for id_, tunnel in kept.items():
@@ -56,13 +55,13 @@ class FormerTunnels:
                 self._last[id_] = tunnel
 
     def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
-        """`receipts`: by id. One that is older than the decision to empty its tunnel says nothing: hostnames that came
-        shortly before may still have been on their way.
+        """`receipts`: by id. Receipts for anything but the emptying are ignored: hostnames that were wanted shortly
+        before may still have been on their way.
         """
         for id_ in self._due(now_s) & receipts.keys():
             receipt = receipts[id_]
             if receipt.wanted != NO_HOSTS.digest:
-                continue  # it is about what was named
+                continue  # it is about hostnames that were wanted before
             if receipt.is_current:
                 self._drop(id_)
             elif receipt.is_refusal and receipt.attempts >= REFUSALS:

@@ -1,8 +1,8 @@
 """A proxy replica as a target: it should hold the newest document of its data plane.
 
-Versions rise by one from what the proxy has loaded, so no clock matters, and whoever takes over goes on where the last
-controller stopped. A proxy that was restarted empty, or was given another document by hand, shows another version than
-we left it with, and gets ours again.
+Versions rise by one from what the proxy has loaded, so clocks do not matter, and the next leader goes on where the last
+one stopped. A proxy that was restarted empty, or was given another document by hand, has another version than the one
+that we sent, and gets ours again.
 """
 
 import math
@@ -18,9 +18,9 @@ from tunnelgw.deliver.receipts import Remark, RemarkKind
 log = get_logger(__name__)
 
 _MAX_CONFLICTS = 3
-"""In a row: more means that somebody else keeps writing."""
+"""More in a row mean that somebody else keeps writing."""
 _MANY_REPLACED = 3
-"""Visits in a row that found another document than ours: once may be a slip."""
+"""This many visits in a row must have found another document than ours: a single one may be an accident."""
 _REPLACED = (
     "somebody else keeps replacing its document, for example another controller that names this proxy, so that ours is "
     "served only at times"
@@ -32,19 +32,19 @@ class DocumentParcel(msgspec.Struct, frozen=True):
 
     digest: str
     tail: tuple[bytes, ...]
-    """What follows `{"version":N` in its JSON, so it begins with a comma or brace; in pieces, most of which are
-    those of the parcel before."""
+    """What follows `{"version":N` in its JSON, so it begins with a comma or brace. In pieces, most of which are the
+    same objects as in the previous parcel."""
     over: int | None = None
-    """It replaces nothing but this version: where another is loaded, there is nothing to do."""
+    """If set, the document only replaces this version: if another one is loaded, there is nothing to do."""
 
     @classmethod
     def nothing(cls, over: int) -> "DocumentParcel":
-        """An empty document, for who was left with version `over`."""
+        """An empty document, for a proxy that we left with version `over`."""
         return cls(f"nothing over {over}", (b"}",), over)
 
 
 class ProxyTarget:
-    """`on_version` hears of each version that the proxy takes."""
+    """`on_version` is called with each version that the proxy takes."""
 
     look_soon_s = math.inf
 
@@ -58,7 +58,7 @@ class ProxyTarget:
         self._held_digest = ""
         self._held_version: int | None = None
         self._replaced = 0
-        """Visits in a row that found a document of somebody else."""
+        """How many visits in a row have found somebody else's document."""
 
     def close(self) -> None:
         self._client.close()
@@ -67,7 +67,8 @@ class ProxyTarget:
         try:
             return self._deliver(parcel) if parcel.over is None else self._replace(parcel, parcel.over)
         finally:
-            # A Service has two proxies while one replaces the other, which it only does once it has its document.
+            # During a rollout a Service has two proxies, and the new one replaces the old one only once it has its
+            # document: it must be reached by a new connection.
             if self._is_by_name:
                 self._client.close()
 
@@ -89,7 +90,8 @@ class ProxyTarget:
                     version=loaded_version,
                 )
             self._held_version = loaded_version
-        # With its own version a document that is loaded already, perhaps by another controller, is not loaded again.
+        # If the same document is loaded already, perhaps by another controller, sending it with the version that it has
+        # does not load it again.
         version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
         for attempt in range(_MAX_CONFLICTS):
             try:
@@ -102,7 +104,7 @@ class ProxyTarget:
                 version = conflict.loaded + 1
             except Undelivered as failure:
                 if failure.is_refusal and not is_visit:
-                    self._held_version = None  # a version that is no proxy's would be refused for ever
+                    self._held_version = None  # to be read again: a wrong version would be refused for ever
                 raise
         raise Undelivered("somebody else keeps replacing its document")
 

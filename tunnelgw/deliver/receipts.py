@@ -1,4 +1,4 @@
-"""What became of a delivery: the value that statuses, readiness and metrics are made of. Pure."""
+"""The result of a delivery, from which statuses, readiness and metrics are made. Pure."""
 
 from enum import StrEnum
 
@@ -9,15 +9,15 @@ class RemarkKind(StrEnum):
     PORT = "port"
     """A proxy holds the document, but cannot do a part of it now: `subject` is the path of the field."""
     REPLACED = "replaced"
-    """A proxy holds the document, but not for long: somebody else keeps sending it others."""
+    """A proxy holds the document, but not for long: somebody else keeps sending it other ones."""
     CONFLICT = "conflict"
-    """Somebody else's rule has the hostname `subject`."""
+    """Somebody else has a rule for the hostname `subject`, so ours is left out."""
     FOREIGN_RULE = "foreign rule"
-    """Somebody else's rule for the hostname `subject` is in the ingress document, and stays."""
+    """The ingress document has a rule of somebody else for the hostname `subject`, which is kept."""
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """Something people should know about what a target holds."""
+    """Something that people should know about what a target holds."""
 
     kind: RemarkKind
     subject: str
@@ -25,31 +25,31 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The newest word on one target. It never expires: a target that answered once and is silent now keeps what it
-    held, with the error beside it."""
+    """The newest result for one target. It never expires: if a target that answered before is silent now, `held` stays,
+    with the error beside it."""
 
     target: str
-    """For people: `http://10.0.0.7:8082`, or `tunnel 6f1c...`."""
+    """Its name for people: `http://10.0.0.7:8082`, or `tunnel 6f1c...`."""
     wanted: str
     """Digest of what the target should hold."""
     held: str = ""
-    """Digest of what it last said it holds; empty: never said so."""
+    """Digest of what it last said that it holds; empty: it never said so."""
     error: str = ""
-    """Why it does not hold what is wanted, or could not be asked; empty when all is well."""
+    """Why it does not hold what is wanted, or could not be asked; empty: all is well."""
     is_refusal: bool = False
     """The same delivery will be refused again until somebody changes something."""
     is_credential_problem: bool = False
-    """We are not let in, or have nothing to show."""
+    """Our credentials were refused, or we have none."""
     is_starting: bool = False
-    """Nobody was ever there, for so short a time that it may be on its way up: `error` is no failure yet."""
+    """The target was never found, but may still be starting: `error` is no failure yet."""
     attempts: int = 0
-    """Failed ones in a row."""
+    """How many attempts have failed in a row."""
     remarks: tuple[Remark, ...] = ()
-    """About what it held when it last said so."""
+    """About what it held when it last told us."""
 
     @property
     def failure(self) -> str:
-        """Why it does not hold what is wanted, or not for long; empty when all is well or to be waited for."""
+        """Why it does not hold what is wanted, or not for long; empty: all is well, or it may still be starting."""
         return "" if self.is_starting else self.error or self.replaced
 
     @property
@@ -58,5 +58,5 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @property
     def replaced(self) -> str:
-        """Who keeps putting something else in its place, in words; empty: nobody does."""
+        """The message if somebody else keeps replacing what the target holds; empty: nobody does."""
         return next((remark.message for remark in self.remarks if remark.kind is RemarkKind.REPLACED), "")

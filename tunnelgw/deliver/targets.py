@@ -1,10 +1,10 @@
-"""Who must be told what: the proxies of each data plane, and the tunnels with the credentials of their provider. Pure.
+"""Where deliveries go: to the proxies of each data plane, and to tunnels with their provider's credentials. Pure.
 
     Snapshot -> {data plane: config APIs}, {tunnel: credentials}
 
 Proxies in a cluster are found through the EndpointSlices of their Service, ready or not, since a proxy is not ready
-before it is configured; those that end are left alone. A Pod with addresses of both families is one proxy, and told by
-its IPv4 one.
+before it is configured; terminating ones are left alone. A Pod with addresses of both families is one proxy, and is
+reached by its IPv4 address.
 """
 
 import base64
@@ -27,15 +27,15 @@ from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
-"""While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
+"""Kinds that name tunnels: while an object of these cannot be read, it may name a tunnel that nothing else names."""
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
 AUTH_FIELD = "auth-token"
-"""In Secrets with the token of a config API, the shared one's too."""
+"""The key in Secrets with the token of a config API, including that of the shared proxies."""
 TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
-"""Why a proxy is told nothing for a data plane."""
+"""Why a proxy gets no document of a data plane that names it."""
 API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
 TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
 _TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
@@ -52,7 +52,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """A secret as a reference leads to it: either there, or the reason why not."""
+    """What a reference to a secret leads to: the secret, or the reason why there is none."""
 
     secret: Secret | None
     problem: str = ""
@@ -65,7 +65,7 @@ class Plane(msgspec.Struct, frozen=True):
     """URLs of config APIs."""
     token: Credentials
     taken: frozenset[str] = frozenset()
-    """Those of `endpoints` that another data plane has already: a proxy holds one document."""
+    """Members of `endpoints` that another data plane has already: a proxy holds one document."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
     controller_name: str
     namespace: str
-    """Of Secrets and Services that objects of cluster scope name without one."""
+    """The default namespace for Secrets and Services that are named by objects of cluster scope."""
     endpoints: tuple[str, ...] = ()
     service: Key | None = None
     is_tls: bool = False
@@ -93,14 +93,14 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
-    """By id of the data plane. A proxy that several name is the shared one's, or else the oldest Gateway's."""
+    """By id of the data plane. If several name a proxy, it goes to the shared one, otherwise to the oldest Gateway."""
     shared = tuple(dict.fromkeys(discovery.endpoints)) or tuple(_service_endpoints(snapshot, discovery))
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)
     own = _own_configs(snapshot, discovery.controller_name)
     for gateway, config in sorted(own, key=lambda each: each[0].age):
         ref = config.spec.auth_secret_ref
-        # Whoever may write a GatewayConfig says where its documents go: the shared proxies' token must not go there.
+        # Authors of a GatewayConfig choose where its document is sent: the shared proxies' token must not go there.
         token = _token(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
         found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
@@ -109,7 +109,7 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
 
 
 def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
-    """By id of the tunnel; of several configurations that name one, the first with credentials decides."""
+    """By id of the tunnel. If several configurations name a tunnel, the first one with credentials decides."""
     found: dict[str, Tunnel] = {}
     for config, namespace in _configs(snapshot, discovery):
         if config.tunnel_id and config.tunnel_id not in found:
@@ -120,15 +120,15 @@ def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
 
 
 def named_tunnels(snapshot: Snapshot, discovery: Discovery) -> frozenset[str]:
-    """Ids of all tunnels that lead to us, also of those whose ingress documents are not ours to keep."""
+    """Ids of all tunnels that lead to us, also of those whose ingress document is not ours to keep."""
     return frozenset(config.tunnel_id for config, _ in _configs(snapshot, discovery) if config.tunnel_id)
 
 
 def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
-    """What may still have hostnames of ours after changes while no controller ran, by id.
+    """Tunnels that may still have hostnames of ours after changes while no controller ran, by id.
 
-    That is what statuses say that a Gateway's hostnames were told, which is looked for with the credentials that the
-    Gateway has now; and what configurations name that no Gateway uses any more.
+    These are the tunnels that got a Gateway's hostnames according to its status (with the credentials that the Gateway
+    has now), and those named by GatewayConfigs that no Gateway uses any more.
     """
     found: dict[str, Tunnel] = {}
     for gateway, config, namespace in _gateway_configs(snapshot, discovery):
@@ -144,9 +144,9 @@ def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
 
 
 def told_tunnels(gateway: Gateway) -> frozenset[str]:
-    """Ids of the tunnels that the status names as told; see `deliveries.delivered`.
+    """Ids of the tunnels that got the Gateway's hostnames according to its status; see `deliveries.delivered`.
 
-    Failures are not looked at: what proxies said is in their text.
+    Failures are not read: their messages contain text from proxies.
     """
     try:
         status = msgspec.json.decode(gateway.status, type=_Said)
@@ -157,12 +157,13 @@ def told_tunnels(gateway: Gateway) -> frozenset[str]:
 
 
 def tunnel_name(tunnel_id: str) -> str:
-    """In receipts, and so in statuses."""
+    """The name of a tunnel in receipts, and so in statuses."""
     return f"tunnel {tunnel_id}"
 
 
 def depends_on_tunnels(snapshot: Snapshot, discovery: Discovery) -> bool:
-    """Whether we keep an ingress document for every class of ours, so that none works without credentials."""
+    """Whether every class of ours has a tunnel whose ingress document we keep, so that none works without
+    credentials."""
     specs = [_class_config(snapshot, each) for each in _classes(snapshot, discovery.controller_name)]
     return all(spec is not None and spec.tunnel_id and spec.provider_credentials_secret_ref for spec in specs)
 
@@ -173,7 +174,7 @@ def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str
     scheme = "https" if discovery.is_tls else "http"
     found: set[str] = set()
     families: dict[str, str] = {}
-    """By which of them a Pod is told."""
+    """The address family by which each Pod is reached, by its uid."""
     for item in sorted(_slices(snapshot, discovery.service), key=lambda each: each.address_type):
         port = next((each.port for each in item.ports or () if each.name == CONFIG_PORT and each.port), None)
         if port is None:
@@ -215,7 +216,7 @@ def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gat
 
 
 def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
-    """With the namespace of their references."""
+    """All configurations that are in use, with the default namespace of their references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
         if spec is not None:
@@ -225,7 +226,7 @@ def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway
 
 
 def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
-    """Gateways of ours with the configuration that decides of each, and the namespace of its references."""
+    """Our Gateways, each with the configuration that is in force and the default namespace of its references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
         for gateway in _gateways(snapshot, gateway_class):
@@ -236,7 +237,7 @@ def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple
 
 
 def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
-    """Configurations that no Gateway names, whoever's it is."""
+    """GatewayConfigs that no Gateway names, ours or another controller's."""
     gateways = (item for item in snapshot.all(Kind.GATEWAY).values() if isinstance(item, Gateway))
     used = {own.key for gateway in gateways if (own := _own_config(snapshot, gateway))}
     for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():
@@ -270,7 +271,7 @@ def _tunnel(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str, 
 
 
 def _token(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
-    """What is sent as `Authorization: Bearer`."""
+    """A token that can be sent as `Authorization: Bearer`."""
     found = _secret(snapshot, ref, namespace, field)
     if found.secret is None or found.secret.fits_header():
         return found
@@ -300,7 +301,7 @@ def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -
 
 
 def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
-    """The account that the connector's token names, where we are given that; empty: ask the provider."""
+    """The account that the connector's token names, if the configuration names that; empty: ask the provider."""
     ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
     if ref is None:
         return ""
@@ -309,7 +310,7 @@ def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namesp
         return ""
     try:
         content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
-    except (ValueError, msgspec.DecodeError, RecursionError):  # whatever people put there
+    except (ValueError, msgspec.DecodeError, RecursionError):  # people may put anything there
         return ""
     account = content.get("a")
     return account if isinstance(account, str) else ""

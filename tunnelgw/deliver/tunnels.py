@@ -15,12 +15,12 @@ from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 SETTLE_S = 5.0
-"""Longer than another one takes from reading the document to writing it."""
+"""Longer than another writer takes from reading the document to writing it."""
 _LONGEST_S = 3600.0
 
 
 class HostnamesParcel(msgspec.Struct, frozen=True):
-    """The hostnames that a tunnel should be sent requests for; None: only see whether the provider lets us in."""
+    """The hostnames whose requests should go to a tunnel; None: only check whether our credentials are accepted."""
 
     digest: str
     hostnames: frozenset[str] | None
@@ -34,15 +34,15 @@ class HostnamesParcel(msgspec.Struct, frozen=True):
 
 NO_HOSTS = HostnamesParcel.of(())
 KNOCK = HostnamesParcel("", None)
-"""While no proxy can serve hostnames yet: wrong credentials are to be told all the same."""
+"""Sent while no proxy can serve hostnames yet, so that wrong credentials are reported all the same."""
 
 
 class TunnelTarget:
-    """`on_pass` hears of each look at the document.
+    """`on_pass` is called with the result of each look at the document.
 
-    What was written is looked at once more after `settle_s` or up to twice that: the provider takes the last document
-    that it gets, also from somebody else who had read the one before ours, and two who write at once must not do so
-    for ever. Whoever writes the same again has to wait twice as long each time: somebody else may want it otherwise.
+    After a write the document is checked once more, `settle_s` to twice that later: the provider keeps the last
+    document that it gets, even from a writer who had read the one before ours. The time is random, so that two writers
+    do not write at once for ever. It doubles each time that we write the same again: another writer may want otherwise.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TunnelTarget:
         self._settle_s = settle_s
         self._waits = doubling(settle_s, _LONGEST_S)
         self._digest = ""
-        """Of what was delivered last."""
+        """Of the last parcel that was delivered."""
         self._document = document
         self._on_pass = on_pass
         self._close = close
