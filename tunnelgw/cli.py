@@ -1,4 +1,4 @@
-"""The command `tunnelgw`: the daemon, and what people ask of it. Rooms are imported when needed."""
+"""The command `tunnelgw`: the daemon, and commands for people. Packages are imported only when needed."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def main() -> None:
         from daemonkit.memory import spare_the_collector
         from tunnelgw.commands.main import run
 
-        spare_the_collector()  # all that is read of large manifests stays until the answer
+        spare_the_collector()  # what is read from large manifests is needed until the end
         sys.exit(run(arguments, os.environ))
     sys.exit(_run(arguments, os.environ))
 
@@ -42,6 +42,6 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         commands=COMMANDS,
         questions=QUESTIONS,
     )
-    from tunnelgw.daemon import serve  # half a second, which --help and a misspelt option need not take
+    from tunnelgw.daemon import serve  # takes half a second, which --help and wrong options do not need
 
     return serve(options)

@@ -1,4 +1,4 @@
-"""The controller as a daemon: which parts there are, and how they are joined."""
+"""The controller as a daemon: its parts, and how they are connected."""
 
 import math
 import threading
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 STATUS_THREADS = 4
 LOOK_AGAIN_S = 45.0
-"""Longer than a call to the provider that a former leader began as its Lease ran out (`CallTiming`)."""
+"""Longer than a call to the provider (`CallTiming`) that a former leader began just before its Lease ran out."""
 _HEALTH_LIMITS = ServerLimits(threads=4)
 
 
@@ -50,7 +50,7 @@ def serve(options: Options) -> int:
         log.error("exiting", error=error, daemon=PROG)
         return EXIT_FATAL
     if not options.proxy_endpoints and not options.proxy_service:
-        # Not refused: GatewayConfigs may name all proxies that there are.
+        # Not an error: all proxies may be named by GatewayConfigs.
         log.warning("no shared proxy is named, see --proxy-endpoints and --proxy-service")
     _serve_ops(daemon, options, metrics, controller)
     daemon.serve(controller)
@@ -61,10 +61,10 @@ def serve(options: Options) -> int:
 
 
 class _Controller:
-    """All that begins once the proxies' token is known, as one part of the daemon."""
+    """The parts of the controller, as one part of the daemon. Reconciling begins once the proxies' token is known."""
 
     def __init__(self, options: Options, metrics: Metrics, daemon: Daemon) -> None:
-        """Raises OSError when a folder cannot be used."""
+        """Raises OSError if a folder or the kubeconfig cannot be used."""
         self._options = options
         self._metrics = metrics
         self._daemon = daemon
@@ -83,26 +83,26 @@ class _Controller:
         self._reconciler: Reconciler | None = None
         metrics.is_leader.set_function(lambda: float(self._may_write()))
         self._is_done = threading.Event()
-        """The reconciler makes no turn any more."""
+        """Set when the reconciler makes no more turns."""
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The threads do it."""
+        """Nothing to do: the threads do the work."""
 
     def threads(self) -> list[tuple[str, Callable[[], None]]]:
         writers = [(f"status-{number}", self._status_queue.run) for number in range(STATUS_THREADS)]
         return [*self._origin.threads(), *writers, ("reconcile", self._reconcile)]
 
     def wake(self) -> None:
-        """Every wait ends: the daemon stops, or it is not as it was who leads."""
+        """End every wait: the daemon stops, or leadership has changed."""
         self._store.call()
         self._status_queue.wake()
 
     def drain(self, deadline_s: float) -> None:
         self.wake()
         self._origin.drain(deadline_s)
-        # Once the reconciler is done, it has dismissed the couriers, and hires none any more.
+        # Once the reconciler is done, it has dismissed the couriers, and starts no new ones.
         is_done = self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
         if is_done and (self._dispatch is None or self._dispatch.join(deadline_s)):
             self._origin.give_way()

@@ -1,4 +1,4 @@
-"""What the controller tells of itself. Labels are closed sets, but for what comes and goes, whose series go with it."""
+"""The controller's metrics. Labels are closed sets, except for things that come and go: their series go with them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,7 +13,7 @@ _CALL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Known series begin at zero."""
+    """Series that are known in advance begin at zero."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -94,7 +94,7 @@ class Metrics:
             self.provider_calls.labels(call, "ok")
 
     def begin_target(self, target: str) -> None:
-        """At zero, so that the first failure is seen as a rise."""
+        """Begin a target's series at zero, so that its first failure is seen as an increase."""
         for outcome in DELIVERY_OUTCOMES:
             self.deliveries.labels(target, outcome)
 

@@ -1,7 +1,7 @@
-"""What OpenSSL says of certificates, keys and authorities: a proxy asks it too, and refuses a whole document for one.
+"""Whether OpenSSL takes certificates, keys and authorities: a proxy refuses a whole document if it refuses one of them.
 
-Asked by the proxy's own functions, since no list of what it refuses is complete: `cryptography` reads certificates with
-which OpenSSL does nothing at all, such as one with a name that is no text. What it says depends on the text alone.
+OpenSSL is asked by the proxy's own functions, since no list of what it refuses is complete: `cryptography` reads
+certificates that OpenSSL cannot use, such as one with a name that is not text. The answer depends on the text alone.
 """
 
 import base64
@@ -13,19 +13,19 @@ from proxy.tls.contexts import UnusableTLS, load_authorities, load_pair, make_co
 
 
 def problem_of_pair(pair: Certificate) -> str:
-    """Why nobody could present it; empty: a proxy can."""
+    """Why a proxy could not present it; empty: it can."""
     try:
         load_pair(make_context(ssl.PROTOCOL_TLS_SERVER, ()), pair, "")
     except UnusableTLS as error:
         return error.reason
     except OSError:
-        # No descriptor is free for the question, which says nothing of the pair.
+        # There was no free file descriptor to ask OpenSSL, which tells nothing about the pair.
         return ""
     return ""
 
 
 def problem_of_authorities(pem: str) -> str:
-    """Why nobody could trust them; empty: a proxy can."""
+    """Why a proxy could not trust them; empty: it can."""
     try:
         load_authorities(make_context(ssl.PROTOCOL_TLS_SERVER, ()), pem, "")
     except UnusableTLS as error:
@@ -34,10 +34,10 @@ def problem_of_authorities(pem: str) -> str:
 
 
 def certificates_in(text: str) -> Iterator[str]:
-    """Each in PEM, as it stands in the text. Raises ValueError.
+    """Each certificate in PEM, in the order of the text. Raises ValueError.
 
-    Not by `cryptography`: it warns of a serial number of 0, which authorities in every system's bundle have, and is to
-    refuse such bundles one day.
+    `cryptography` is not used: it warns about serial numbers of 0, which some authorities in every system's bundle
+    have, and will refuse such bundles in future.
     """
     for part in text.replace("X509 CERTIFICATE-----", "CERTIFICATE-----").split("-----BEGIN CERTIFICATE-----")[1:]:
         body, end, _ = part.partition("-----END CERTIFICATE-----")

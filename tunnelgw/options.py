@@ -31,7 +31,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def parse_controller_name(text: str) -> str:
-    """As `spec.controllerName` of a GatewayClass has it."""
+    """A name in the form of a GatewayClass's `spec.controllerName`."""
     name = text.strip()
     if not _CONTROLLER_NAME.fullmatch(name) or len(name) > 253:
         raise ValueError(f"seen {name!r}, want domain/path, such as {DEFAULT_CONTROLLER}")
@@ -71,7 +71,7 @@ def parse_key(text: str) -> Key:
 
 
 def dns_label(text: str) -> str:
-    """The nearest DNS label: lower case, hyphens for what it cannot hold."""
+    """The most similar DNS label: in lower case, with hyphens for characters that it cannot have."""
     return _UNSAFE.sub("-", text.lower()).strip("-")[:_MAX_LABEL_CHARACTERS].rstrip("-")
 
 
@@ -240,7 +240,7 @@ class Options(CommonOptions):
 
     @property
     def controller_id(self) -> str:
-        """The last part of the controller's name as a DNS label: marks our rules at the provider, names our Secret."""
+        """The last part of the controller's name as a DNS label. Marks our rules at the provider, names our Secret."""
         return dns_label(self.controller_name.rpartition("/")[2]) or "tunnelgw"
 
     @property

@@ -1,7 +1,7 @@
-"""What people ask of the controller: what would be accepted, what becomes of a URL, what would change, how things are.
+"""Commands for people: what would be accepted, what would happen to a request, what would change, how things are.
 
 main      command lines
-world     the objects asked about: a folder of manifests, or an API server (listing), read once
+world     the objects: from a folder of manifests, or an API server (listing), read once
 access    how proxies and provider are reached
 judge     translation -> rows of a table (pure)
 show      rows on a terminal, in a pipe, as JSON

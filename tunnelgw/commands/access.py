@@ -1,4 +1,4 @@
-"""How a command reaches proxies and provider, from the options of `run`; nothing is made where something is missing."""
+"""How a command reaches proxies and provider, from the options of `run`; a missing token is not created."""
 
 from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access
@@ -31,7 +31,7 @@ def access_of(options: Options) -> Access:
 def _token(options: Options) -> Secret | None:
     if options.proxy_auth_token is not None or options.source == DIRECTORY:
         return options.proxy_auth_token
-    # Here, not above: manifests need no API server, and importing this takes longer than to read them.
+    # Imported here: manifests need no API server, and the import takes longer than reading them.
     from tunnelgw.sources.kubernetes.failures import ApiServerError
     from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
     from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value

@@ -1,4 +1,4 @@
-"""`tunnelgw check`: what of some manifests would be accepted, what refused and why, without any cluster."""
+"""`tunnelgw check`: which objects of some manifests would be accepted or refused, and why, without any cluster."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _STYLES = {
 
 
 def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
-    """True when nothing is refused."""
+    """Returns whether nothing is refused."""
     rows = [*_unreadable(world), *_judged(world, Translation(world.snapshot, controller_name, home_namespace))]
     if as_json:
         show.as_json(rows)
@@ -66,5 +66,5 @@ def _draw(rows: Sequence[Row], *, wants_all: bool) -> None:
 
 
 def _subject(row: Row) -> str:
-    """What is counted once: an object, or the place of a document that nobody can put a name to."""
+    """What is counted once: an object, or the place of a document whose object cannot be determined."""
     return row.where if row.object == NAMELESS else row.object

@@ -1,6 +1,6 @@
 """`tunnelgw diff`: what the controller would change in the proxies and at the provider.
 
-Nothing is written. Private keys are compared by their digests, as a proxy shows them.
+Nothing is written. Private keys are compared by their digests, which is all that a proxy shows of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ _SECTIONS = ("listeners", "backends", "routes")
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     action: str
-    """add, remove, change; keep: a foreign rule; conflict: a foreign rule of a hostname of ours; error."""
+    """add, remove, change; keep: a foreign rule; conflict: a foreign rule for a hostname of ours; error."""
     target: str
     part: str = ""
     message: str = ""
@@ -63,11 +63,11 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class NotAllAsked(Exception):
-    """What could be compared has been shown, and why the rest could not."""
+    """Not everything could be compared. What could be has been shown, with the reasons for the rest."""
 
 
 def diff(world: World, access: Access, *, as_json: bool) -> bool:
-    """True when nothing would change. Raises NotAllAsked."""
+    """Returns whether nothing would change. Raises NotAllAsked."""
     translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
     found = [*_differences(world, translation, access)]
     if as_json:
@@ -103,7 +103,7 @@ def _differences(world: World, translation: Translation, access: Access) -> Iter
 
 
 def _unheld(world: World, translation: Translation, access: Access) -> Iterator[str]:
-    """Data planes that serve something, without a proxy."""
+    """Data planes that have something to serve, but no proxy."""
     for name, plane in planes(world.snapshot, access.discovery).items():
         if name in translation.documents and not plane.endpoints:
             wanted = document.decode(translation.documents[name].encode(0))
@@ -112,7 +112,7 @@ def _unheld(world: World, translation: Translation, access: Access) -> Iterator[
 
 
 def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
-    """Those that a controller would empty that starts now. None while something is refused that may name them."""
+    """Tunnels that a controller that starts now would empty. None while something is refused that may name them."""
     if any(problem.entry is None or problem.entry.room in NAMING_TUNNELS for problem in world.problems):
         return []
     named = named_tunnels(world.snapshot, discovery)
@@ -144,7 +144,7 @@ def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access)
 
 
 def _parts(encoded: bytes) -> Mapping[str, Any]:
-    """Named parts of a document, and its settings, each by a name for people. Raises what is in _UNREADABLE."""
+    """Named parts of a document, and its settings, each by a name for people. Raises the errors in _UNREADABLE."""
     content = msgspec.json.decode(encoded, type=dict[str, Any])
     content.pop("version", None)
     parts: dict[str, Any] = {}

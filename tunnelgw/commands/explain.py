@@ -1,6 +1,6 @@
 """`tunnelgw explain`: which Gateway, listener, route and rule a request would get, why, and what would be done with it.
 
-The answer is that of the proxy's own routing, asked with the document that the proxy would be given.
+The answer comes from the proxy's own routing code, with the document that the proxy would be given.
 """
 
 from proxy.commands.explain import Question
@@ -12,7 +12,7 @@ from tunnelgw.translate.pipeline import Translation
 
 
 def explain(world: World, controller_name: str, home_namespace: str, question: Question, *, as_json: bool) -> bool:
-    """True when a route would take the request wherever it can come in. Raises NoWorld when it can come in nowhere."""
+    """Returns whether a route would take the request wherever it can come in. Raises NoWorld if it cannot come in."""
     documents = Translation(world.snapshot, controller_name, home_namespace).documents
     refusals: list[str] = []
     answers: list[bool] = []

@@ -1,4 +1,4 @@
-"""What translation decided, as rows that people read. Pure."""
+"""What translation decided, as rows for people. Pure."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -26,7 +26,7 @@ class Grade(StrEnum):
     WARNING = "warning"
     REFUSED = "refused"
     IGNORED = "ignored"
-    """Not ours to judge: no class or parent of ours."""
+    """Not ours to judge: it has no class or parent of ours."""
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,12 +34,12 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     object: str
     """`HTTPRoute default/shop`."""
     part: str = ""
-    """A listener, parent or ancestor of it."""
+    """A listener, parent or ancestor of the object."""
     condition: str = ""
     reason: str = ""
     message: str = ""
     where: str = ""
-    """File and line, where there are such."""
+    """File and line, if it came from a file."""
 
 
 def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
@@ -56,10 +56,10 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
 
 
 def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
-    """`Gateway infra/web does not exist`, for each thing that an object belongs to and that there is none of.
+    """`Gateway infra/web does not exist`, for each class, parent or target that an object names and that is missing.
 
-    Whose it would be does not matter: what does not exist serves nobody. Parents of kinds that are not looked for here,
-    such as the Services of a mesh, may be anything.
+    Whether it would be ours does not matter: what does not exist serves nobody. Parents of other kinds, such as the
+    Services of a mesh, are not checked.
     """
     named = dict.fromkeys(_parents(item))  # a route may name several listeners of one Gateway
     return tuple(f"{kind} {key} does not exist" for kind, key in named if key not in snapshot.all(kind))
@@ -84,7 +84,7 @@ def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
 
 
 def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
-    """No status tells what is wrong with it, either."""
+    """A row for a configuration that nothing names. Its own problems are added, since no status reports them."""
     by = "GatewayClass" if id_.kind is Kind.GATEWAY_CLASS_CONFIG else "Gateway of its namespace"
     faults = [config_problem(config.spec), *(finding.message for finding in left_out(config.spec.proxy))]
     message = "; ".join([f"no {by} names it", *filter(None, faults)])
@@ -102,7 +102,7 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
 
 
 def _verdict(id_: ObjectId, translation: Translation) -> Iterator[Row]:
-    """None: it is not ours to judge."""
+    """No rows: it is not ours to judge."""
     match verdict := translation.verdict(id_):
         case ClassVerdict():
             yield from _rows(id_, "", verdict.findings)
@@ -129,7 +129,7 @@ def _unjudged(id_: ObjectId, item: Object | None, snapshot: Snapshot, translatio
 
 
 def foreign(gateway_class: GatewayClass, *, is_only: bool) -> str:
-    """Why a class is not ours. `is_only`: neither is any other, which is seldom meant."""
+    """Why a class is not ours. `is_only`: no other class is ours either, which is rarely intended."""
     message = f"its controllerName is {gateway_class.spec.controller_name}, see --controller-name"
     return f"{message}: no GatewayClass is ours" if is_only else message
 

@@ -19,7 +19,7 @@ Environ = Mapping[str, str]
 def run(arguments: Sequence[str], environ: Environ) -> int:
     """`arguments` begins with the command."""
     command, *rest = arguments
-    logging.getLogger("tunnelgw").addHandler(logging.NullHandler())  # the daemon's lines say what it will do about it
+    logging.getLogger("tunnelgw").addHandler(logging.NullHandler())  # these lines tell what the daemon would do next
     commands: dict[str, Callable[[Sequence[str], Environ], bool]] = {
         "check": _check,
         "explain": _explain,
@@ -96,7 +96,7 @@ def _add_status_dir(parser: argparse.ArgumentParser, environ: Environ) -> None:
 
 
 def _world(found: argparse.Namespace, environ: Environ) -> World:
-    """A flag goes before each variable."""
+    """A flag takes precedence over every variable."""
     variable = environ.get("TUNNELGW_MANIFESTS", "") if found.kubeconfig is None else ""
     manifests = found.manifests or ([variable] if variable else [])
     if manifests:
@@ -162,7 +162,7 @@ def _status(arguments: Sequence[str], environ: Environ) -> bool:
 
 
 def _diff(arguments: Sequence[str], environ: Environ) -> bool:
-    """Takes the options of `run`, since it must reach all that the controller reaches."""
+    """Takes the options of `run`, since it must reach everything that the controller reaches."""
     from daemonkit.options import load
     from tunnelgw.commands.access import access_of
 

@@ -14,7 +14,7 @@ def as_json(content: object) -> None:
 
 
 def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
-    """A table on a terminal, else tab-separated lines. `styles` by the text of a line's first column."""
+    """A table on a terminal, otherwise tab-separated lines. `styles`: by the text in a line's first column."""
     lines = [[_plain(text) for text in line] for line in lines]
     if not sys.stdout.isatty():
         sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
@@ -28,11 +28,11 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping
 
 
 def _plain(text: str) -> str:
-    """One line, and nothing that a terminal obeys: anybody may have written a message."""
+    """On one line, without control characters for a terminal: messages may have been written by anybody."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def note(text: str) -> None:
-    """Beside the answer, for people only."""
-    sys.stdout.flush()  # nothing is added up of an answer that cannot be written
+    """A note beside the answer, for people only."""
+    sys.stdout.flush()  # if the answer cannot be written, no note follows
     sys.stderr.write(f"{text}\n")

@@ -23,7 +23,7 @@ _STYLES = {"well": "green", "not well": "bold red", "warning": "yellow", "old": 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     grade: str
-    """`well`, `warning`, `not well`, `old` (about a former generation), `pending` (nothing is said yet)."""
+    """`well`, `warning`, `not well`, `old` (about a former generation), `pending` (no status was written yet)."""
     object: str
     part: str = ""
     detail: str = ""
@@ -31,7 +31,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def status(world: World, controller_name: str, *, as_json: bool) -> bool:
-    """True when all is well."""
+    """Returns whether all is well, except for warnings."""
     rows = [_refused("not well", problem) for problem in world.problems]
     rows += [_refused("warning", problem) for problem in world.skipped]
     rows += [
@@ -52,7 +52,7 @@ def _refused(grade: str, problem: Problem) -> Row:
 
 
 def _lost(world: World) -> Iterator[Row]:
-    """What is said of their Gateways is of the past, then."""
+    """Rows for all classes, if none is ours: then the statuses of their Gateways may be outdated."""
     for key, item in sorted(world.snapshot.all(Kind.GATEWAY_CLASS).items()):
         if isinstance(item, GatewayClass):
             yield Row("not well", f"{Kind.GATEWAY_CLASS} {key}", "controller", problems=(foreign(item, is_only=True),))

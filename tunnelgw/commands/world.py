@@ -1,4 +1,4 @@
-"""The objects that a command asks about, read once: from files, or (see `listing`) from an API server."""
+"""The objects that a command is about, read once: from files, or (see `listing`) from an API server."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,30 +23,30 @@ STATUS = "status"
 
 
 class NoWorld(Exception):
-    """It cannot be read; the message says what to do."""
+    """The objects cannot be read; the message says what to do."""
 
 
 class World(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     problems: tuple[Problem, ...] = ()
-    """What was refused before it was an object, or what of an API server cannot be read."""
+    """Documents that were refused before they became objects, or objects of an API server that cannot be read."""
     skipped: tuple[Problem, ...] = ()
-    """Manifests where statuses are written, and no controller looks for any."""
+    """Manifests in the folder of statuses, where no controller looks for any."""
     places: Mapping[Entry, str] = {}
     """File and line of each object that came from a file."""
 
 
 def from_files(names: Iterable[str], status_dir: str = "") -> World:
-    """Files, folders with all below them, or `-` for standard input, as they are. Raises NoWorld.
+    """From files, folders with everything below them, or `-` for standard input, as they are now. Raises NoWorld.
 
-    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from
-    `status_dir`, else from `status` in the first folder; nothing is written there.
+    What a running controller remembers about a folder's objects, and the statuses that it wrote, are read from
+    `status_dir`, by default `status` in the first folder; nothing is written there.
     """
     return _read([*names], status_dir, lambda _: {})
 
 
 def from_controlled(names: Iterable[str], status_dir: str = "") -> World:
-    """Likewise, as the controller of the folder has them: what is broken now is there in its last good version.
+    """Likewise, as the controller of the folder has them: objects that are broken now are in their last good version.
 
     Raises NoWorld.
     """
@@ -97,12 +97,12 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
         else:
             try:
                 yield name, path.read_bytes()
-            except OSError as error:  # not each says the name
+            except OSError as error:  # not every OSError has the file name
                 raise NoWorld(f"{name}: {error.strerror or error}") from error
 
 
 def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:
-    """What looks like a manifest in the folders of statuses, where these can be read."""
+    """Files in the folders of statuses that look like manifests, as far as these folders can be read."""
     for path in map(Path, names):
         folder = _status_folder(path, status_dir)
         try:

@@ -1,8 +1,8 @@
 """The objects that the controller knows, as frozen values.
 
-What the API server holds is decoded once, at the rim, into these structs; unknown fields are ignored, so that newer
-API versions do not stop us, and closed sets of words (types, kinds, modes) stay plain text, so that an unknown word
-becomes a verdict on its object rather than an object that cannot be read.
+What the API server holds is decoded into these structs once, when it comes in. Unknown fields are ignored, so that
+newer API versions do not stop us. Enumerations (types, kinds, modes) stay plain text, so that an unknown word leads to
+a verdict on its object and not to an object that cannot be read.
 
     part · meta · refs · conditions     what all kinds share
     gateways · routes · policies        Gateway API
@@ -10,5 +10,5 @@ becomes a verdict on its object rather than an object that cannot be read.
     own                                 the kinds of tunnelgw.dev
     kinds                               every kind with its group, version, plural and struct
     statuses                            what is read of a stored status
-    snapshot                            all objects at one moment, with the indexes that translation looks through
+    snapshot                            all objects at one moment, with the indexes that translation uses
 """

@@ -15,12 +15,12 @@ class ConditionType(StrEnum):
     SUPPORTED_VERSION = "SupportedVersion"
     INSECURE_FRONTEND_VALIDATION_MODE = "InsecureFrontendValidationMode"
     PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
-    """On listeners, only ever True: a door that the Gateway has does not lead to this listener."""
+    """On listeners, only ever True: one of the Gateway's doors does not lead to this listener."""
     SETTINGS_LEFT_OUT = "tunnelgw.dev/SettingsLeftOut"
-    """On classes, and on Gateways with a proxy of their own, only ever True: what of `proxy` is not used."""
+    """On classes, and on Gateways with a proxy of their own, only ever True: which settings in `proxy` are not used."""
     DELIVERED = "tunnelgw.dev/Delivered"
-    """On Gateways and ListenerSets: whether every proxy and the provider hold what was wanted, and that we have judged
-    them. On routes, only ever False: a hostname is somebody else's at the provider."""
+    """On Gateways and ListenerSets: whether every proxy and the provider hold what is wanted; also tells that we wrote
+    the status. On routes, only ever False: somebody else has one of its hostnames at the provider."""
 
 
 BAD_WHEN_TRUE = frozenset(
@@ -33,7 +33,7 @@ BAD_WHEN_TRUE = frozenset(
         ConditionType.SETTINGS_LEFT_OUT,
     }
 )
-"""All others are bad when they are false."""
+"""All others are bad if they are false."""
 WORTH_KNOWING = frozenset(
     {
         ConditionType.OVERLAPPING_TLS_CONFIG,
@@ -43,7 +43,7 @@ WORTH_KNOWING = frozenset(
         ConditionType.SETTINGS_LEFT_OUT,
     }
 )
-"""Bad ones that may be as they were meant to be: everything that is wanted is served."""
+"""Bad conditions that may be intended: everything that is wanted is served."""
 
 
 class Status(StrEnum):
@@ -53,7 +53,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Each reason once, whichever kinds use it."""
+    """Each reason has one entry, even if several kinds use it."""
 
     ACCEPTED = "Accepted"
     PENDING = "Pending"
@@ -116,7 +116,7 @@ class Finding(Part, frozen=True):
 
 
 class Condition(Part, frozen=True):
-    """A condition as a status holds it."""
+    """A condition in a status."""
 
     type: str
     status: str
@@ -127,9 +127,9 @@ class Condition(Part, frozen=True):
 
 
 NOT_EVERYWHERE = "not in force everywhere: "
-"""So begins what is told of a policy that is accepted, but not in force for all that it is for."""
+"""How the message of a policy begins that is accepted, but not in force for all of its targets."""
 
 
 def is_partial(condition: Finding | Condition) -> bool:
-    """True, and yet something is to be known. By its message, since Gateway API has no reason for that."""
+    """Whether a condition is true only in part. Told by its message, since Gateway API has no reason for that."""
     return condition.status == Status.TRUE and condition.message.startswith(NOT_EVERYWHERE)

@@ -19,7 +19,7 @@ class ServiceSpec(Part, frozen=True):
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] | None = None
     cluster_ips: tuple[str, ...] | None = msgspec.field(default=None, name="clusterIPs")
-    """One of each address family; `None`, in words, for a headless Service."""
+    """One of each address family; the text `None` for a headless Service."""
 
 
 class LoadBalancerIngress(Part, frozen=True):
@@ -56,7 +56,7 @@ class Endpoint(Part, frozen=True):
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
     target_ref: EndpointTarget = EndpointTarget()
-    """The Pod, the same in the slices of both address families."""
+    """The Pod; the same in the slices of both address families."""
 
 
 class EndpointPort(Part, frozen=True):
@@ -68,7 +68,7 @@ class EndpointPort(Part, frozen=True):
 
 
 class EndpointSlice(Object, frozen=True):
-    """Belongs to the Service that the label kubernetes.io/service-name names."""
+    """Belongs to the Service named by the label kubernetes.io/service-name."""
 
     address_type: str
     """IPv4, IPv6 or FQDN."""
@@ -77,12 +77,12 @@ class EndpointSlice(Object, frozen=True):
 
 
 class Secret(Object, frozen=True):
-    """`data` in base64, as the API has it. Never log a Secret: its representation leaves the data out."""
+    """`data` in base64, as in the API. Must never be logged; `repr` leaves the data out."""
 
     type: str = "Opaque"
     data: dict[str, str] | None = None
     is_outside: bool = False
-    """In the place of one that may be there, in a namespace whose Secrets the controller does not read."""
+    """Stands for a Secret that may exist in a namespace whose Secrets the controller does not read."""
 
     def __repr__(self) -> str:
         return f"Secret({self.key}, type={self.type!r})"
@@ -97,4 +97,4 @@ class Namespace(Object, frozen=True):
 
 
 class CustomResourceDefinition(Object, frozen=True):
-    """Only what tells which version of Gateway API is installed: its annotations."""
+    """Only its annotations are read, which tell the installed version of Gateway API."""

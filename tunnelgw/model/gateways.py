@@ -19,7 +19,7 @@ class GatewayClass(Object, frozen=True):
     spec: GatewayClassSpec
     status: msgspec.Raw = NO_STATUS
     before: GatewayClassSpec | None = msgspec.field(default=None, name="(before)")
-    """As of a Gateway: what it said before it named a configuration that cannot be read now."""
+    """As for a Gateway: the spec before it named a configuration that cannot be read now."""
 
 
 class LabelRequirement(Part, frozen=True):
@@ -35,7 +35,7 @@ class LabelSelector(Part, frozen=True):
 
 
 class NamespacesFrom(Part, frozen=True):
-    """Which namespaces may attach. `from_` empty: the default of the place where this stands."""
+    """Which namespaces may attach. `from_` empty: the default of the field with this."""
 
     from_: str = msgspec.field(default="", name="from")
     selector: LabelSelector | None = None
@@ -59,7 +59,7 @@ class ListenerTls(Part, frozen=True):
 
 
 class ListenerFilter(Part, frozen=True):
-    """Of requests before they are routed; what it does is not read, since none is served."""
+    """A filter for requests before they are routed. Only its type is read, since none is supported."""
 
     type: str
 
@@ -69,7 +69,7 @@ class ListenerFilters(Part, frozen=True):
 
 
 class Listener(Part, frozen=True):
-    """Of a Gateway or a ListenerSet."""
+    """A listener of a Gateway or a ListenerSet."""
 
     name: str
     port: int
@@ -84,7 +84,7 @@ class GatewayAddress(Part, frozen=True):
     value: str = ""
     type: str = "IPAddress"
     routability: str = ""
-    """From where it is to be reached; empty: from wherever it may be."""
+    """From where it must be reachable; empty: no demand."""
 
 
 class Infrastructure(Part, frozen=True):
@@ -138,15 +138,15 @@ class Gateway(Object, frozen=True):
     spec: GatewaySpec
     status: msgspec.Raw = NO_STATUS
     held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
-    """Addresses that are its own until it goes: those that its status shows, and those that it was given last, which it
-    may not show yet. See `holding`; the API knows nothing of this."""
+    """Addresses that it keeps as long as it exists: those in its status, and those that it was given last, which the
+    status may not show yet. See `holding`; not a field of the API."""
     before: GatewaySpec | None = msgspec.field(default=None, name="(before)")
-    """What it said before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: all is read.
-    See the store; the API knows nothing of this either."""
+    """The spec before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: all are read. See
+    the store; not a field of the API either."""
 
     @property
     def parameters_ref(self) -> LocalRef | None:
-        """Which GatewayConfig counts: while that which it names cannot be read, the one before."""
+        """The GatewayConfig to use: while the one that it names cannot be read, the one that it named before."""
         infrastructure = (self.before or self.spec).infrastructure
         return infrastructure.parameters_ref if infrastructure else None
 
@@ -156,7 +156,7 @@ class _Shown(Part, frozen=True):
 
 
 def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
-    """What the status says. It is not decoded with the object, since nothing else of it is of use."""
+    """The addresses in the status, which is not decoded with the object since nothing else in it is needed."""
     try:
         status = msgspec.json.decode(gateway.status, type=_Shown)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -165,7 +165,7 @@ def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
 
 
 def holding(gateway: Gateway, given: Iterable[str] = ()) -> Gateway:
-    """With `held` filled in. `given`: what it was given last."""
+    """The Gateway with `held` filled in. `given`: the addresses that it was given last."""
     held = dict.fromkeys((*shown_addresses(gateway), *given))
     return msgspec.structs.replace(gateway, held=tuple(held))
 
@@ -179,4 +179,4 @@ class ListenerSet(Object, frozen=True):
     spec: ListenerSetSpec
     status: msgspec.Raw = NO_STATUS
     before: ListenerSetSpec | None = msgspec.field(default=None, name="(before)")
-    """As of a Gateway."""
+    """As for a Gateway."""

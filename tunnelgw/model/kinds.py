@@ -36,11 +36,11 @@ STATUS_KINDS = (
     Kind.GRPC_ROUTE,
     Kind.BACKEND_TLS_POLICY,
 )
-"""Of whose objects we write the status, in the order in which people are told of them."""
+"""Kinds whose status we write, in the order in which they are listed for people."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Where a kind is found. `versions` in the order of preference; the first one that is served is read."""
+    """Where a kind is found. `versions`: in order of preference; the first one that is served is read."""
 
     kind: Kind
     struct: type[Object]
@@ -49,7 +49,7 @@ class Resource(msgspec.Struct, frozen=True):
     plural: str
     is_namespaced: bool = True
     is_optional: bool = False
-    """Made by a CRD that may be absent: its absence blocks nothing."""
+    """Defined by a CRD that may be absent, which blocks nothing."""
 
     @property
     def path(self) -> str:

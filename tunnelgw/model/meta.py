@@ -9,7 +9,7 @@ from tunnelgw.model.part import Part
 NO_STATUS = msgspec.Raw(b"{}")
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
-"""Kubernetes' two forms of names, as regular expressions for the whole of it; their lengths are limited besides."""
+"""Kubernetes' two forms of names, as regular expressions for whole names; their length is limited separately."""
 
 
 class Key(NamedTuple):
@@ -32,7 +32,7 @@ class ObjectMeta(Part, frozen=True):
     creation_timestamp: str = ""
     """RFC 3339 in UTC to the second, as text: it sorts by time."""
     deletion_timestamp: str = ""
-    """Empty unless somebody has deleted it, and it is still there."""
+    """Empty, unless the object has been deleted and still exists."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
@@ -42,7 +42,7 @@ class ObjectMeta(Part, frozen=True):
 
 
 class Object(Part, frozen=True):
-    """What all kinds have. `status` stays undecoded: other controllers' parts of it must survive byte for byte."""
+    """What all kinds have. `status` stays undecoded: what other controllers wrote must be kept byte for byte."""
 
     metadata: ObjectMeta
 

@@ -13,14 +13,14 @@ class DirectService(Part, frozen=True):
     name: str
     namespace: str = ""
     addresses: tuple[str, ...] = ()
-    """IP addresses and hostnames at which clients reach it, in place of those that it tells of itself."""
+    """IP addresses and hostnames at which clients reach it, used in place of those in the Service itself."""
 
 
 class Direct(Part, frozen=True):
     """The direct door: addresses that the proxy binds, or the Service whose addresses lead to it."""
 
     addresses: tuple[str, ...] = ()
-    """A pool: one address per Gateway, or a single one that all Gateways share."""
+    """A pool: each Gateway gets one address; a single address is shared by all."""
     service: DirectService | None = None
 
 
@@ -46,9 +46,9 @@ class ProxyLimits(Part, frozen=True):
 
 
 class ProxySettings(Part, frozen=True):
-    """What a proxy's document says beside listeners, backends and routes, spelled as there.
+    """What a proxy's document has beside listeners, backends and routes, with the same names.
 
-    None: as the proxy has it by itself.
+    None: the proxy's default.
     """
 
     merge_slashes: bool = True
@@ -60,14 +60,14 @@ class GatewayClassConfigSpec(Part, frozen=True):
     tunnel_id: str = msgspec.field(default="", name="tunnelID")
     """Lower-case UUID; empty: no tunnel, direct listeners only."""
     account_id: str = msgspec.field(default="", name="accountID")
-    """Empty: found from the connector's token, or from the provider when it lists exactly one."""
+    """Empty: taken from the connector's token, or from the provider if it lists exactly one."""
     provider_credentials_secret_ref: SecretKeyRef | None = None
     """Key `api-token` unless it names another."""
     direct: Direct | None = None
     publish: str = ""
-    """Tunnel or Direct: which address a Gateway shows. Empty: Direct where there are direct listeners."""
+    """Tunnel or Direct: which address a Gateway shows. Empty: Direct if it has a direct one, not only cluster IPs."""
     proxy: ProxySettings | None = None
-    """Of the shared proxies those of the oldest class that has any; of a GatewayConfig those of its own."""
+    """The shared proxies have those of the oldest class with any; the proxy of a GatewayConfig has its own."""
 
 
 class GatewayClassConfig(Object, frozen=True):
@@ -85,7 +85,7 @@ class GatewayConfigSpec(GatewayClassConfigSpec, frozen=True):
     tunnel_token_secret_ref: SecretKeyRef | None = None
     """Token of the tunnel, key `tunnel-token` unless it names another."""
     proxy_endpoints: tuple[str, ...] = ()
-    """Config APIs of the Gateway's proxy where the chart does not run it: http(s)://host:port or unix:/path."""
+    """Config APIs of the Gateway's proxy, if the chart does not run it: http(s)://host:port or unix:/path."""
 
 
 class GatewayConfig(Object, frozen=True):
@@ -96,7 +96,7 @@ class GatewayConfig(Object, frozen=True):
 
 
 class BackendTls(Part, frozen=True):
-    """How the target proves who it is; `caCertificate` empty: the system's authorities."""
+    """How the target's certificate is verified; `caCertificate` empty: with the system's authorities."""
 
     hostname: str
     ca_certificate: str = ""

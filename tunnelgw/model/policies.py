@@ -26,7 +26,7 @@ class ReferenceGrantSpec(Part, frozen=True):
 
 
 class ReferenceGrant(Object, frozen=True):
-    """Lives in the namespace of what is referred to."""
+    """In the namespace of the objects that may be referred to."""
 
     spec: ReferenceGrantSpec
 
@@ -60,4 +60,4 @@ class BackendTlsPolicy(Object, frozen=True):
     spec: BackendTlsPolicySpec
     status: msgspec.Raw = NO_STATUS
     before: BackendTlsPolicySpec | None = msgspec.field(default=None, name="(before)")
-    """As of a Gateway."""
+    """As for a Gateway."""

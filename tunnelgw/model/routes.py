@@ -1,7 +1,7 @@
 """HTTPRoute and GRPCRoute (gateway.networking.k8s.io/v1), the fields of the experimental channel included.
 
-Both kinds have one shape here, since they share parents, hostnames, filters and backends; what only one of them has
-is empty in the other.
+Both kinds have the same shape here, since they share parents, hostnames, filters and backends. Only matches, timeouts
+and retries differ.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ class ExternalAuth(Part, frozen=True):
 
 
 class Filter(Part, frozen=True):
-    """`type` says which of the other fields is filled."""
+    """`type` tells which of the other fields is set."""
 
     type: str
     request_header_modifier: HeaderModifier | None = None
@@ -116,7 +116,7 @@ class PathMatch(Part, frozen=True):
 
 
 class ValueMatch(Part, frozen=True):
-    """Of a header field or a query parameter."""
+    """A match of a header field or a query parameter."""
 
     name: str
     value: str
@@ -142,7 +142,7 @@ class GrpcMatch(Part, frozen=True):
 
 
 class Timeouts(Part, frozen=True):
-    """Durations as Gateway API writes them: `1m30s`."""
+    """Durations in Gateway API's format: `1m30s`."""
 
     request: str | None = None
     backend_request: str | None = None
@@ -165,7 +165,7 @@ class HeaderConfig(Part, frozen=True):
 
 
 class SessionPersistence(Part, frozen=True):
-    """Until Gateway API v1.6 with `session_name`, `idle_timeout` and `cookie_config`, since then with `cookie` and
+    """Until Gateway API v1.6 it has `session_name`, `idle_timeout` and `cookie_config`, since then `cookie` and
     `header` instead.
     """
 
@@ -223,7 +223,7 @@ Rule = HttpRule | GrpcRule
 
 
 def backend_refs(route: Route) -> Iterator[BackendObjectRef]:
-    """All that a route forwards or copies requests to, or asks about them."""
+    """All backends that a route forwards or mirrors requests to, or has authorize them."""
     for rule in route.spec.rules:
         yield from rule.backend_refs
         for filters in (rule.filters, *(ref.filters for ref in rule.backend_refs)):

@@ -1,7 +1,7 @@
-"""All objects at one moment, with the indexes that translation looks through. Made by the store, read by one thread.
+"""All objects at one moment, with the indexes that translation uses. Made by the store, read by one thread.
 
-A snapshot never changes. The next one shares everything that did not change with it, down to the identity of objects
-and buckets; so "is it still the same object?" is how translation knows what it need not do again.
+A snapshot never changes. The next one shares with it everything that did not change, down to the identity of objects
+and buckets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
 class Index(StrEnum):
-    """What objects are looked up by, beside their own name."""
+    """What objects can be looked up by, beside their own name."""
 
     CLASSES_BY_CONTROLLER = "classes by controller"
     """Key("", controller name)."""
@@ -31,7 +31,7 @@ class Index(StrEnum):
     """Key of the Gateway or ListenerSet, under the index of its kind."""
     ROUTES_BY_LISTENER_SET = "routes by listener set"
     ROUTES_BY_SERVICE = "routes by service"
-    """Routes that forward or copy requests to it, whether they may or not."""
+    """Routes that forward or mirror requests to it, or have it authorize them, whether they may or not."""
     GRANTS_BY_NAMESPACE = "grants by namespace"
     """Key(namespace, "")."""
     POLICIES_BY_SERVICE = "policies by service"
@@ -96,7 +96,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Kind, Object]]) -> "Snapshot":
-        """From nothing, for commands that run once."""
+        """A snapshot made from scratch, for commands that run once."""
         objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
         members: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
         for kind, item in items:
@@ -115,11 +115,11 @@ class Snapshot:
         return self._objects[kind]
 
     def read(self, entry: Entry) -> Object | tuple[Object, ...] | None:
-        """An object, None where there is none; of an index the bucket, empty where there is none."""
+        """An object, None if there is none; for an index the bucket, empty if there is none."""
         if isinstance(entry.room, Index):
             return self._buckets[entry.room].get(entry.key, ())
         return self._objects[entry.room].get(entry.key)
 
     def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
-        """Empty where there is none."""
+        """Empty if there is no such bucket."""
         return self._buckets[index].get(key, ())

@@ -1,4 +1,4 @@
-"""What is read of a stored status, whatever its kind. Each field that a kind lacks is empty."""
+"""What is read from a stored status of any kind. Fields that a kind does not have are empty."""
 
 from typing import Any
 

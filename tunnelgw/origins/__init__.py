@@ -1,6 +1,6 @@
-"""Where objects come from, where their statuses go, and who knows the proxies' token: an API server, or a folder.
+"""Where objects and the proxies' token come from, and statuses are written to: an API server, or a folder.
 
-Only the one that is used is imported: the package `kubernetes` costs a third of a start, and 12 MiB.
+Only the one that is used is imported: the package `kubernetes` takes a third of the time of a start, and 12 MiB.
 """
 
 import threading
@@ -13,7 +13,7 @@ __all__ = ["Listeners", "NoToken", "Origin", "origin_of"]
 
 
 def origin_of(options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> Origin:
-    """Raises OSError when a folder cannot be used, or the kubeconfig cannot be read."""
+    """Raises OSError if a folder cannot be used, or the kubeconfig cannot be read."""
     if options.source == DIRECTORY:
         from tunnelgw.origins.folder import FolderOrigin
 

@@ -27,7 +27,7 @@ class ApiServerOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> None:
         _require_kubeconfig(options)
         self._options = options
-        # A dry run takes the lead from nobody who writes.
+        # A dry run must not take the lead from a controller that writes.
         self._is_elected = options.leader_elect and not options.dry_run
         self._stop = stop
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -38,7 +38,7 @@ class ApiServerOrigin:
         self._source = KubernetesSource(
             self.server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
         )
-        # The Lease is renewed until nothing is under way any more, over connections that still work then.
+        # The Lease is renewed until nothing is under way any more, so it needs connections that still work then.
         self._is_over = threading.Event()
         self._gives_way = threading.Event()
         self._lease_server = self._server()
@@ -62,7 +62,7 @@ class ApiServerOrigin:
     def token(self) -> Secret | None:
         options = self._options
         if options.proxy_auth_token is not None or options.dry_run:
-            return options.proxy_auth_token  # in a dry run no proxy is asked, and no Secret made
+            return options.proxy_auth_token  # a dry run calls no proxy, and creates no Secret
         return shared_token(
             self.server, options.auth_secret_key, self._stop, is_managed=options.proxy_auth_secret_managed
         )
@@ -83,9 +83,10 @@ class ApiServerOrigin:
 
 
 def _require_kubeconfig(options: Options) -> None:
-    """A name that is misspelt would be tried for ever. What the file says may become true later.
+    """Raises OSError if there is no such file: a misspelt name would be tried for ever. Its content may be wrong, since
+    that may be mended later.
 
-    Of several, as kubectl takes them, some may be missing.
+    If several files are named, as for kubectl, some may be missing.
     """
     failure: OSError | None = None
     for name in filter(None, (options.kubeconfig or "").split(os.pathsep)):

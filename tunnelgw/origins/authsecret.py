@@ -1,7 +1,7 @@
 """The token of the shared proxies' config API, found once, at the start.
 
-From the environment where it is given; else from a Secret in the controller's namespace, which is made when it is
-absent. It is never changed: proxies read it once too, so a new value would only lock us out.
+If the options do not give it, it is read from a Secret in the controller's namespace, which is created if it is absent.
+It is never changed: proxies read it only once too, so a new value would lock us out.
 """
 
 import math
@@ -24,15 +24,15 @@ _TOKEN_BYTES = 32
 _RETRY_S = 1.0
 _SAY_EVERY_S = 60.0
 _FORBIDDEN_S = 5.0
-"""A right that is missing for so long is missing."""
+"""If a permission is missing for this long, we give up."""
 _DELETE = "delete it (kubectl -n {0} delete secret {1})"
 _MEND = "give it a value at {field} where it is managed"
 
 
 def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
-    """Waits for the API server, and for a Secret that somebody else manages; None when `stop` was set meanwhile.
+    """Waits for the API server, and for a Secret that somebody else manages; None: `stop` was set meanwhile.
 
-    Raises NoToken; for a missing right not at once, since a server that has just started does not know all roles.
+    Raises NoToken; not at once for a missing permission, since a server that has just started does not know all roles.
     """
     where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {AUTH_FIELD}"
     patient = log.every(_SAY_EVERY_S)

@@ -1,4 +1,4 @@
-"""A folder of manifests; statuses are files beside it, and the proxies' token is given."""
+"""A folder of manifests; statuses are files, and the proxies' token is given by an option."""
 
 import errno
 import os
@@ -35,17 +35,17 @@ class FolderOrigin:
         return self._token
 
     def drain(self, deadline_s: float) -> None:
-        """Nothing is under way longer than a look at the folder."""
+        """Nothing to do: nothing takes longer than a look at the folder."""
 
     def give_way(self) -> None:
-        """Nobody waits."""
+        """Nothing to do: no other controller waits."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """Nothing to do: nothing is open."""
 
 
 def _require_manifests(options: Options) -> None:
-    """A folder that is misspelt must not be made: an empty one takes away all that is served."""
+    """The folder is not created if it is missing: with a misspelt name, an empty one would end all that is served."""
     path = options.manifests_path
     try:
         os.scandir(path).close()
@@ -55,7 +55,7 @@ def _require_manifests(options: Options) -> None:
 
 
 def _require_writable(options: Options) -> None:
-    """Statuses, generations and times of creation are kept there: without them nothing is true after a restart."""
+    """Statuses, generations and creation times are kept there: without them statuses would be wrong after a restart."""
     path = options.status_path
     remedy = "statuses are written here; choose another place with --status-dir"
     try:

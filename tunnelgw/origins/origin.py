@@ -1,4 +1,4 @@
-"""What the daemon wants of where its objects come from."""
+"""What the daemon needs from the origin of its objects."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -16,35 +16,35 @@ class Origin(Protocol):
 
     @property
     def writer(self) -> Writer:
-        """Of statuses."""
+        """Writes statuses."""
 
     @property
     def recorder(self) -> Recorder | None:
-        """Of Events; None where there are none."""
+        """Records Events; None: the origin has no Events."""
 
     def leads(self) -> bool:
-        """Whether we may write, as other controllers do not; `on_leading` is told when that changes."""
+        """Whether we may write because we lead; `on_leading` is called when that changes."""
 
     def threads(self) -> Threads: ...
 
     def token(self) -> Secret | None:
-        """Of the shared proxies' config APIs; may wait, and make it. Raises NoToken."""
+        """The token of the shared proxies' config APIs; may wait for it, or create it. Raises NoToken."""
 
     def drain(self, deadline_s: float) -> None: ...
 
     def give_way(self) -> None:
-        """Nothing of ours is under way any more: another controller may write from `stop` on."""
+        """To be called when nothing of ours is under way any more: after `stop` another controller may write."""
 
     def stop(self) -> None: ...
 
 
 class Listeners(NamedTuple):
-    """What an origin tells, from threads of its own."""
+    """Callbacks of an origin, called by threads of its own."""
 
     on_restart: Callable[[Kind], None]
     """A watch began again after a failure."""
     on_leading: Callable[[], None]
-    """Another controller leads now, or we do."""
+    """We have begun to lead, or stopped."""
 
 
 class NoToken(Exception):
