@@ -61,7 +61,7 @@ def losses(view: View, key: Key) -> Losses:
 
 
 def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
-    """A query: by Gateway. It stays the same when only hosts change that no Gateway loses, so nothing is asked again."""
+    """A query: by Gateway. It stays the same if only hosts change that no Gateway loses, so nothing is asked again."""
     return view.ask(contest, data_plane).losses
 
 
