@@ -1,7 +1,7 @@
 """Which Secrets and ConfigMaps an object names: the only ones whose content the store keeps.
 
-A cluster's other Secrets (releases of charts, other people's keys) are none of our business, and they can be large. Of
-those the store holds a stub: the object without its data.
+A cluster's other Secrets (releases of charts, other people's keys) are none of our business, and can be large. Of these
+the store keeps a stub: the object without its data.
 """
 
 import re
@@ -29,22 +29,23 @@ REFERRING = frozenset(
         Kind.GATEWAY_CONFIG,
     }
 )
-"""Kinds of which an object can name a Secret or ConfigMap."""
+"""Kinds whose objects can name Secrets or ConfigMaps."""
 _NAME = re.compile(SUBDOMAIN)
 
 Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
-"""Objects that keep what they named before, while something that they name cannot be read."""
+"""Objects that keep what they named before (`before`) while something that they name now cannot be read."""
 
 
 def references(item: Object, home: str) -> frozenset[Entry]:
-    """`home`: the controller's namespace, which is meant where an object of cluster scope names none."""
+    """The objects that `item` names, now and before. `home`: the controller's namespace, the default for objects of
+    cluster scope."""
     if isinstance(item, Mindful) and item.before is not None:
         return named(item, home) | named(msgspec.structs.replace(item, spec=item.before), home)
     return named(item, home)
 
 
 def named(item: Object, home: str) -> frozenset[Entry]:
-    """The same without what it named before."""
+    """Likewise, without what it named before."""
     namespace = item.metadata.namespace
     match item:
         case Gateway():
@@ -86,18 +87,18 @@ def stub(item: Object) -> Object:
 
 
 def can_be(entry: Entry) -> bool:
-    """Whether an object can have that name at all. References are not held to it: one may say `../x`, or `x?y`."""
+    """Whether an object can have this name at all. References are not checked for that: one may be `../x`, or `x?y`."""
     return all(map(_NAME.fullmatch, (entry.key.namespace, entry.key.name)))
 
 
 def unseen(entry: Entry) -> Object:
-    """In the place of an object of which it is not even known whether it is there."""
+    """Stands for an object of which it is not even known whether it exists."""
     metadata = ObjectMeta(entry.key.name, entry.key.namespace)
     return Secret(metadata) if entry.room is Kind.SECRET else ConfigMap(metadata)
 
 
 def outside(entry: Entry) -> Object:
-    """In the place of a Secret in a namespace whose Secrets are not read."""
+    """Stands for a Secret in a namespace whose Secrets are not read."""
     return Secret(ObjectMeta(entry.key.name, entry.key.namespace), data={}, is_outside=True)
 
 

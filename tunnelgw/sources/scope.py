@@ -1,4 +1,4 @@
-"""Where Secrets are read: everywhere, or in some namespaces only, each of which is listed and followed by itself."""
+"""Where Secrets are read: everywhere, or only in some namespaces, each of which is listed and watched by itself."""
 
 from collections.abc import Collection
 from typing import TypeAlias
@@ -11,10 +11,10 @@ Part: TypeAlias = tuple[Kind, str]
 
 
 class SecretScope:
-    """Belongs to one thread at a time."""
+    """To be used by one thread at a time."""
 
     def __init__(self, namespaces: Collection[str], home: str) -> None:
-        """`namespaces`: beside `home`, the controller's own. Empty: everywhere."""
+        """`namespaces`: those beside `home`, the controller's own. Empty: everywhere."""
         self.namespaces = frozenset((*namespaces, home) if namespaces else ())
         """Empty: everywhere."""
         self._closed: set[str] = set()
@@ -23,13 +23,13 @@ class SecretScope:
         return [(kind, name) for name in self.namespaces if kind is Kind.SECRET] or [(kind, "")]
 
     def close(self, namespace: str) -> None:
-        """The Secrets there may not be read now."""
+        """We have no permission to read the Secrets there now."""
         self._closed.add(namespace)
 
     def open(self, namespace: str) -> None:
         self._closed.discard(namespace)
 
     def is_outside(self, entry: Entry) -> bool:
-        """Whether it is a Secret that is not read."""
+        """Whether the entry is a Secret that is not read."""
         is_limited = bool(self.namespaces) and entry.room is Kind.SECRET
         return is_limited and entry.key.namespace not in self.namespaces - self._closed

@@ -1,8 +1,7 @@
-"""Objects by kind and key, and the indexes over them; says what each edit changed. Belongs to one thread at a time.
+"""Objects by kind and key, and their indexes; records what edits change. To be used by one thread at a time.
 
-Snapshots share what did not change: a dictionary is copied only when a snapshot is taken after an edit in it, and the
-order of a bucket is kept from edit to edit. So an edit costs a search in its buckets, and a snapshot a shallow copy of
-the dictionaries that edits have touched.
+Snapshots share what did not change: a dictionary is copied only if it was edited since the last snapshot, and buckets
+are kept sorted. So an edit costs a search in its buckets, and a snapshot a shallow copy of the edited dictionaries.
 """
 
 import bisect
@@ -22,7 +21,7 @@ class Edits(NamedTuple):
     changed: frozenset[Entry]
     """Objects that came, went or differ in what translation reads, and the buckets that hold them."""
     touched: frozenset[Entry]
-    """Objects of which the status or the resource version alone is another."""
+    """Objects of which only the status or the resource version has changed."""
 
 
 class Tables:
@@ -46,7 +45,7 @@ class Tables:
         return len(self._objects[kind])
 
     def put(self, kind: Kind, item: Object) -> bool:
-        """False when exactly this object was here already."""
+        """Returns False if exactly this object was here already."""
         key = item.key
         old = self._objects[kind].get(key)
         if old == item:
@@ -63,7 +62,7 @@ class Tables:
         return True
 
     def remove(self, kind: Kind, key: Key) -> bool:
-        """False when there was none."""
+        """Returns False if there was none."""
         old = self._objects[kind].pop(key, None)
         if old is None:
             return False
@@ -109,7 +108,7 @@ class Tables:
         for index, key in index_entries(item):
             members = self._buckets[index][key]
             place = bisect.bisect_left(members, _age(item), key=_age)
-            while members[place] is not item:  # of another kind, with the same age and name
+            while members[place] is not item:  # another kind's object may have the same age and name
                 place += 1
             del members[place]
             if not members:
@@ -118,7 +117,7 @@ class Tables:
 
 
 def is_same_to_translation(old: Object, new: Object) -> bool:
-    """Whether they differ in nothing but an undecoded status and the resource version."""
+    """Whether they differ only in an undecoded status and the resource version."""
     metadata = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
     status = getattr(old, "status", None)
     if isinstance(status, msgspec.Raw):

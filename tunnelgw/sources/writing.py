@@ -1,4 +1,4 @@
-"""What comes of writing a status, whichever source the object is from."""
+"""Writing a status, and the results of that; the same for both sources."""
 
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -12,26 +12,26 @@ class Outcome(StrEnum):
 
     WRITTEN = "written"
     CONFLICT = "conflict"
-    """The object has been written since: it will be in a later snapshot, and its status is made anew."""
+    """The object has been changed since: it will be in a later snapshot, and its status will be made anew."""
     GONE = "gone"
     """The object has been deleted since."""
     INVALID = "invalid"
-    """Refused for what it says, by a CRD, or by a policy or webhook of the cluster: to be tried again, since people may
-    change these, and nothing tells us."""
+    """Its content was refused by a CRD, or by a policy or webhook of the cluster. To be tried again, since people may
+    change these without our knowing."""
     FAILED = "failed"
-    """Nobody knows what became of it: to be tried again."""
+    """It is unknown whether it was written. To be tried again."""
 
 
 class Written(NamedTuple):
     outcome: Outcome
     error: str = ""
     is_general: bool = False
-    """It failed for a reason that has nothing to do with this object: any other would have failed now too."""
+    """It failed for a reason that has nothing to do with this object: any other write would have failed now too."""
     retry_after_s: float = 0.0
-    """With `is_general`: nothing should be written before, as the server asks."""
+    """With `is_general`: how long the server asks us to wait before the next write."""
 
 
 class Writer(Protocol):
-    """Whoever writes statuses. Never raises."""
+    """Writes statuses. Never raises."""
 
     def write(self, kind: Kind, item: Object, status: bytes) -> Written: ...

@@ -1,6 +1,6 @@
-"""A document to an object, as the API server would take it: names, schema, defaults and rules.
+"""A document to an object, checked as by the API server: names, schema, defaults and rules.
 
-What is refused is a `Problem` with file, line and reason. Nothing here raises on any document.
+What is refused becomes a `Problem` with file, line and reason. No document makes anything here raise.
 """
 
 import base64
@@ -20,7 +20,7 @@ from tunnelgw.sources.directory.schema.shapes import Place, Text
 from tunnelgw.sources.references import WITH_DATA
 
 NAMELESS: Final = "(document)"
-"""The subject of a problem, where nobody can say which object it is."""
+"""The subject of a problem if the object cannot be determined."""
 _LABEL_NAME: Final = Text(1, 63, LABEL, "a name of lower-case letters, digits and '-'")
 _LABEL_NAMED: Final = frozenset({Kind.NAMESPACE, Kind.SERVICE})
 _METADATA_FIELDS: Final = frozenset(
@@ -50,7 +50,8 @@ _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
 def shown_name(file: str) -> str:
-    """Of a file, as UTF-8 can have it: names have any octets, for which Python has halves of surrogate pairs."""
+    """The name of a file as valid UTF-8: names may have any octets, which Python represents by halves of surrogate
+    pairs."""
     return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
@@ -60,11 +61,11 @@ def shown_place(file: str, line: int) -> str:
 
 class Problem(msgspec.Struct, frozen=True):
     file: str
-    """Empty: it came from no file."""
+    """Empty: the object is not from a file."""
     line: int
     reason: str
     entry: Entry | None = None
-    """The object that is refused; None where nobody can say which it is."""
+    """The object that is refused; None: it cannot be determined."""
 
     @property
     def subject(self) -> str:
@@ -80,13 +81,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What an API server adds to an object."""
+    """What an API server would add to an object."""
 
     uid: str
     generation: int
     created: str
     digest: str
-    """Of all but metadata and status."""
+    """Digest of everything except metadata and status."""
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -119,7 +120,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 def admit(document: Document, file: str) -> Admitted | list[Problem]:
-    """An empty list for what is none of our kinds."""
+    """An object or its problems; an empty list if the document is none of our kinds."""
     return _Admission(document, file).result()
 
 
@@ -160,14 +161,14 @@ class _Admission:
         if not self._problems:
             self._try(kind, {**content, "metadata": metadata})
         if self._problems:
-            # What was said before the object was known is about it too.
+            # Problems found before the object was known are about it too.
             return [msgspec.structs.replace(problem, entry=self._entry) for problem in self._problems]
         digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:32]
         line = self._document.line_of(())
         return Admitted(self._entry, {**content, "metadata": metadata}, digest, self._file, line)
 
     def _metadata(self, kind: Kind, metadata: Any) -> dict[str, Any] | None:
-        """Name, namespace, labels and annotations. None: nobody can say which object it is."""
+        """Name, namespace, labels and annotations. None: the object cannot be determined."""
         if not isinstance(metadata, dict):
             self._say(("metadata",), "metadata is missing")
             return None
@@ -196,7 +197,7 @@ class _Admission:
         return kept
 
     def _is_named(self, field: str, metadata: dict[str, Any], shape: Text, kept: dict[str, Any]) -> bool:
-        """Whether the field names something: then it is kept."""
+        """Returns whether the field has a valid name, which is put into `kept`."""
         place: Place = ("metadata", field)
         count = len(self._problems)
         if metadata.get(field) is None:
@@ -206,7 +207,7 @@ class _Admission:
         return len(self._problems) == count
 
     def _content(self, kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
-        """All but metadata and status, with defaults."""
+        """Everything except metadata and status, with defaults."""
         content = {name: value for name, value in data.items() if name not in ("metadata", "status")}
         shape = SPECS.get(kind)
         if shape is not None:
@@ -225,7 +226,7 @@ class _Admission:
         if not isinstance(data, dict) or not isinstance(plain, dict):
             self._say(("data",), "data is not a map")
             return content
-        # `base64` breaks its lines, which an API server takes too, and stores as one.
+        # The command `base64` breaks lines, which an API server accepts too, and joins.
         data = {
             name: text.replace("\r", "").replace("\n", "") if isinstance(text, str) else text
             for name, text in data.items()
@@ -248,7 +249,7 @@ class _Admission:
         return {**content, "data": encoded}
 
     def _try(self, kind: Kind, document: dict[str, Any]) -> None:
-        """Whether it fits what we read of the kind."""
+        """Check whether it fits our struct of the kind."""
         try:
             msgspec.json.decode(msgspec.json.encode(document), type=RESOURCES[kind].struct)
         except (msgspec.ValidationError, TypeError) as error:
@@ -262,5 +263,5 @@ class _Admission:
 
 
 def _dotted(place: Place) -> str:
-    """`spec.rules[0].matches`."""
+    """As in `spec.rules[0].matches`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")

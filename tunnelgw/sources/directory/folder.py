@@ -1,9 +1,9 @@
 """The files of a folder, and which of them have changed since the last look.
 
-Regular files that end in .yaml, .yml or .json, in all folders below; what begins with a dot is skipped. Links are
-followed, so the folder may be a ConfigMap's mount, which is replaced by turning a link. A file that is being written is
-left alone until it has been still for a moment; one that never is counts as unreadable after a while, so that somebody
-is told. Where a folder below cannot be read, what is known of it stays.
+These are regular files that end in .yaml, .yml or .json, in all folders below; names that begin with a dot are skipped.
+Links are followed, so the folder may be a ConfigMap's mount, which is replaced by changing a link. A file that is being
+written is not read until it has been unchanged for a moment; if that does not happen for a while, it counts as
+unreadable, so that people are told. If a folder below cannot be read, what is known about it stays.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ _STILL_NS = 150_000_000
 _RESTLESS_NS = 10 * 10**9
 _RESTLESS = "it is written again and again, and is read once it has been still for 0.15 s"
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""A link to nothing or to itself, or a file that is gone already."""
+"""Errors for a link to nothing or to itself, or a file that is gone already."""
 
 _Signature = tuple[int, int, int, int]
-"""Device, inode, bytes, time of modification."""
+"""Device, inode, size, time of modification."""
 _UNREAD: _Signature = (0, 0, 0, 0)
-"""Of no file: what has it is read as soon as it can be."""
+"""Not the signature of any file, so a file that is entered with it is read at the next opportunity."""
 
 
 class Changes(NamedTuple):
     read: dict[Path, bytes]
     """New content of files that came or changed."""
     gone: frozenset[Path]
-    """Files, and folders that could not be read and now can."""
+    """Files that went, and folders that could not be read and now can."""
     failed: dict[Path, str]
-    """Files and folders that cannot be read, and why, if that is news."""
+    """Files and folders that cannot be read, with the reason, if that is new."""
 
 
 class _Motion(NamedTuple):
@@ -44,20 +44,20 @@ class _Motion(NamedTuple):
 
     signature: _Signature
     since_ns: int
-    """When it was first seen to look so."""
+    """When it was first seen with this signature."""
     began_ns: int
-    """When it was first seen to move."""
+    """When it was first seen as being written."""
 
 
 class _Sight(NamedTuple):
-    """What one look sees."""
+    """What one look has found."""
 
     files: dict[str, _Signature]
-    """Texts, not paths: a look at 10,000 files should not make 10,000 objects that nobody needs."""
+    """By name as text, not as `Path`: a look at 10,000 files should not make 10,000 unneeded objects."""
     unreadable: dict[str, str]
-    """Folders, and links that lead somewhere unknown, with the reason."""
+    """Folders, and links whose target cannot be determined, with the reason."""
     seen: set[tuple[int, int]]
-    """Links may lead in circles, so each folder counts once."""
+    """Folders seen so far: links may lead in circles, so each folder is looked at once."""
     folders: list[str]
 
 
@@ -69,17 +69,18 @@ class Folder:
         known: Iterable[str] = (),
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`left_out`: a folder below that holds no manifests. `known`: files of a former process: what went is told."""
+        """`left_out`: a folder below without manifests. `known`: files that a former process knew, so that it is
+        noticed if they have gone."""
         self._root = root
         self._left_out = left_out
         self._clock_ns = clock_ns
-        # A look at the folder `.` finds names that begin with `./`, which paths leave out.
+        # In the folder `.` names are found with `./` before them, which `Path` leaves out.
         before = f".{os.sep}" if root == Path() else ""
         self._known = {before + name: _UNREAD for name in known}
         self._moving: dict[str, _Motion] = {}
         self._failed: dict[Path, str] = {}
         self.folders: list[str] = []
-        """The folder and all that are below it, as of the last look."""
+        """The folder and all folders below it, as of the last look."""
 
     @property
     def is_settled(self) -> bool:
@@ -87,7 +88,7 @@ class Folder:
         return not self._moving
 
     def look(self) -> Changes:
-        """What has changed since the last call. Raises OSError when the folder itself cannot be read."""
+        """What has changed since the last call. Raises OSError if the folder itself cannot be read."""
         found, unreadable, _, self.folders = self._sight()
         if found == self._known and not unreadable:
             self._moving = {}
@@ -111,7 +112,7 @@ class Folder:
                 continue
             try:
                 with path.open("rb") as file:
-                    octets = file.read(MOST_BYTES + 1)  # so much already is too much
+                    octets = file.read(MOST_BYTES + 1)  # enough to see that it is too long
                     status = os.fstat(file.fileno())
             except OSError as error:
                 if error.errno in _LEADS_NOWHERE:
@@ -120,12 +121,12 @@ class Folder:
                 failed[path] = _reason(error)
             else:
                 is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
-                if not is_same and name in self._known:  # it is being written since it was seen
+                if not is_same and name in self._known:  # it has been written since it was seen
                     found[name] = self._known[name]
                     self._keep_moving(name, moving)
                     continue
                 read[path] = octets
-            # Neither a mode that is mended shows in size or time, nor what is written within a tick of the clock.
+            # To be read again: neither a corrected mode nor a write within one tick of the clock changes size or time.
             if not is_still or path in failed:
                 found[name] = _UNREAD
         for name in lost:
@@ -137,7 +138,7 @@ class Folder:
         return Changes(read, gone, news)
 
     def _is_still(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> bool:
-        """By its time of modification, or by our own clock: files may be of any time, the future included."""
+        """Judged by its modification time, or by our own clock: modification times may be wrong, even in the future."""
         if signature[3] < time.time_ns() - _STILL_NS:
             return True
         now_ns = self._clock_ns()
@@ -149,7 +150,7 @@ class Folder:
         return False
 
     def _keep_moving(self, name: str, moving: dict[str, _Motion]) -> None:
-        """It was not as still as it looked."""
+        """Note that the file is being written after all, although it seemed unchanged."""
         now_ns = self._clock_ns()
         began_ns = moving[name].began_ns if name in moving else now_ns
         self._moving[name] = _Motion(_UNREAD, now_ns, began_ns)
@@ -159,7 +160,7 @@ class Folder:
         return motion.since_ns - motion.began_ns >= _RESTLESS_NS
 
     def _sight(self) -> _Sight:
-        """Raises OSError when the folder itself cannot be read."""
+        """Raises OSError if the folder itself cannot be read."""
         sight = _Sight({}, {}, {_place(self._root.stat())}, [])
         if self._left_out is not None:
             with contextlib.suppress(OSError):
@@ -176,7 +177,7 @@ class Folder:
 
 
 def _scan(folder: str, sight: _Sight) -> list[str]:
-    """Adds what is in a folder to `sight`; returns the folders in it. Raises OSError."""
+    """Adds the content of a folder to `sight`; returns the folders in it. Raises OSError."""
     below: list[str] = []
     sight.folders.append(folder)
     with os.scandir(folder) as entries:

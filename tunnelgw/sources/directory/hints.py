@@ -1,7 +1,7 @@
 """Hints of the kernel that something in some folders has changed (inotify, on Linux), so that a look comes at once.
 
-They are hints only. There are none of what another host does to a network file system, nor of the target of a link
-elsewhere, and a kernel may have no room for more of them; so whoever uses them looks from time to time as well.
+They are hints only. There are none for what another host does to a network file system, nor for the target of a link to
+elsewhere, and the kernel limits their number. So users must look from time to time as well.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _ATTRIB: Final = 0x4
-"""Modes and owners too."""
+"""Changes of modes and owners."""
 _CLOSE_WRITE: Final = 0x8
 _MOVED: Final = 0x40 | 0x80
 _CREATE: Final = 0x100
@@ -23,7 +23,7 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class Hints:
-    """For one thread. Where the system has none, it never says that anything has changed."""
+    """To be used by one thread. If the system has no inotify, there are never hints."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
@@ -33,15 +33,15 @@ class Hints:
             self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def follow(self, folders: Iterable[str]) -> bool:
-        """From now on of these. True: some are new, so what happened in them just before is not known."""
+        """Watch these folders from now on. True: some are new, and what happened in them just before is not known."""
         if self._descriptor < 0:
             return False
-        # A folder that is followed already keeps its number; one in its place gets another.
+        # A folder that is watched already keeps its number; a new one in its place gets another.
         add = self._library.inotify_add_watch
         numbers = {add(self._descriptor, os.fsencode(folder), _WANTED) for folder in folders} - {-1}
         new = numbers - self._watched
         for number in self._watched - numbers:
-            self._library.inotify_rm_watch(self._descriptor, number)  # a folder that is gone has none any more
+            self._library.inotify_rm_watch(self._descriptor, number)  # fails without harm if the folder has gone
         self._watched = numbers
         return bool(new)
 

@@ -1,8 +1,8 @@
-"""Last good versions of what the folder says in a broken way now, kept in the status folder: an API server would have
-refused the edit, so a restart must not take away what was served before it.
+"""Last good versions of objects that are broken in the folder now, kept in the status folder: an API server would have
+refused the edit, so a restart must not end what was served before it.
 
 Objects are kept as documents and admitted again when they are read, so that a newer version of us judges them anew.
-Secrets may be among them; only the daemon's user can read the file.
+There may be Secrets among them; only the daemon's user can read the file.
 """
 
 import os
@@ -24,27 +24,27 @@ _FILE = ".last-good.json"
 _log = get_logger("tunnelgw.sources.directory")
 
 LastGood = Mapping[str, tuple[Admitted, ...]]
-"""By file."""
+"""Objects by file."""
 
 
 class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str
-    """Below the folder."""
+    """Its path below the folder."""
     line: int
     document: dict[str, Any]
     octets: bytes = b""
-    """Those of a name that is no UTF-8, of which `file` has what can be shown."""
+    """The path if it is not UTF-8; then `file` has what can be shown of it."""
 
 
 class LastGoodFile:
     def __init__(self, folder: Path, root: Path) -> None:
-        """`folder`: where it is; `root`: the manifests."""
+        """`folder`: where the file is; `root`: the folder of the manifests."""
         self._path = folder / _FILE
         self._root = root
         self._saved: LastGood = {}
 
     def load(self) -> LastGood:
-        """What was saved last; a damaged file is as good as none. Raises OSError if it is there but cannot be read."""
+        """What was saved last; a damaged file is ignored. Raises OSError if it exists but cannot be read."""
         try:
             rows = msgspec.json.decode(self._path.read_bytes(), type=list[_Row])
         except FileNotFoundError:
@@ -62,7 +62,7 @@ class LastGoodFile:
         return found
 
     def save(self, kept: LastGood) -> None:
-        """If anything is new. Raises OSError."""
+        """Writes the file if anything has changed. Raises OSError."""
         if kept == self._saved:
             return
         rows = [self._row(name, each) for name, several in kept.items() for each in several]

@@ -1,6 +1,6 @@
 """What an API server would remember of each object: uid, generation, time of creation. Kept in the status folder.
 
-The generation rises when anything but metadata and status has changed, also while nobody was looking.
+The generation rises if anything except metadata and status has changed, even while no controller was running.
 """
 
 import uuid
@@ -22,7 +22,7 @@ _log = get_logger("tunnelgw.sources.directory")
 
 class Ledger:
     def __init__(self, folder: Path) -> None:
-        """Raises OSError if the file is there but cannot be read; a damaged one is as good as none."""
+        """Raises OSError if the file exists but cannot be read; a damaged file is ignored."""
         self._path = folder / _FILE
         self._entries: dict[Entry, Remembered] = {}
         self._is_dirty = False
@@ -39,7 +39,7 @@ class Ledger:
         return self._entries.get(entry)
 
     def note(self, entry: Entry, digest: str, now: str) -> Remembered:
-        """What is known of an object whose content has this digest now."""
+        """What is known about an object whose content has this digest now."""
         old = self._entries.get(entry)
         if old is not None and old.digest == digest:
             return old
@@ -59,7 +59,7 @@ class Ledger:
         return frozenset(self._entries)
 
     def save(self) -> None:
-        """If anything is new. Raises OSError."""
+        """Writes the file if anything has changed. Raises OSError."""
         if self._is_dirty:
             rows = [(entry.room, *entry.key, found) for entry, found in self._entries.items()]
             replace_file(self._path, msgspec.json.encode(rows))

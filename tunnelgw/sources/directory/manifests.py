@@ -13,19 +13,19 @@ from tunnelgw.sources.directory.schema.shapes import Place
 
 if TYPE_CHECKING or yaml.__with_libyaml__:
     from yaml import CSafeLoader as SafeLoader
-else:  # slower, stricter here and there, and with other words for what is wrong
+else:  # slower, stricter in some points, and with other error messages
     from yaml import SafeLoader
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Of a file: 20,000 small routes. To read it may take a hundred times the memory."""
+"""The limit for a file: 20,000 small routes. Reading it may take a hundred times the memory."""
 _MOST_VALUES: Final = 1_000_000
-"""With aliases; a hundred times what the largest route that the API takes has."""
+"""The limit with aliases resolved; a hundred times the size of the largest route that the API accepts."""
 _DEEPEST: Final = 1000
-"""Each level of nesting takes a byte at least, so shorter files need no look."""
+"""The limit of nesting. Each level takes at least one byte, so shorter files need not be checked."""
 _SURROGATES: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # no backslash escapes it
 )
-"""How JSON may write one character, and YAML may not."""
+"""A surrogate pair, as JSON may write one character, and YAML may not."""
 _BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -40,15 +40,15 @@ class BrokenFile(Exception):
 class Document(NamedTuple):
     data: Any
     line_of: Callable[[Place], int]
-    """Counted from 1; of a place that is not there, the line of what it should be in."""
+    """Counted from 1; for a place that is missing, the line of what it should be in."""
 
 
 class _Loader(SafeLoader):
-    """As the API server reads YAML: keys are unique strings, and times are texts, as is `=`."""
+    """Reads YAML as the API server does: keys are unique strings; times and `=` are texts."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        # A tag may call anything a mapping; what is none is refused below.
+        # By its tag anything may claim to be a mapping; if it is none, it is refused below.
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
@@ -61,7 +61,7 @@ class _Loader(SafeLoader):
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
         value: str = super().construct_scalar(node)
-        # Libyaml takes no such escapes; what PyYAML makes of them is no text that could be encoded.
+        # Libyaml refuses such escapes; what PyYAML makes of them is not a text that can be encoded.
         if not value.isascii() and _HALF.search(value):
             raise BrokenFile(node.start_mark.line + 1, "a half of a surrogate pair is no character")
         return value
@@ -78,7 +78,7 @@ for _tag, (_beginnings, _read) in READERS.items():
 
 
 def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.Node], Any]:
-    """PyYAML takes a tag's word for what a value is, and then lets Python's errors out."""
+    """PyYAML believes a tag about the type of a value, and raises errors of Python if it is wrong."""
 
     def checked(loader: Any, node: yaml.Node) -> Any:
         try:
@@ -101,7 +101,7 @@ _Loader.add_constructor(_TIME, _checked(_Loader.yaml_constructors[_TIME]))
 
 
 def documents(octets: bytes) -> list[Document]:
-    """Those that are not empty; of a `List` its items. Raises BrokenFile."""
+    """The documents that are not empty; for a `List` its items. Raises BrokenFile."""
     if len(octets) > MOST_BYTES:
         raise BrokenFile(1, f"has more than {MOST_BYTES >> 20} MiB; split it")
     if octets.lstrip().startswith(b"{"):
@@ -117,7 +117,7 @@ def documents(octets: bytes) -> list[Document]:
     except yaml.reader.ReaderError as error:
         raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}") from error
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, ArithmeticError) as error:
-        # Without libyaml, PyYAML lets Python's errors out for characters and versions that there are not.
+        # Without libyaml, PyYAML raises errors of Python for characters and versions that do not exist.
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
 
 
@@ -150,7 +150,7 @@ def _loaded(octets: bytes) -> Iterator[Document]:
 
 
 def _check_depth(octets: bytes) -> None:
-    """Raises BrokenFile where PyYAML would recurse in C until the process has no stack left, and crashes."""
+    """Raises BrokenFile if PyYAML would recurse in C until the process runs out of stack and crashes."""
     if len(octets) <= _DEEPEST:
         return
     depth = 0
@@ -165,13 +165,13 @@ def _check_depth(octets: bytes) -> None:
 
 
 def _check_aliases(root: yaml.Node) -> None:
-    """Raises BrokenFile where aliases repeat so much that some lines are more than anybody can hold."""
+    """Raises BrokenFile if aliases make a few lines expand to more than fits in memory."""
     counts: dict[int, int] = {}
 
     def count(node: yaml.Node) -> int:
         found = counts.get(id(node))
         if found is None:
-            counts[id(node)] = _MOST_VALUES  # of what is within itself
+            counts[id(node)] = _MOST_VALUES  # in case the node contains itself
             inner = node.value if isinstance(node, yaml.CollectionNode) else ()
             parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
             found = counts[id(node)] = 1 + sum(map(count, parts))

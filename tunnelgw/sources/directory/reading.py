@@ -1,8 +1,8 @@
-"""What the files of a folder say together: one object per name, and all problems.
+"""The files of a folder taken together: one object per name, and all problems.
 
-A document that is refused leaves its object as it was last good; so does a file that cannot be read as YAML, for all
-its objects, and a folder that cannot be read, for all its files. Of two documents for one object the first counts, in
-the order of paths. The one field of the API that can never change does not change here either.
+If a document is refused, its object stays in its last good version; so do all objects of a file that is not YAML, and
+all files of a folder that cannot be read. If two documents are about one object, the first counts, in the order of
+paths. The controllerName of a GatewayClass cannot be changed, as in the API.
 """
 
 import os
@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 class _File(NamedTuple):
     admitted: tuple[Admitted, ...]
     kept: tuple[Admitted, ...]
-    """Last good versions of what this file says in a way that is refused now."""
+    """Last good versions of objects that this file has in a form that is refused now."""
     problems: tuple[Problem, ...]
 
     @property
@@ -37,10 +37,10 @@ _NO_FILE = _File((), (), ())
 
 
 class Manifests:
-    """The files by path, as they come and go."""
+    """The files by path, kept up to date as they come and go."""
 
     def __init__(self, last_good: LastGood | None = None) -> None:
-        """`last_good`: what a former process knew of files that were broken."""
+        """`last_good`: what a former process knew about broken files."""
         self._files = {name: _File((), kept, ()) for name, kept in (last_good or {}).items()}
         self._failed: set[str] = set()
 
@@ -50,7 +50,7 @@ class Manifests:
         self._files[name] = _read(octets, name, self._files.get(name, _NO_FILE))
 
     def fail(self, path: Path, reason: str) -> None:
-        """A file, or a folder, is there but cannot be read."""
+        """A file or folder exists but cannot be read."""
         name = str(path)
         self._failed.add(name)
         kept = self._files.get(name, _NO_FILE).good
@@ -61,7 +61,7 @@ class Manifests:
         self._files.pop(str(path), None)
 
     def last_good(self) -> LastGood:
-        """What the folder as it is now would not say to who reads it for the first time."""
+        """Objects that a process that reads the folder for the first time now would not get."""
         return {
             name: good
             for name, file in self._files.items()
@@ -69,7 +69,7 @@ class Manifests:
         }
 
     def _is_hidden(self, name: str) -> bool:
-        """A folder above it cannot be read."""
+        """Whether a folder above it cannot be read."""
         return any(name.startswith(f"{place}{os.sep}") for place in self._failed)
 
     def reading(self) -> Reading:
@@ -91,7 +91,7 @@ class Manifests:
 
 
 def read_all(files: Sequence[tuple[str, bytes]], last_good: LastGood | None = None) -> Reading:
-    """Of files that are read once, for commands. `last_good`: what was known of files that were broken."""
+    """Reads files once, for commands. `last_good`: what was known about broken files."""
     known = last_good or {}
     manifests = Manifests({name: known[name] for name, _ in files if name in known})
     for name, octets in files:
@@ -117,13 +117,13 @@ def _read(octets: bytes, name: str, before: _File) -> _File:
             problems += result
     refused = {problem.entry for problem in problems}
     here = {each.entry for each in admitted}
-    # A document that nobody can put a name to may be any of those that are missing now.
+    # A refused document whose object is unknown may be any of those that are missing now.
     kept = [each for entry, each in last_good.items() if entry not in here and (entry in refused or None in refused)]
     return _File(tuple(admitted), tuple(kept), tuple(problems))
 
 
 def _updated(before: Admitted, after: Admitted, document: Document) -> Admitted | list[Problem]:
-    """What an object becomes, where that may be. A class that went over to another controller by a slip would take
+    """The new version of an object if the change is allowed: a class that changed its controller by mistake would take
     all of its Gateways with it."""
     if before.entry.room != Kind.GATEWAY_CLASS:
         return after

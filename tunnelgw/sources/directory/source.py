@@ -4,8 +4,8 @@
     daemon.thread(*source.thread())
     source.writer().write(kind, item, status)
 
-Beside what the files say, the store gets what a cluster would have: a Namespace for each that is used, and the
-definitions of Gateway API that this source has built in.
+Beside the objects in files, the store gets those that a cluster would have: a Namespace for each one that is used, and
+the CRDs of Gateway API.
 """
 
 import os
@@ -32,7 +32,7 @@ from tunnelgw.sources.store import Store, Unreadable
 _SHORTEST_PERIOD_S = 0.25
 _LONGEST_PERIOD_S = 10.0
 _IDLE_SHARE, _BUSY_SHARE = 0.005, 0.1
-"""Looking takes no more of a core, as long as the longest period allows it: while nothing happens, and else."""
+"""The share of a core that looking may take, unless the longest period demands more: idle, and after changes."""
 
 _log = get_logger("tunnelgw.sources.directory")
 
@@ -48,8 +48,8 @@ class DirectorySource:
         *,
         is_dry_run: bool = False,
     ) -> None:
-        """Raises OSError when the folder, or what is remembered of it, cannot be read. A dry run writes nothing: it may
-        be one beside the controller whose memory that is.
+        """Raises OSError if the folder, or what is remembered about it, cannot be read. A dry run writes nothing, since
+        the files of the status folder may be those of a running controller.
         """
         os.scandir(root).close()
         self._root = root
@@ -81,7 +81,7 @@ class DirectorySource:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is refused now, in the order of files."""
+        """All problems now, in the order of files."""
         with self._lock:
             return self._problems
 
@@ -97,7 +97,7 @@ class DirectorySource:
         hints.close()
 
     def _rest(self, hints: Hints, look_s: float) -> None:
-        """Until the next look, which comes early when there is a hint."""
+        """Wait until the next look, which comes early if there is a hint."""
         is_busy = hints.follow(self._folder.folders) or not self._folder.is_settled
         period_s = max(look_s / (_BUSY_SHARE if is_busy else _IDLE_SHARE), _SHORTEST_PERIOD_S)
         until_s = time.monotonic() + min(period_s, _LONGEST_PERIOD_S)
@@ -106,7 +106,7 @@ class DirectorySource:
                 break
 
     def look(self) -> None:
-        """Bring the store up to date with the folder. Raises OSError when the folder cannot be read."""
+        """Bring the store up to date with the folder. Raises OSError if the folder cannot be read."""
         changes = self._folder.look()
         is_news = self._is_first or changes.read or changes.gone or changes.failed
         for path, octets in changes.read.items():
@@ -131,7 +131,7 @@ class DirectorySource:
             if problem.entry is not None and problem.entry not in reading.admitted
         }
         rejected_before, self._rejected = self._rejected, rejected
-        # What a file says that cannot be read, nobody knows: then nothing is forgotten.
+        # If a file cannot be read, its objects are unknown, so nothing may be forgotten.
         are_all_named = all(problem.entry is not None for problem in reading.problems)
         self._store.tell_nameless(are_all_named=are_all_named)
         if are_all_named:
@@ -151,7 +151,7 @@ class DirectorySource:
         self._keep_namespaces({*before, *rejected_before}, {*reading.admitted, *rejected})
 
     def _fill(self, reading: Reading, rejected: Mapping[Entry, Unreadable]) -> None:
-        """The first listing, of every kind."""
+        """Give the store its first listing of every kind."""
         items: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
         for entry, admitted in reading.admitted.items():
             items[Kind(entry.room)].append(self._object(entry, admitted))
@@ -162,7 +162,7 @@ class DirectorySource:
             self._store.replace(kind, several, problems)
 
     def _fetch_named(self) -> None:
-        """Secrets and ConfigMaps that are named since this look: the store has let go of their data."""
+        """Give the store the data of Secrets and ConfigMaps that are named only now: it had dropped them."""
         for entry in self._store.wait_unread(0.0):
             admitted = self._admitted.get(entry)
             self._store.fill(entry, self._object(entry, admitted) if admitted else None)
@@ -195,7 +195,7 @@ class DirectorySource:
         return (remembered.uid, remembered.generation) == (item.metadata.uid, item.metadata.generation)
 
     def _took(self, entry: Entry, status: bytes) -> None:
-        """A status was written: the store sees it, as it would see it from an API server."""
+        """A status was written: pass it to the store, as an API server would do."""
         self._statuses[entry] = status
         self._store.upsert(Kind(entry.room), self._object(entry, self._admitted[entry]))
 
@@ -209,7 +209,7 @@ class DirectorySource:
             self._limited.error("status folder cannot be written, retrying", error)
 
     def _say(self, problems: Iterable[Problem]) -> None:
-        """Each problem once."""
+        """Log each problem once."""
         known = set(self._problems)
         for problem in problems:
             if problem not in known:

@@ -1,4 +1,4 @@
-"""What a cluster has without a manifest: a Namespace for each that is used, and the definitions of Gateway API."""
+"""Objects that a cluster has without a manifest: a Namespace for each one that is used, and the CRDs of Gateway API."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.model.snapshot import Entry
 
 BUNDLE_VERSION = "v1.7.0"
-"""The version of Gateway API whose rules `schema` has."""
+"""The version of Gateway API whose rules are in `schema`."""
 
 
 def surroundings(entries: Iterable[Entry]) -> list[tuple[Kind, Object]]:
-    """Of a folder that holds these objects."""
+    """The further objects for a folder with these."""
     entries = tuple(entries)
     namespaces: list[tuple[Kind, Object]] = [
         (Kind.NAMESPACE, namespace(name)) for name in sorted(unsaid_namespaces(entries))
@@ -22,7 +22,7 @@ def surroundings(entries: Iterable[Entry]) -> list[tuple[Kind, Object]]:
 
 
 def unsaid_namespaces(entries: Iterable[Entry]) -> frozenset[str]:
-    """Namespaces that objects are in, without a manifest of their own."""
+    """Namespaces that objects are in and that have no manifest of their own."""
     entries = tuple(entries)
     used = {entry.key.namespace for entry in entries if entry.key.namespace}
     return frozenset(used - {entry.key.name for entry in entries if entry.room is Kind.NAMESPACE})

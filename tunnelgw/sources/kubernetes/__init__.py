@@ -3,13 +3,13 @@
 The package `kubernetes` reads kubeconfig and service accounts, and sets up TLS. Its informer and its typed models are
 not used: objects are decoded from the raw bytes of a list or watch, one at a time.
 
-    source      a thread per kind, and one that fetches what was named late
+    source      a thread per kind, and one that fetches objects that are named only later
     watch       one kind: list, watch, start again
     discovery   which version of a kind is served, and waiting for one that is not installed
     decode      bytes of the API to objects
     server      requests and streams, with deadlines
-    connections · reach                     what ends them from outside; whether anybody answers at all
-    kubeconfig                              where the API server is, and who we are to it
-    failures                                what a request can come to instead of an answer
+    connections · reach                     ending them from another thread; whether the server answers at all
+    kubeconfig                              where the API server is, and our credentials
+    failures                                how a request can fail
     statuses · secrets · lease · events     what is written
 """

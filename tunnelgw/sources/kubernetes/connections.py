@@ -1,4 +1,4 @@
-"""Connections to the API server, of urllib3's pools, that another thread can end."""
+"""Connections of urllib3's pools to the API server that another thread can end."""
 
 import socket
 import ssl
@@ -12,8 +12,8 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from daemonkit.clienttls import without_formalities
 
-# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
-# The last is for a request over a connection that a firewall has forgotten: while the kernel repeats it, it probes not.
+# A peer that has vanished is noticed after about half a minute, even by a watch on which nothing happens. The last
+# option is for requests over connections that a firewall has forgotten: while it resends, the kernel does not probe.
 SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -25,9 +25,9 @@ SOCKET_OPTIONS = [
 
 
 class Connections:
-    """The sockets of all that are open, so that another thread can end them.
+    """The sockets of all open connections, so that another thread can end them.
 
-    Not the connections: they let go of their socket while an answer that ends with it is still read.
+    The connections themselves will not do: they drop their socket while an answer that ends with it is still read.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Connections:
         self._is_ended = False
 
     def add(self, connection: HTTPConnection) -> None:
-        """Raises OSError once all were ended: one that was being made meanwhile must not live on."""
+        """Raises OSError after `end`: a connection that was being made meanwhile must not stay open."""
         with self._lock:
             if self._is_ended:
                 connection.close()
@@ -50,11 +50,11 @@ class Connections:
             sockets = list(self._open)
         for sock in sockets:
             with suppress(OSError):
-                # Not SSLSocket's own, which takes the TLS session away from the thread that reads.
+                # Not SSLSocket.shutdown, which would take the TLS session away from the thread that reads.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
-        """Of urllib3, with connections that are known here."""
+        """urllib3's pools, with connections that are added here."""
         known = self
 
         class Plain(HTTPConnection):
@@ -78,7 +78,7 @@ class Connections:
 
 
 def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
-    """As urllib3 makes one for each connection, but for how authorities must look."""
+    """A context such as urllib3 makes for each connection, but less strict about the form of authorities."""
     context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
     if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
         context.load_default_certs()

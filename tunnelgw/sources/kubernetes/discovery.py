@@ -1,4 +1,4 @@
-"""Which version of a kind the server serves, and the bell that rings when that may have changed."""
+"""Which version of a kind the server serves, and a bell that rings when that may have changed."""
 
 import math
 import threading
@@ -32,16 +32,16 @@ _decode_group = msgspec.json.Decoder(_Group).decode
 
 
 def find(server: ApiServer, resource: Resource) -> str | None:
-    """The path of the newest version of ours that is served, None when the kind is not installed.
+    """The path of the first of our versions that is served; None: the kind is not installed.
 
-    Raises ApiServerError while that cannot be known.
+    Raises ApiServerError while that cannot be determined.
     """
     if not resource.is_optional:
         return f"{resource.path}/{resource.plural}"
     path = _served_path(server, resource)
     if path is None:
         _require_server(server)
-        path = _served_path(server, resource)  # it may have come back only now
+        path = _served_path(server, resource)  # the server may have come back only now
     return path
 
 
@@ -60,7 +60,8 @@ def _served_path(server: ApiServer, resource: Resource) -> str | None:
 
 
 def _require_server(server: ApiServer) -> None:
-    """Whatever is in front of one that is away may say of every path that nothing is there: that takes no kind away."""
+    """Raises ApiServerError if the server is away: what is in front of it may answer 404 for every path, which must not
+    count as a kind that is not installed."""
     try:
         server.request("GET", "/api/v1")  # every server has it
     except Refused as refusal:
@@ -69,7 +70,8 @@ def _require_server(server: ApiServer) -> None:
 
 
 def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
-    """In which a kind is served that is served in none of ours. None while that cannot be known, or is so no more."""
+    """The versions of a kind that is served in none of ours. None while they cannot be determined, or if one of ours is
+    served now."""
     path = f"/apis/{resource.group}"
     try:
         versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
@@ -91,10 +93,10 @@ def _is_named(server: ApiServer, resource: Resource, version: str) -> bool:
 
 
 def _is_served(server: ApiServer, path: str) -> bool:
-    """Whether objects can be listed whose version the server does not name.
+    """Whether objects can be listed although the server does not name their version.
 
-    One that has just started serves the kinds that are installed a moment before it names them, and who took them for
-    absent would lose all their objects. A missing right tells nothing: it is refused before anything is looked up.
+    A server that has just started serves installed kinds a moment before it names them; if they were taken for absent,
+    all their objects would be lost. A missing permission tells nothing: it is refused before anything is looked up.
     """
     try:
         server.request("GET", path, {"limit": "1"})
@@ -106,7 +108,7 @@ def _is_served(server: ApiServer, path: str) -> bool:
 
 
 class Bell:
-    """Rung when a CustomResourceDefinition comes, goes or changes; ends the wait of those whose kind is not there."""
+    """Rung when a CustomResourceDefinition comes, goes or changes; ends the wait for kinds that are not installed."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
@@ -125,18 +127,18 @@ class Bell:
             self._turn.notify_all()
 
     def note(self, definition: str, generation: int) -> None:
-        """What a definition is now, by its name."""
+        """Note the present generation of a definition."""
         with self._turn:
             if self._generations.setdefault(definition, generation) != generation:
                 self._generations[definition] = generation
                 self._changed_s[definition] = time.monotonic()
 
     def changed_s(self, definition: str) -> float:
-        """When it last became another (monotonic clock); -inf: never since it was first seen."""
+        """When the definition last changed (monotonic clock); -inf: never since it was first seen."""
         with self._turn:
             return self._changed_s.get(definition, -math.inf)
 
     def wait(self, heard: int, timeout_s: float) -> bool:
-        """Until it has rung more often than `heard`; False after `timeout_s`."""
+        """Wait until it has rung more often than `heard`; False: not within `timeout_s`."""
         with self._turn:
             return self._turn.wait_for(lambda: self._rings > heard, timeout_s)

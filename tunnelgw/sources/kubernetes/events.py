@@ -1,7 +1,7 @@
-"""Kubernetes Events (events.k8s.io/v1): what people must see beside an object, said once however often it happens.
+"""Kubernetes Events (events.k8s.io/v1): what people must see beside an object, one Event however often it happens.
 
-An Event that happens again becomes a series of the first one. They are best effort: a queue of bounded length, one
-thread that sends, and what cannot be sent is dropped with a line in the log.
+A repeated Event becomes a series of the first one. Events are best effort: there is a queue of bounded length and one
+thread that sends; what cannot be sent is dropped with a line in the log.
 """
 
 import queue
@@ -26,9 +26,9 @@ _MOST_QUEUED = 1000
 _MOST_REMEMBERED = 4096
 _LONGEST_NOTE_BYTES = 1024
 _LONGEST_NAME = 200
-"""Of the object, in the Event's own name, which may have 253 characters."""
+"""The limit for the object's name in the Event's own name, which may have 253 characters."""
 _LONGEST_CONTROLLER = 63
-"""After the slash."""
+"""The limit for the part after the slash."""
 _SERIES_PERIOD_S = 60.0
 _REMEMBERED_S = 1800.0
 _IDLE_S = 1.0
@@ -38,10 +38,10 @@ _log = get_logger("tunnelgw.sources.kubernetes")
 
 
 class _Said(msgspec.Struct):
-    """An Event that was said already."""
+    """An Event that was recorded already."""
 
     path: str
-    """In the API; empty until it was sent."""
+    """Its path in the API; empty until it was sent."""
     first_s: float
     last_sent_s: float
     count: int = 1
@@ -55,7 +55,7 @@ class _Order(msgspec.Struct):
 
 
 class EventRecorder:
-    """`warn` may be called by any thread."""
+    """Any thread may call `warn`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EventRecorder:
         stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`controller`: our controller name. `instance`: this replica."""
+        """`controller`: our controller name. `instance`: the name of this replica."""
         self._server = server
         self._controller = _qualified(controller)
         self._instance = instance
@@ -109,7 +109,7 @@ class EventRecorder:
             except ApiServerError as error:
                 self._limited.warning("event dropped", error, reason=order.key[1])
                 with self._lock:
-                    self._said.pop(order.key, None)  # it may be said anew
+                    self._said.pop(order.key, None)  # so that it can be recorded anew
 
     def _take(self, order: _Order) -> bool:
         try:
@@ -141,7 +141,7 @@ class EventRecorder:
             order.said.path = order.path
 
     def _event(self, kind: Kind, item: Object, reason: str, note: str) -> tuple[str, bytes]:
-        """A new one, and its path."""
+        """The path and body of a new Event."""
         resource = RESOURCES[kind]
         metadata = item.metadata
         regarding = {
@@ -153,7 +153,7 @@ class EventRecorder:
             **({"namespace": metadata.namespace} if metadata.namespace else {}),
         }
         name = f"{metadata.name[:_LONGEST_NAME].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
-        namespace = metadata.namespace or "default"  # where Events about objects of cluster scope belong
+        namespace = metadata.namespace or "default"  # the namespace of Events about objects of cluster scope
         body = msgspec.json.encode(
             {
                 "apiVersion": "events.k8s.io/v1",
@@ -184,12 +184,12 @@ def _timestamp() -> str:
 
 
 def _qualified(controller: str) -> str:
-    """The nearest that an Event may have: a GatewayClass lets a path follow the domain, an Event a label."""
+    """The most similar name that an Event allows: only a label after the domain, while a GatewayClass allows a path."""
     domain, _, path = controller.partition("/")
     label = _NO_LABEL.sub("-", path).strip("-._")[:_LONGEST_CONTROLLER].rstrip("-._")
     return f"{domain}/{label}" if label else domain
 
 
 def _cut(note: str) -> str:
-    """To what an Event may hold, at the end of a character."""
+    """Cut to the length that an Event allows, between two characters."""
     return note.encode()[:_LONGEST_NOTE_BYTES].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""What a request to the API server can come to other than what was asked for; and an answer that is none."""
+"""How a request to the API server can fail, including answers that are not the API's."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -10,38 +10,38 @@ from daemonkit.retryafter import retry_after_s
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not what the API says."""
+"""What decoding raises for bytes that the API would not send."""
 _LONGEST_RETRY_AFTER_S = 60.0
 LONGEST_MESSAGE = 256
 
 
 class ApiServerError(Exception):
-    """A request that came to nothing; the message is fit for people."""
+    """A request has failed; the message is for people."""
 
 
 class Unreachable(ApiServerError):
-    """No answer, or none to its end."""
+    """No answer, or no complete one."""
 
     def __init__(self, message: str, *, has_answered: bool = True) -> None:
         super().__init__(message)
         self.has_answered = has_answered
-        """At least the head of an answer has come."""
+        """Whether at least the head of an answer has come."""
 
 
 class Refused(ApiServerError):
-    """An answer that is not success."""
+    """An answer that is not a success."""
 
     def __init__(self, status_code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{status_code} {reason}: {message[:LONGEST_MESSAGE]}")
         self.status_code = status_code
         self.reason = reason
-        """The API's word, for example `Expired` or `AlreadyExists`."""
+        """In the API's words, for example `Expired` or `AlreadyExists`."""
         self.retry_after_s = retry_after_s
-        """Nobody should ask again before; 0: it has not said."""
+        """How long to wait before the next request; 0: the server did not say."""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How the API words a failure, in an answer or in a watch."""
+    """The API's description of a failure, in an answer or in a watch."""
 
     code: int = 0
     reason: str = ""
@@ -52,7 +52,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def decoded(body: bytes, into: type[T]) -> T:
-    """Raises Unreachable for what the API would not say: something in front of it answers."""
+    """Raises Unreachable for what the API would not send: then something in front of it has answered."""
     try:
         return msgspec.json.decode(body, type=into)
     except UNREADABLE as error:
@@ -63,7 +63,7 @@ def refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refuse
     asked_s = min(retry_after_s(headers) or 0.0, _LONGEST_RETRY_AFTER_S)
     try:
         status = msgspec.json.decode(body, type=Status)
-    except UNREADABLE:  # something in front of the API server answers
+    except UNREADABLE:  # something in front of the API server has answered
         message = body[:LONGEST_MESSAGE].decode("utf-8", "replace")
         return Refused(status_code, "no Status of the API", message, asked_s)
     return Refused(status_code, status.reason, status.message, asked_s)

@@ -1,4 +1,4 @@
-"""Which API server, and as whom: of a kubeconfig, or of the Pod's service account, read by the package `kubernetes`."""
+"""Address and credentials for the API server, from a kubeconfig or the Pod's service account, read by `kubernetes`."""
 
 import os
 from collections.abc import Hashable, Iterator
@@ -20,13 +20,13 @@ _NO_ACCESS = (
     yaml.YAMLError,
     OSError,
     ValueError,
-    ImportError,  # of what a SOCKS proxy needs
+    ImportError,  # a package for SOCKS proxies may be missing
 )
 _USUAL_KUBECONFIG = "~/.kube/config"
 
 
 def load_configuration(kubeconfig: str = "") -> Configuration:
-    """Of the file named; else of the Pod's service account; else of `~/.kube/config`. Raises Unreachable."""
+    """From the named file; else from the Pod's service account; else from `~/.kube/config`. Raises Unreachable."""
     configuration = Configuration()
     try:
         with gaining_access():
@@ -41,9 +41,9 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
                 except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
                     raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
                 _require_credentials(configuration, file)
-    except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
+    except (AttributeError, LookupError, TypeError) as error:  # the package does not check the structure of the file
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
-    if "://" not in configuration.host:  # urllib3 would speak http there, and tell the account's token in clear text
+    if "://" not in configuration.host:  # urllib3 would use http, and send the account's token in clear text
         raise Unreachable(
             f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} names the server {configuration.host!r}, "
             "want a URL such as https://192.0.2.1:6443"
@@ -52,7 +52,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
 
 
 def edition(kubeconfig: str = "") -> Hashable:
-    """Of the files that `load_configuration` reads: another one once they were written or replaced."""
+    """Identifies the state of the files that `load_configuration` reads: changes if they are written or replaced."""
     if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
         return None
     return tuple(_written(name) for name in (kubeconfig or _USUAL_KUBECONFIG).split(os.pathsep))
@@ -67,8 +67,8 @@ def _written(name: str) -> Hashable:
 
 
 def _require_credentials(configuration: Configuration, file: str) -> None:
-    """The package says in the log alone that a plugin has failed, and would then ask as nobody: told 403 instead of
-    401, we would never learn that it works again.
+    """If a plugin has failed, the package only logs it, and would go on without credentials: the server would answer
+    403 instead of 401, and we would never try the plugin again.
     """
     if configuration.api_key or configuration.cert_file:
         return
@@ -82,13 +82,13 @@ def _require_credentials(configuration: Configuration, file: str) -> None:
 def _has_usual_kubeconfig() -> bool:
     try:
         return Path(_USUAL_KUBECONFIG).expanduser().exists()
-    except RuntimeError:  # a user who has no home
+    except RuntimeError:  # the user has no home
         return False
 
 
 @contextmanager
 def gaining_access() -> Iterator[None]:
-    """What the package raises while it reads an account, asks who knows it, or finds the way through a proxy."""
+    """Turns errors of the package into Unreachable: from reading credentials, asking plugins for them, or proxies."""
     try:
         yield
     except _NO_ACCESS as error:

@@ -1,20 +1,21 @@
 """Leader election with a Lease: one replica of the controller writes, the others stand by.
 
-    server = ApiServer(...)        of its own: the source's is interrupted before the Lease is given back
+    server = ApiServer(...)        a separate one: the source's is interrupted before the Lease is given back
     leadership = Leadership(server, Key(namespace, name), identity, stop, on_change)
     daemon.thread("leader-election", leadership.run)
     if leadership.is_held(): write
 
-The package `kubernetes` has an election too; it sleeps without an end to ask for, lets a request hang past the lease,
-compares times of the wall clock, and never gives the lease back. Hence this one:
+The package `kubernetes` has an election too, but its sleeps cannot be ended, its requests may hang longer than the
+lease, it compares times of wall clocks, and it never gives the lease back. Hence this one:
 
-* A standby takes over when the Lease has not changed for its duration, by the standby's own clock: clocks of
-  different machines are never compared.
-* A holder counts from the moment before the request that renewed the Lease; when that is longer ago than the limit,
+* A standby takes over if the Lease has not changed for its duration, by the standby's own clock: clocks of different
+  machines are never compared.
+* A holder counts from the moment before the request that renewed the Lease. If that is longer ago than the limit,
   `is_held` is false at once, whatever request is still under way. The limit ends before a standby may take over.
-* A renewal may be carried out though its answer is lost, so the next one conflicts with it: then the holder looks
-  whose the Lease is before it gives way.
-* On stop the holder gives the Lease back, so the next one need not wait; unless something of its is still under way.
+* A renewal may be carried out although its answer is lost, so that the next one conflicts with it. So after a conflict
+  the holder checks whose the Lease is before it gives way.
+* On stop the holder gives the Lease back, so that the next one need not wait; unless some call of ours is still under
+  way.
 """
 
 import threading
@@ -32,21 +33,21 @@ from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, decode
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
-# Unlike the monotonic clock this one goes on while a machine is suspended, and the others' clocks went on too.
+# Unlike the monotonic clock this one goes on while the machine is suspended, as the clocks of other machines do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LeaseTiming(msgspec.Struct, frozen=True):
-    """Those that Kubernetes' own components have, for API servers that take seconds to answer."""
+    """The times of Kubernetes' own components, for API servers that take seconds to answer."""
 
     duration_s: int = 15
-    """A standby takes over so long after the last renewal that it saw, plus at most `retry_s`."""
+    """A standby takes over this long after the last renewal that it saw, plus at most `retry_s`."""
     limit_s: float = 10.0
-    """A holder that could not renew for so long holds it no more."""
+    """A holder that could not renew the Lease for this long does not hold it any more."""
     retry_s: float = 2.0
-    """From one turn's beginning to the next one's, unless it takes longer."""
+    """From the beginning of a turn to that of the next one, unless the turn takes longer."""
     request_s: float = 4.5
-    """Less than half of the limit: a renewal that comes to nothing leaves time for another."""
+    """Less than half of the limit: after a renewal that fails there is time for another."""
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -71,7 +72,7 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 
 class Server(Protocol):
-    """The API server, of which an `ApiServer` is asked."""
+    """What is needed of an `ApiServer`."""
 
     def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
         """The answer's body. Raises ApiServerError."""
@@ -90,7 +91,7 @@ class Leadership:
         timing: LeaseTiming = LeaseTiming(),  # noqa: B008  # frozen
         may_give_back: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`identity`: of this replica, unlike that of any other. `on_change` is called when `is_held` has changed.
+        """`identity`: a unique name of this replica. `on_change` is called when `is_held` has changed.
 
         `may_give_back` is asked after `stop`: False leaves the Lease to expire.
         """
@@ -104,7 +105,7 @@ class Leadership:
         self._may_give_back = may_give_back
         self._seen: _Lease | None = None
         self._seen_s = 0.0
-        """When the Lease was first seen as it is in `_seen`."""
+        """When the Lease was first seen in the state of `_seen`."""
         self._held_until_s = 0.0
         self._was_held = False
         self._told_holder = ""
@@ -112,7 +113,7 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as is known; empty: nobody."""
+        """The identity of the leader, as far as is known; empty: nobody leads."""
         return self._seen.spec.holder_identity if self._seen else ""
 
     def is_held(self) -> bool:
@@ -127,7 +128,7 @@ class Leadership:
             except ApiServerError as error:
                 self._limited.warning("lease could not be renewed or read, retrying", error, lease=str(self._key))
             self._tell()
-            # A holder that cannot renew has to notice the very moment that it holds no more.
+            # A holder that cannot renew the Lease must notice at once that it does not hold it any more.
             now_s = _now_s()
             wake_s = min(next_s, self._held_until_s) if now_s < self._held_until_s else next_s
             self._stop.wait(max(wake_s - now_s, 0.0))
@@ -145,7 +146,7 @@ class Leadership:
             return self._write("POST", self._path, self._mine(None))
         if lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
             return self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease))
-        self._held_until_s = 0.0  # another was quicker
+        self._held_until_s = 0.0  # another replica was quicker
         return True
 
     def _read(self) -> _Lease | None:
@@ -186,7 +187,7 @@ class Leadership:
         is_taken = self._send(method, path, lease)
         if is_taken:
             lapse_s, self._held_until_s = self._held_until_s, began_s + self._timing.limit_s
-            if self._was_held and _now_s() >= lapse_s:  # others may have seen that meanwhile, and wait for our word
+            if self._was_held and _now_s() >= lapse_s:  # others may have noticed the lapse, and wait for `on_change`
                 self._say(is_held=False)
         return is_taken
 
@@ -204,7 +205,7 @@ class Leadership:
         return True
 
     def _give_back(self) -> None:
-        """So that the next one need not wait; whether it succeeds or not, nothing is held any more."""
+        """Give the Lease back, so that the next holder need not wait. Even if that fails, it is not held any more."""
         was_held, self._held_until_s = self.is_held(), 0.0
         if was_held and not self._may_give_back():
             _log.warning("lease is left to expire, something is still under way", lease=str(self._key))
@@ -229,7 +230,7 @@ class Leadership:
         if is_held != self._was_held:
             self._say(is_held=is_held)
         elif not is_held and self.holder not in ("", self._told_holder):
-            self._log_holder(is_held=False)  # who waits says for whom
+            self._log_holder(is_held=False)  # a standby logs who the leader is
 
     def _say(self, *, is_held: bool) -> None:
         self._was_held = is_held

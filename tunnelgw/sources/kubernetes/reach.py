@@ -1,7 +1,7 @@
-"""Whether the API server answers at all: told once for all who ask it, and told again when it answers.
+"""Whether the API server answers at all: logged once for all threads, and again when it answers.
 
-One request without an answer is nothing yet: servers restart, and the next connection may work. Who waits before asking
-again may end that when the server has answered somebody else.
+One request without an answer means nothing yet: servers restart, and the next connection may work. Threads that wait
+before the next request can end the wait when the server has answered another thread.
 """
 
 import threading
@@ -17,28 +17,28 @@ _log = get_logger("tunnelgw.sources.kubernetes")
 
 
 class Reach:
-    """Any thread may tell."""
+    """Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Condition()
         self._lost_s: float | None = None
-        """When the first request failed that no answer has followed."""
+        """When the first request failed since the last answer; None: none has."""
         self._told_s: float | None = None
-        """When that was said last, of this loss or of one before."""
+        """When a loss was last logged, this one or an earlier one."""
         self._is_told = False
-        """Of this loss."""
+        """Whether this loss was logged."""
         self._returns = 0
         self._is_over = False
 
     @property
     def returns(self) -> int:
-        """How often it has answered after it had not."""
+        """How often the server has answered again after a loss."""
         with self._lock:
             return self._returns
 
     def wait(self, returns: int, timeout_s: float) -> None:
-        """Until there are more of them than `returns`, for `timeout_s` at most; after `end` not at all."""
+        """Wait until there are more than `returns`, for at most `timeout_s`; after `end` not at all."""
         with self._lock:
             self._lock.wait_for(lambda: self._returns > returns or self._is_over, timeout_s)
 
@@ -48,7 +48,7 @@ class Reach:
             self._lock.notify_all()
 
     def answered(self) -> None:
-        """Whatever it said."""
+        """The server has answered, no matter what."""
         with self._lock:
             if self._lost_s is None:
                 return
@@ -60,7 +60,7 @@ class Reach:
             _log.info("API server answers again", after_s=round(away_s, 1))
 
     def lost(self, error: Exception) -> None:
-        """A request had no answer, or none to its end."""
+        """A request had no answer, or no complete one."""
         with self._lock:
             now_s = self._clock()
             if self._lost_s is None:

@@ -4,12 +4,12 @@
     body = server.request("GET", "/api/v1/namespaces", {"limit": "500"})
     with server.stream("/api/v1/namespaces", {"watch": "1"}, timeout_s=75.0) as lines: ...
 
-Nothing is tried again in here. After a 401 the configuration is read anew: certificates and tokens of a kubeconfig
-are replaced while we run. So it is where the server cannot be reached by a kubeconfig that has been written since: that
-may have another address now, or another authority. The files that a Pod or a kubeconfig names are read at each
-connection. What stands in a kubeconfig itself the package keeps in files below /tmp, which systems clear of what is
-old: where one has gone, the configuration is read anew too, which makes it again. `interrupt` ends every wait on a
-socket, whichever thread it is in.
+Nothing is retried here. The configuration is read anew after a 401, since certificates and tokens of a kubeconfig may
+be replaced while we run. It is also read anew if the server cannot be reached and the kubeconfig has been written
+since: it may have another address now, or another authority. Files that a Pod or a kubeconfig names are read for each
+connection. The package keeps what is in the kubeconfig itself in files below /tmp, where systems delete old files: if
+one has gone, the configuration is read anew too, which writes it again. `interrupt` ends every wait on a socket, in all
+threads.
 """
 
 import threading
@@ -43,18 +43,18 @@ from tunnelgw.sources.kubernetes.reach import Reach
 
 CONNECT_S = 5.0
 REQUEST_S = 60.0
-"""The longest that the server may stay silent within an answer."""
+"""How long the server may send nothing before or within an answer."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
-"""Between two readings of a configuration that fail."""
+"""The longest pause between two attempts to read a configuration, while they fail."""
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
 _USER_AGENT = f"tunnelgw/{daemonkit.__version__}"
-"""The API server calls the manager of the fields that we write by what stands before the slash."""
+"""The API server takes the part before the slash as the manager of the fields that we write."""
 
 
 class ApiServer:
-    """Any thread may ask."""
+    """Thread-safe."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class ApiServer:
         clock: Callable[[], float] = time.monotonic,
         reach: Reach | None = None,
     ) -> None:
-        """`load` is called at the first request, after the server refused our credentials, and after it could not be
-        reached where `edition_now`, of what `load` reads, is another. Where it fails, all who ask wait together.
-        `reach`: one that several share who ask the same server.
+        """`load` is called at the first request, after the server refused our credentials, and if it could not be
+        reached and `edition_now`, the state of what `load` reads, has changed. If it fails, all threads wait before it
+        is tried again. `reach`: shared by all clients of the same server.
         """
         self._load = load
         self._edition_now = edition_now
         self._clock = clock
         self.reach = reach or Reach(clock)
         self._failure: _Failure | None = None
-        """Of the last call of `load`."""
+        """The failure of the last call of `load`; None: it was successful."""
         self._lock = threading.Lock()
         self._connections = Connections()
         self._access: _Access | None = None
@@ -88,7 +88,7 @@ class ApiServer:
         timeout_s: float = REQUEST_S,
     ) -> bytes:
         """The answer's body. Raises ApiServerError."""
-        # Of long lists a tenth comes over the wire; the API server leaves short answers and watches as they are.
+        # This makes long lists ten times shorter; the API server does not compress short answers and watches.
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -99,7 +99,7 @@ class ApiServer:
     def stream(
         self, path: str, query: Mapping[str, str], accept: str = "application/json", timeout_s: float = REQUEST_S
     ) -> Iterator[Iterator[bytes]]:
-        """Whole lines as they come; the last one is left out if it was cut. Raises ApiServerError, also in between."""
+        """Whole lines as they come; an incomplete last line is left out. Raises ApiServerError, also between lines."""
         with self._exchange("GET", path, query, {"Accept": accept}, None, timeout_s) as response:
             try:
                 yield _lines(_pieces(response))
@@ -107,7 +107,7 @@ class ApiServer:
                 response.close()  # what was not read must not be taken for the next answer
 
     def interrupt(self) -> None:
-        """End all requests, for good, and waits for an answer."""
+        """End all requests, and waits for the server's return, for good."""
         self._connections.end()
         self.reach.end()
 
@@ -133,12 +133,12 @@ class ApiServer:
             with access.open(method, path, query, headers, body, timeout_s) as response:
                 has_answered = True
                 self.reach.answered()
-                if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # nothing here is to be redirected
+                if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # redirections are not followed
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
                     raise refusal(response.status, response.headers, response.read())
                 yield response
-        except Unreachable as error:  # no credentials; or who reads the answer finds none of the API in it
+        except Unreachable as error:  # no credentials; or the caller found that the answer is not the API's
             error.has_answered = has_answered
             self.reach.lost(error)
             raise
@@ -146,7 +146,7 @@ class ApiServer:
             self._look_again(access)
             words = _words(list(causes_of(error)), access.host, timeout_s)
             forget_frames(error)
-            raise self._lost(f"{method} {path}: {words}", has_answered) from None  # it tells all that its causes would
+            raise self._lost(f"{method} {path}: {words}", has_answered) from None  # the causes would add nothing
 
     def _lost(self, message: str, has_answered: bool) -> Unreachable:
         lost = Unreachable(message, has_answered=has_answered)
@@ -165,7 +165,7 @@ class ApiServer:
             return self._access
 
     def _read(self) -> "_Access":
-        edition_ = self._edition_now()  # before it is read: what is written meanwhile is another
+        edition_ = self._edition_now()  # before reading, so that what is written meanwhile counts as a change
         last = self._failure if self._failure and self._failure.edition == edition_ else None
         if last and self._clock() < last.not_before_s:
             raise Unreachable(last.message)
@@ -179,7 +179,7 @@ class ApiServer:
         return access
 
     def _look_again(self, failed: "_Access") -> None:
-        """What cannot be read now takes nothing away: the server may be back where it was."""
+        """Read the configuration anew if it has changed. If that fails, the old one stays: the server may come back."""
         with self._lock:
             if self._access is not failed:
                 return
@@ -190,7 +190,8 @@ class ApiServer:
                 failed.close()
 
     def _renew(self, refused: "_Access") -> None:
-        """Other threads may still read from connections of the old one; those end when they have."""
+        """Have the configuration read anew. Other threads may still be reading from connections of the old one, which
+        end after that."""
         with self._lock:
             if self._access is refused:
                 self._access = None
@@ -198,7 +199,7 @@ class ApiServer:
 
 
 class _Failure(NamedTuple):
-    """Of reading the configuration, which may cost a plugin's run each time."""
+    """A failure to read the configuration, which may run a plugin each time."""
 
     message: str
     edition: Hashable
@@ -252,8 +253,8 @@ class _Access:
         self._pools.clear()
 
     def _credentials(self) -> dict[str, str]:
-        """A token's file is read again now and then. Raises Unreachable, also for what no header can carry: HTTP
-        libraries would show it in their errors.
+        """The headers with credentials; the file of a token is read again now and then. Raises Unreachable, also if a
+        value does not fit in a header: HTTP libraries would show it in their errors.
         """
         with gaining_access():
             settings: Mapping[str, Any] = self._configuration.auth_settings()
@@ -264,7 +265,7 @@ class _Access:
 
 
 def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
-    """urllib3 wraps reasons several times over, and shows objects of its own."""
+    """A message for people: urllib3 wraps errors several times, and its messages contain its own objects."""
     found = frozenset(map(type, inside))
     reason = str(inside[-1])[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
@@ -285,7 +286,7 @@ def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """As they come. urllib3's `stream` waits for a whole one where the answer ends with its connection."""
+    """Pieces as they come. urllib3's `stream` waits for a full piece if the answer ends with its connection."""
     while piece := response.read1(_CHUNK_BYTES):
         yield piece
 

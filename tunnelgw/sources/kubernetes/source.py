@@ -1,12 +1,12 @@
-"""The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named late.
+"""The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named only later.
 
-Where Secrets are read in some namespaces only, each of these has a thread.
+If Secrets are read only in some namespaces, each of these has a thread.
 
     source = KubernetesSource(server, store, daemon.stop)
     for name, target in source.threads(): daemon.thread(name, target)
     daemon.serve(source)
 
-Once `stop` is set, `drain` ends whatever waits on a socket.
+After `stop` is set, `drain` ends everything that waits on a socket.
 """
 
 import threading
@@ -30,7 +30,7 @@ from tunnelgw.sources.store import Store
 _IDLE_S = 1.0
 _LONGEST_RETRY_S = 5.0
 _FETCH_S = 5.0
-"""For one object. Others wait meanwhile."""
+"""The time limit for one object. Others wait meanwhile."""
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
@@ -67,7 +67,7 @@ class KubernetesSource:
         return [*((name, watch.run) for name, watch in self._watches.items()), ("fetch-named", self._fetch_named)]
 
     def start(self) -> None:
-        """The threads do it."""
+        """Nothing to do: the threads do the work."""
 
     def drain(self, deadline_s: float) -> None:  # noqa: ARG002
         self._server.interrupt()
@@ -86,7 +86,7 @@ class KubernetesSource:
                 wait_s = next(waits)
 
     def _fetch(self, entry: Entry) -> bool:
-        """False when it has to be tried again."""
+        """Returns False if it has to be tried again."""
         try:
             self._store.fill(entry, self._read(entry))
         except ApiServerError as error:
@@ -109,6 +109,6 @@ class KubernetesSource:
         if isinstance(item, Rejected):
             self._store.reject(kind, item.key, item.problem)
             return None
-        if isinstance(item, Secret) and item.type in LEFT_OUT_SECRETS:  # what a list would not show is not there
+        if isinstance(item, Secret) and item.type in LEFT_OUT_SECRETS:  # lists leave it out, so it must not exist here
             return None
         return item

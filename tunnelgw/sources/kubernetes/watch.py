@@ -1,17 +1,17 @@
-"""One kind, followed for ever: find it, list it in pages, watch it from there, begin again where that ends.
+"""One kind, followed for ever: find it, list it in pages, watch it from there, and begin again when the watch ends.
 
-    where the watch ends                                  goes on with
+    why the watch ends                                    what follows
     the server's time is up, the connection broke         a watch from the last version
     410: the version is too old for the server            a list; what the store holds stays until it is complete
-    404: a kind that has a CRD is not there any more      discovery; the store forgets its objects
-    the kind's definition became another                  a list, and one more later: what came lacks its new fields
+    404: a kind with a CRD does not exist any more        discovery; the store forgets its objects
+    the kind's definition has changed                     a list, and another one later: events lack new fields
     too soon, and the server's version is older than ours a list: a backup was restored
     anything else                                         the same, after a wait
 
-Waits have full jitter under a cap that doubles while nothing gets better, and come after the time that the server asks
-for. A server that refuses after it could not be reached is better: one that starts says so for a second or two. Where
-it did not answer, waits end soon after it has answered any of us: what refers to objects of several kinds would else be
-judged for many seconds by those kinds alone that came back first.
+Waits have full jitter under a limit that doubles while nothing gets better, and come after the time that the server
+asks for. If the server could not be reached and refuses now, that counts as better: while it starts it does so for a
+second or two. If it did not answer, waits end soon after it has answered any thread: otherwise objects that refer to
+several kinds would be judged for many seconds by those kinds alone that came back first.
 """
 
 import math
@@ -38,10 +38,10 @@ from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.references import REFERRING, WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 
-# Of these the names suffice, and the whole ones are large.
+# Kinds of which metadata is enough: whole objects are large.
 _METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-# Releases of charts can be a megabyte each, and tokens are nobody's certificate: they need not come over the wire.
+# Not fetched: releases of charts can be a megabyte each, and tokens are no certificates.
 LEFT_OUT_SECRETS: Final = ("helm.sh/release.v1", "kubernetes.io/service-account-token")
 _SELECTED_SECRETS: Final = ",".join(f"type!={type_}" for type_ in LEFT_OUT_SECRETS)
 
@@ -55,9 +55,9 @@ _PASSING: Final = frozenset(
 )
 """Refusals that say nothing about the version that a watch was to begin at."""
 _SOON_S: Final = 1.0
-"""Sooner no wait is ended by an answer to another: it may be this request alone that comes to nothing."""
+"""How long to wait even if other threads get answers: it may be only this request that fails."""
 _CATCHING_UP_S: Final = 0.2
-"""A watch that begins has told by then what was missed, unless it is very much."""
+"""By then a new watch has reported what was missed, unless it is very much."""
 _STRETCH: Final = 2.0
 """Looking for a kind may wait longer than a broken connection."""
 
@@ -68,22 +68,22 @@ class Timing(msgspec.Struct, frozen=True):
     watch_s: float = 55.0
     """After this the server ends a watch, plus up to a tenth of it by chance."""
     silence_s: float = 75.0
-    """A watch on which nothing came for longer is given up."""
+    """A watch on which nothing has come for longer is given up."""
     first_wait_s: float = 0.2
     longest_wait_s: float = 15.0
     forbidden_s: float = 5.0
-    """A right that is missing for so long is told of: a server that has just started does not know all roles."""
+    """A missing permission is reported after this time: a server that has just started does not know all roles."""
     closed_s: float = 60.0
-    """A namespace whose Secrets may not be listed for so long keeps a controller that starts waiting no more."""
+    """If the Secrets of a namespace may not be listed for this long, a starting controller does not wait for them."""
     poll_s: float = 30.0
     """How often to look for a kind that is not installed."""
     page_size: int = 500
     page_size_with_data: int = 50
-    """Of Secrets and ConfigMaps, which can be a megabyte each."""
+    """For Secrets and ConfigMaps, which can be a megabyte each."""
 
 
 _SETTLED_S: Final = 10.0
-"""So long after a change of a definition all servers of a cluster know it. A list of before is done again."""
+"""This long after a change of a definition all servers of a cluster know it. Earlier lists are repeated."""
 
 
 class Restart(StrEnum):
@@ -92,7 +92,7 @@ class Restart(StrEnum):
     DISCONNECTED = "disconnected"
     EXPIRED = "expired"
     FORBIDDEN = "forbidden"
-    """A right is missing: a person must act."""
+    """A permission is missing: a person must act."""
     REFUSED = "refused"
     REMOVED = "removed"
 
@@ -115,7 +115,7 @@ class Watch:
         common: LimitedLogger,
         namespace: str = "",
     ) -> None:
-        """`common`: of all watches, for what the server does to each of them. `namespace`: the only one to follow."""
+        """`common`: the log of all watches, for problems that all of them have. `namespace`: the only one to follow."""
         self._resource = resource
         self._namespace = namespace
         self._kind = resource.kind
@@ -130,7 +130,7 @@ class Watch:
         self._path: str | None = None
         self._version: str | None = None
         self._is_in_doubt = False
-        """Whether the server may have been given an older state since it told us that version."""
+        """Whether the server may have been reset to an older state since it sent that version."""
         self._listed_s = -math.inf
         self._waits = self._new_waits()
         self._cause: Restart | None = None
@@ -161,7 +161,7 @@ class Watch:
             self._await_kind(heard)
         elif self._version is None:
             self._listed_s = time.monotonic()
-            self._version = self._list(self._path)  # nothing is better before it can be watched: a list is dear
+            self._version = self._list(self._path)  # waits are not reset before a watch succeeds: lists are expensive
             self._is_in_doubt = False
         elif self._is_in_doubt:
             self._compare(self._path, self._version)
@@ -175,8 +175,8 @@ class Watch:
         return path.removesuffix(self._resource.plural) + f"namespaces/{self._namespace}/{self._resource.plural}"
 
     def _await_referring(self) -> None:
-        """Which Secrets and ConfigMaps matter is known when the objects that name them are. What a missing right in a
-        namespace means is known when all namespaces are.
+        """Wait until the objects that name Secrets and ConfigMaps are known, and so which of those matter; and, with a
+        namespace, until all Namespaces are known, and so what a missing permission there means.
         """
         awaited = REFERRING | ({Kind.NAMESPACE} if self._namespace else set())
         while self._kind in WITH_DATA and not self._stop.is_set():
@@ -194,22 +194,22 @@ class Watch:
         if self._missed != instead:
             self._missed = instead
             self._say_missed(instead)
-        # A definition is served a moment after it was made, so a ring makes us look several times.
+        # A kind is served only a moment after its definition was created, so after a ring we look several times.
         if self._bell.wait(heard, min(self._timing.poll_s, next(self._waits) * _STRETCH)):
             self._waits = self._new_waits()
 
     def _say_missed(self, instead: tuple[str, ...]) -> None:
         fields = {"kind": str(self._kind), "group": self._resource.group}
-        if instead:  # its objects are there, and do nothing
+        if instead:  # its objects exist, but have no effect
             message = "kind is served in other versions only, its objects are not read"
             _log.warning(message, **fields, versions=list(instead), wanted=list(self._resource.versions))
             return
-        # Where it was, somebody may have taken more away than was meant: what was made of its objects goes too.
+        # If it was installed before, it may have been removed by mistake: the effects of its objects go too.
         say = _log.warning if self._cause is Restart.REMOVED else _log.info
         say("kind is not installed, waiting for its CRD", **fields)
 
     def _list(self, path: str) -> str:
-        """Tell the store all objects; returns their version. One page at a time, and only all of them together."""
+        """Give the store all objects at once, after reading them page by page; returns their version."""
         page_size = self._timing.page_size_with_data if self._kind in WITH_DATA else self._timing.page_size
         items: list[Object] = []
         rejected: dict[Key, Unreadable] = {}
@@ -234,8 +234,8 @@ class Watch:
         return page.version
 
     def _compare(self, path: str, version: str) -> None:
-        """A watch from a version that is yet to come is no error to a server: it says nothing until it has come there,
-        which took days after a backup had been restored.
+        """Have the kind listed again if the server's version is older than ours. A watch from a future version is no
+        error: the server sends nothing until it gets there, which took days after a backup was restored.
         """
         query = {"limit": "1", **self._selector()}
         newest = self._decoder.version(self._server.request("GET", path, query, accept=_PARTIAL.format("List")))
@@ -267,7 +267,7 @@ class Watch:
                     if self._is_outdated():
                         break
         except Unreachable as error:
-            # Balancers end what was silent for a while, ever again where nothing happens to a kind.
+            # Balancers end silent connections, again and again if nothing happens to a kind.
             if error.has_answered and time.monotonic() >= good_from_s:
                 self._went_well()
             raise
@@ -280,7 +280,8 @@ class Watch:
 
     @contextmanager
     def _catching_up(self) -> Iterator[None]:
-        """What a watch has missed comes as soon as it begins, but one event after the other."""
+        """When a watch begins, what was missed comes at once, but one event after another: give it a moment before the
+        kind counts as caught up."""
         if not self._is_behind:
             yield
             return
@@ -298,7 +299,7 @@ class Watch:
         self._store.set_behind(self._kind, self._namespace, is_behind=False)
 
     def _is_outdated(self, settled_s: float = 0.0) -> bool:
-        """The last list is from before the definition changed, or from less than `settled_s` after that."""
+        """Whether the last list is from before the definition changed, or from less than `settled_s` after that."""
         return self._listed_s < self._bell.changed_s(self._definition) + settled_s
 
     def _went_well(self) -> None:
@@ -334,7 +335,7 @@ class Watch:
                 self._await_namespace()
             case HTTPStatus.FORBIDDEN:
                 if self._namespace and time.monotonic() - self._forbidden_since_s >= self._timing.closed_s:
-                    self._store.close(self._namespace)  # whose administrators may hold up nobody else
+                    self._store.close(self._namespace)  # its administrators must not be able to hold up others
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:
                 self._restart(Restart.REFUSED, refusal, is_general=True)
@@ -343,7 +344,8 @@ class Watch:
                 self._restart(Restart.REFUSED, refusal)
 
     def _await_namespace(self) -> None:
-        """Its Role has gone with it, or before it. All that does not need it goes on, after a restart too."""
+        """The namespace does not exist or is being deleted, and its Role with it. Everything else goes on without it,
+        even after a restart."""
         self._version = None
         self._store.replace(self._kind, (), namespace=self._namespace)
         self._caught_up()
@@ -352,7 +354,7 @@ class Watch:
         self._stop.wait(backoff.full_jitter(next(self._waits)))
 
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
-        """`is_general`: other kinds meet the same now."""
+        """`is_general`: watches of other kinds have the same problem now."""
         returns = self._server.reach.returns
         if self._stop.is_set():
             return

@@ -5,5 +5,5 @@
     common      names, references and the like, which they share
     shapes      what shapes are made of
 
-A test puts the same examples before the real API server, and both must take and refuse the same ones.
+A test gives the same examples to the real API server; both must accept and refuse the same ones.
 """

@@ -12,7 +12,7 @@ PATH: Final = r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+"
 _DOMAIN_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 CONTROLLER: Final = rf"{SUBDOMAIN}/{_DOMAIN_PATH}"
 ADDRESS_TYPE: Final = rf"Hostname.*|.*IPAddress.*|.*NamedAddress.*|.*{SUBDOMAIN}/{_DOMAIN_PATH}"
-"""As loose as the API's own expression, which is anchored at its first and last alternative only."""
+"""As loose as the API's own expression, of which only the first and the last alternative are anchored."""
 PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{LABEL}(\.{LABEL})*/[A-Za-z0-9]+"
 
 NAME: Final = Text(1, 253)
@@ -26,7 +26,7 @@ _FIELD_NAME: Final = r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+"
 HEADER_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a header field")
 COOKIE_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a cookie")
 HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ][!-~]+)*", "a value of a header field")
-"""What the API's own expression takes; that one has `[\t ]?`, over which `re` would think for years."""
+"""Matches the same as the API's own expression; that one has `[\t ]?`, for which `re` would need years."""
 
 
 def group(default: Any = NO_DEFAULT) -> Text:
@@ -51,7 +51,7 @@ _XBACKEND: Final = ("gateway.networking.x-k8s.io", "XBackend")
 
 
 def needs_by(told_by: str, field_of: dict[str, str]) -> Callable[[Any], str | None]:
-    """`field_of`: the field that has to be there for each word of `told_by`, and for no other."""
+    """`field_of`: for each word of `told_by` the field that must be there, and must not be there for other words."""
 
     def rule(value: Any) -> str | None:
         word = value.get(told_by)
@@ -73,7 +73,7 @@ def port_of_reference(value: Any) -> str | None:
 
 
 def told_apart(*parts: str) -> tuple[Callable[[Any], str | None], ...]:
-    """Rules for references to one target: when it comes twice, `parts` (sectionName, port) tell them apart."""
+    """Rules for references: those to the same target must differ in `parts` (sectionName, port)."""
 
     def rule(refs: Any) -> str | None:
         seen: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}

@@ -20,9 +20,9 @@ SPECS: Final[dict[Kind, Shape]] = {
     Kind.GATEWAY_CONFIG: own.GATEWAY_CONFIG,
     Kind.BACKEND: own.BACKEND,
 }
-"""Kubernetes' own kinds are not here: of those, what we read is checked, and the rest is not ours to judge."""
+"""Kubernetes' own kinds are not here: only the fields that we read are checked, the rest is not ours to judge."""
 
-# The API server converts between these by their names alone.
+# Kinds that also have v1beta1, to which the API server converts by changing only the version's name.
 _OLDER: Final = {Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT}
 
 
@@ -41,7 +41,7 @@ BY_API_VERSION: Final = _api_versions()
 """Kinds by `apiVersion` and `kind`."""
 
 _NEIGHBOURS: Final = frozenset({"tlsroute", "tcproute", "udproute"})
-"""Kinds of Gateway API that are not ours, with names that are near to those of ours."""
+"""Kinds of Gateway API that are not ours, but have names similar to ours."""
 _NEAR_GROUP, _NEAR_KIND = 0.9, 0.8
 _IN_ANY_CASE: Final = {(version, kind.lower()): kind for version, kind in BY_API_VERSION}
 _BY_LOWER_CASE: Final = {str(kind).lower(): kind for kind in SPECS}
@@ -49,16 +49,16 @@ _GROUPS: Final = sorted({RESOURCES[kind].group for kind in SPECS})
 
 
 def misspelling(api_version: str, kind: str) -> str:
-    """What is wrong with a pair that is not in BY_API_VERSION; empty where it is somebody else's kind."""
+    """What is wrong with a pair that is not in BY_API_VERSION; empty: it is somebody else's kind."""
     group, slash, _ = api_version.rpartition("/")
     if kind in RESOURCES:
         if kind == Kind.CUSTOM_RESOURCE_DEFINITION:
             return ""
         resource = RESOURCES[Kind(kind)]
         wanted = f"{resource.group}/{resource.versions[0]}".lstrip("/")
-        # Others have kinds of the same name: Gateways, Services and Backends are not rare.
+        # Others often have kinds of the same name: Gateway, Service, Backend.
         is_near = difflib.get_close_matches(group, [resource.group], cutoff=_NEAR_GROUP)
-        # An Ingress is one of networking.k8s.io, an HTTPRoute of gateway.networking.k8s.io.
+        # The group's beginning is easily left out: Ingress, for example, is of networking.k8s.io.
         is_part = resource.group.endswith(f".{group}")
         return f"there is no kind {kind} in {api_version}, want {wanted}" if is_near or is_part or not slash else ""
     # Of Kubernetes' own kinds, many of which are near to others, only the case is judged.

@@ -1,4 +1,4 @@
-"""Shapes of our own kinds, as their CRDs under helm/ have them."""
+"""Shapes of our own kinds, the same as in their CRDs under helm/."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ _PROXY = Fields(
 
 
 def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
-    """`is_elsewhere`: whether it may name objects of other namespaces. `most_addresses`: in its pool."""
+    """`is_elsewhere`: whether it may name objects of other namespaces. `most_addresses`: the limit for its pool."""
     service: dict[str, Shape] = {
         "name": NAME,
         **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {}),

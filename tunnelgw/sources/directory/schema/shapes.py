@@ -1,8 +1,8 @@
-"""What shapes are made of: a check that tells every problem with its place, and fills in defaults as it goes.
+"""What shapes are made of: a check that reports every problem with its place, and fills in defaults.
 
     Fields({"name": Text(1, 253), "port": Number(1, 65535, default=80)}, "name", rules=[...]).check(value, (), say)
 
-Values are those of JSON. A check returns the value with its defaults, in new containers where something was added.
+Values are those of JSON. A check returns the value with its defaults, in new containers if something was added.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 Place = tuple[str | int, ...]
 Say = Callable[[Place, str], None]
 Rule = Callable[[Any], str | None]
-"""Looks at a value of the right type, and says in words what is wrong with it."""
+"""Returns what is wrong with a value of the right type, in words; None: nothing."""
 
 _LONGEST_SHOWN = 80
 _ABSENT: Final = object()
@@ -23,7 +23,7 @@ _ABSENT: Final = object()
 
 class Shape(Protocol):
     default: Any
-    """What an absent value becomes; `NO_DEFAULT` where it stays absent."""
+    """The value used if it is absent; `NO_DEFAULT`: it stays absent."""
 
     def check(self, value: Any, place: Place, say: Say) -> Any: ...
 
@@ -41,7 +41,7 @@ class Text:
         words: Sequence[str] = (),
         default: Any = NO_DEFAULT,
     ) -> None:
-        """`pattern` for all of it, `form` what people call that; `words`: the only ones allowed."""
+        """`pattern`: for the whole text; `form`: its description for people; `words`: the only allowed values."""
         self.default = default
         self._shortest = shortest
         self._longest = longest
@@ -72,7 +72,7 @@ class Text:
 
 
 class Number:
-    """A whole one."""
+    """A whole number."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Items:
         rules: Sequence[Rule] = (),
         default: Any = NO_DEFAULT,
     ) -> None:
-        """`unique_by`: the field that tells items apart. `is_set`: no item may come twice."""
+        """`unique_by`: the field in which all items must differ. `is_set`: no item may occur twice."""
         self.default = default
         self._shape = shape
         self._fewest = fewest
@@ -157,7 +157,7 @@ class Items:
 
 
 class Table:
-    """A map with keys of the author's choice."""
+    """A map with any keys."""
 
     def __init__(self, shape: Shape, most: int | None = None, rules: Sequence[Rule] = ()) -> None:
         self.default: Any = NO_DEFAULT
@@ -178,7 +178,7 @@ class Table:
 
 
 class Fields:
-    """A map with known fields; any other is a problem, as `kubectl` says it too."""
+    """A map with known fields; any other is a problem, as for `kubectl`."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Fields:
         default: Any = NO_DEFAULT,
         instead: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`instead`: what is there now in place of fields that earlier releases had."""
+        """`instead`: for fields of earlier releases, what has replaced them."""
         self.default = default
         self._instead = instead
         self._fields = fields
@@ -222,7 +222,7 @@ class Fields:
 
 
 class _Counting:
-    """Rules look only at values that have the right types."""
+    """Counts problems, since rules are only applied to values with the right types."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
