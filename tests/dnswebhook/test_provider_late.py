@@ -1,0 +1,357 @@
+"""What a store creates late, after it has not answered, and what it does not remove though it says so."""
+
+import json
+
+import msgspec
+import pytest
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import RecordError, StoreTimeout
+from dnswebhook.model import Endpoint, Record, RecordSpec
+from dnswebhook.provider import ApplyFailed
+from dnswebhook.vouchers import LATE_LISTINGS, MAX_NOTED_TEXTS
+from tests.dnswebhook.house import Build, House, a
+from tests.support.memory_store import CAPABILITIES, WAIT_S
+from tests.support.strategies import HERITAGE
+
+OWNERSHIP = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+
+
+# A store that does late what it has not answered.
+
+
+def not_answered() -> StoreTimeout:
+    error = StoreTimeout("no answer")
+    error.is_pending = True
+    return error
+
+
+def test_a_record_that_comes_late_and_is_not_wanted_any_more_has_its_ownership_record(house: Build) -> None:
+    """Else external-dns would never look at it again."""
+    here = house()
+    here.store.fail("create", not_answered(), name="app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert set(here.listed()) == {"a-app.example.com"}
+
+    here.store.create(RecordSpec("app.example.com", "A", "192.0.2.1"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
+
+
+def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(house: Build) -> None:
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert here.listed() == {}
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+    for _ in range(LATE_LISTINGS):
+        last = here.listed()
+
+    assert last == here.listed() == {}
+    assert here.journal.vouchers == ()
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownership_record(
+    house: Build, *, is_late: bool
+) -> None:
+    """external-dns sets it right in the next pass, as any other that it owns."""
+    here = house()
+    here.store.fail("create", not_answered(), name="app.example.com" if is_late else "a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    if is_late:
+        here.store.create(RecordSpec("app.example.com", "A", "192.0.2.1"), Deadline.after(WAIT_S))
+        here.listed()
+    else:
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    (row,) = (row for row in here.store.rows.values() if row.type == "A")
+
+    here.store.update(row, RecordSpec(row.name, "A", "192.0.2.99"), Deadline.after(WAIT_S))
+
+    assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
+
+
+def test_a_text_that_comes_late_beside_the_one_that_was_written_in_its_place_goes(house: Build) -> None:
+    """external-dns would name one of them only when it removes the record."""
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(text,))])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+
+    here.listed()
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [text]}
+
+
+def test_a_text_that_comes_late_when_its_successor_has_gone_claims_nothing_of_somebody_else(house: Build) -> None:
+    here = house()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    moved = msgspec.structs.replace(OWNERSHIP, targets=(text,))
+    here.apply(create=[a("app.example.com"), moved])
+    here.listed()
+    here.apply(delete=[a("app.example.com"), moved])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", HERITAGE), Deadline.after(WAIT_S))
+    here.store.create(RecordSpec("app.example.com", "A", "198.51.100.1"), Deadline.after(WAIT_S))
+
+    assert here.listed() == here.listed() == {"app.example.com": ["198.51.100.1"]}
+
+
+def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) -> None:
+    here = house()
+    here.store.can_update = False
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    moved = msgspec.structs.replace(OWNERSHIP, targets=(text,))
+    wanted = a("app.example.com")
+    here.apply(create=[wanted, OWNERSHIP])
+    here.listed()
+    here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=[wanted, OWNERSHIP], update_new=[wanted, moved])
+    here.listed()
+    here.apply(update_old=[wanted, moved], update_new=[wanted, OWNERSHIP])
+    here.listed()
+
+    here.store.create(RecordSpec("a-app.example.com", "TXT", text), Deadline.after(WAIT_S))
+
+    here.listed()
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [HERITAGE]}
+
+
+@pytest.mark.parametrize("can_update", [True, False])
+@pytest.mark.parametrize("unanswered", ["app.example.com", "a-app.example.com"])
+def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
+    house: Build, unanswered: str, *, can_update: bool
+) -> None:
+    """An encrypted one is another one in each pass."""
+    here = house()
+    here.store.can_update = can_update
+    here.store.fail("create", not_answered(), name=unanswered)
+    for number in range(50):
+        here.listed()
+        with pytest.raises(ApplyFailed):
+            here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(f'"{number}"',))])
+
+    assert len(here.journal.vouchers) <= MAX_NOTED_TEXTS + LATE_LISTINGS
+
+
+def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:
+    here = house()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.fail("create", not_answered(), value="192.0.2.2", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(
+            update_old=[a("app.example.com"), OWNERSHIP],
+            update_new=[a("app.example.com", "192.0.2.1", "192.0.2.2"), OWNERSHIP],
+        )
+    here.listed()
+    here.provider.adjust(b"[]")
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+
+    here.store.create(RecordSpec("app.example.com", "A", "192.0.2.2"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+    here.apply(delete=[a("app.example.com", "192.0.2.2"), OWNERSHIP])
+    for _ in range(LATE_LISTINGS):
+        here.listed()
+    assert here.listed() == {}
+    assert here.journal.vouchers == ()
+
+
+def test_an_alias_that_is_put_back_late_has_its_ownership_record(house: Build) -> None:
+    here = house()
+    alias = Endpoint("app.example.com", "CNAME", ("one.example.net",))
+    of_alias = Endpoint("cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here.apply(create=[alias, of_alias])
+    here.listed()
+    here.store.fail("create", RecordError("refused"), value="192.0.2.1", times=1)
+    here.store.fail("create", not_answered(), value="one.example.net", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[alias, of_alias], create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    assert set(here.listed()) == {"cname-app.example.com"}
+
+    here.store.create(RecordSpec("app.example.com", "CNAME", "one.example.net"), Deadline.after(WAIT_S))
+
+    assert set(here.listed()) == {"app.example.com", "cname-app.example.com"}
+
+
+# A store that confirms what it does not do.
+
+
+def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) -> None:
+    """Of a record with its ownership record; the store keeps those of names that it ignores once."""
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=has_lasting_ids)
+    here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.1")
+    here.store.rows["2"] = Record("2", "a-app.example.com", "TXT", HERITAGE)
+    for name in ignored:
+        here.store.ignore(name, times=1)
+    here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    assert set(ignored) == {row.name for row in here.store.rows.values()}
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [("app.example.com",), ("a-app.example.com",), ("app.example.com", "a-app.example.com")],
+    ids=["record", "ownership record", "both"],
+)
+def test_what_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listing(
+    house: Build, ignored: tuple[str, ...]
+) -> None:
+    """external-dns never looks again at one of the two without the other."""
+    here = house()
+    confirmed_removal(here, *ignored)
+
+    assert here.listed() == here.listed() == {}
+    assert len(here.store.calls) == 2 + len(ignored)
+
+
+def test_what_a_store_does_not_remove_is_listed_and_tried_again_with_each_listing(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com")
+    here.store.ignore("app.example.com", times=2)
+
+    assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.1"]}
+    assert here.listed() == {}
+
+
+def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_of_somebody_else(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "a-app.example.com")
+    here.store.ignore("a-app.example.com")
+    here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"]}
+
+
+def test_what_somebody_makes_in_place_of_what_was_removed_stays(house: Build) -> None:
+    here = house()
+    confirmed_removal(here)
+    here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
+    here.store.rows["4"] = Record("4", "a-app.example.com", "TXT", HERITAGE)
+
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+
+
+def test_what_somebody_makes_of_what_was_not_removed_stays(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com")
+    here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.9")
+
+    assert here.listed() == {"app.example.com": ["192.0.2.9"]}
+
+
+def test_a_row_is_not_known_by_an_id_that_another_one_may_get(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", has_lasting_ids=False)
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"]}
+
+
+def test_what_was_not_removed_goes_although_another_type_of_its_name_has_come(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+    ipv6 = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
+    ownership = Endpoint("aaaa-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+
+    here.apply(create=[ipv6, ownership])
+
+    assert here.listed() == {"app.example.com": ["2001:db8::1"], "aaaa-app.example.com": [HERITAGE]}
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside that of somebody else"])
+def test_what_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(house: Build, *, is_alone: bool) -> None:
+    """external-dns would never touch a record whose ownership record it does not see."""
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+    here.store.ignore("app.example.com")
+    here.store.ignore("a-app.example.com")
+    if not is_alone:
+        here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.9")
+        here.store.forget_listing()
+
+    assert set(here.listed()) == {"app.example.com"}
+    here.provider.adjust(
+        json.dumps([{"dnsName": "app.example.com", "recordType": "A", "targets": ["192.0.2.1"]}]).encode()
+    )
+
+    assert ("a-app.example.com" in here.listed()) is is_alone
+
+
+def test_what_was_not_removed_of_an_ownership_record_does_not_stay_beside_another_text(house: Build) -> None:
+    here = house()
+    confirmed_removal(here, "a-app.example.com")
+    here.store.ignore("a-app.example.com", times=2)
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+    assert here.listed() == {}
+
+    here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(text,))])
+    here.listed()
+    here.apply(create=[a("app.example.com", "192.0.2.2")])
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1", "192.0.2.2"], "a-app.example.com": [text]}
+    assert len([row for row in here.store.rows.values() if row.type == "TXT"]) == 1
+
+
+def test_a_text_that_was_replaced_and_not_removed_goes_with_the_next_listing(house: Build) -> None:
+    here = house()
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
+    here.store.can_update = False
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.ignore("a-app.example.com", times=1)
+    text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
+
+    here.apply(
+        update_old=[a("app.example.com"), OWNERSHIP],
+        update_new=[a("app.example.com", "192.0.2.2"), msgspec.structs.replace(OWNERSHIP, targets=(text,))],
+    )
+
+    assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": [text]}
+    assert len(here.store.rows) == 2
+
+
+def test_an_ownership_record_goes_although_its_record_was_there_before_it_was_removed_once_more(house: Build) -> None:
+    here = house()
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.listed()
+    here.store.ignore("app.example.com", times=1)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    here.listed()
+
+    assert here.listed() == {}
+
+
+@pytest.mark.parametrize("with_ownership", [True, False])
+def test_what_was_not_removed_stays_when_it_is_asked_for_again_before_the_next_listing(
+    house: Build, *, with_ownership: bool
+) -> None:
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+
+    here.apply(create=[a("app.example.com"), OWNERSHIP] if with_ownership else [a("app.example.com", "192.0.2.1")])
+
+    assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
