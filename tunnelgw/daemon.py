@@ -176,7 +176,7 @@ class _Controller:
         log.exception("courier failed", error=error)
         self._daemon.fail("a courier ended for a bug, see above")
 
-    # -- who may, and how it goes ------------------------------------------------------------------------------------
+    # -- leadership and health ---------------------------------------------------------------------------------------
 
     def _leads(self) -> bool:
         return not self._daemon.stop.is_set() and self._origin.leads()

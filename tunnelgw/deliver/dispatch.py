@@ -202,7 +202,7 @@ class Dispatch:
         """Returns whether all couriers have ended by `deadline_s` (monotonic clock)."""
         return self._proxies.join(deadline_s) & self._tunnels.join(deadline_s)
 
-    # -- what became of it -------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     def held_planes(self) -> frozenset[str]:
         """Data planes with at least one proxy that holds the newest document."""
@@ -252,11 +252,11 @@ class Dispatch:
         return [self._proxies.receipt(_key(plane, found, url)) for url in found.endpoints]
 
     def departed_receipts(self) -> dict[str, Receipt]:
-        """By URL."""
+        """The receipts of proxies that are to be emptied, by URL."""
         return {key.url: receipt for key, receipt in self._proxies.receipts().items() if key.plane == _DEPARTED}
 
     def tunnel_receipts(self) -> dict[str, Receipt]:
-        """By id of the tunnel."""
+        """Receipts by id of the tunnel."""
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
 
     def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:

@@ -20,7 +20,7 @@ class FullLists:
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
         self._told: dict[ObjectId, tuple[str, tuple[ParentRef, ...]]] = {}
-        """What was told last: the object's uid and what was left out."""
+        """What was reported last: the uid of the object and what was left out."""
 
     def note(self, id_: ObjectId, item: Object, left_out: tuple[ParentRef, ...]) -> None:
         """`left_out`: those for which the object's status has no room now."""

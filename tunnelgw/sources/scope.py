@@ -7,7 +7,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
 
 Part: TypeAlias = tuple[Kind, str]
-"""What is listed by itself: all objects of a kind, or those in one namespace."""
+"""What is listed separately: all objects of a kind, or those in one namespace."""
 
 
 class SecretScope:

@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """Who writes, about which generation, when."""
+    """The author, generation and time of what is written."""
 
     controller_name: str
     namespace: str

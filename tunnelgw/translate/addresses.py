@@ -51,7 +51,7 @@ class _Offer(Part, frozen=True):
     ips: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
     bound: tuple[str, ...] | None = None
-    """As in `Doors`, if it differs from `ips`."""
+    """See `Doors`; None: the same as `ips`."""
     ports: dict[int, int] | None = None
     is_inside: bool = False
     """Only clients inside the cluster reach these addresses: not shown if there is something else to show."""

@@ -93,7 +93,7 @@ class Remembered(msgspec.Struct, frozen=True):
 class Admitted(msgspec.Struct, frozen=True):
     entry: Entry
     document: dict[str, Any]
-    """With defaults; without status."""
+    """The document with defaults, without status."""
     digest: str
     file: str
     line: int

@@ -50,7 +50,7 @@ class KubernetesSource:
         self._bell = Bell()
         self._limited = _log.every(60.0)
         self._watches: dict[str, Watch] = {}
-        """By the names of their threads."""
+        """By name of the thread."""
         for kind, resource in RESOURCES.items():
             for namespace in sorted(store.secret_namespaces) if kind is Kind.SECRET else ():
                 self._watches[f"watch-{resource.plural}-{namespace}"] = Watch(

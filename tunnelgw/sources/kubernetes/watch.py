@@ -66,7 +66,7 @@ _log = get_logger("tunnelgw.sources.kubernetes")
 
 class Timing(msgspec.Struct, frozen=True):
     watch_s: float = 55.0
-    """After this the server ends a watch, plus up to a tenth of it by chance."""
+    """After this time, plus a random part of up to a tenth, the server ends a watch."""
     silence_s: float = 75.0
     """A watch on which nothing has come for longer is given up."""
     first_wait_s: float = 0.2
@@ -87,7 +87,7 @@ _SETTLED_S: Final = 10.0
 
 
 class Restart(StrEnum):
-    """Why a watch began anew; a closed set, for metrics."""
+    """Why a watch was restarted; a closed set, for metrics."""
 
     DISCONNECTED = "disconnected"
     EXPIRED = "expired"
@@ -134,12 +134,12 @@ class Watch:
         self._listed_s = -math.inf
         self._waits = self._new_waits()
         self._cause: Restart | None = None
-        """Of the last restart, if nothing went well since."""
+        """The cause of the last restart; None: something has succeeded since then."""
         self._forbidden_since_s = math.inf
         self._is_behind = False
-        """What the store was told of it."""
+        """Whether the store was told that it is behind."""
         self._missed: tuple[str, ...] | None = None
-        """While the kind is not there: the versions in which it is served instead, as was told."""
+        """While the kind is not installed: the versions in which it is served instead, as was last logged."""
         self._common = common
         self._limited = _log.every(60.0)
 
