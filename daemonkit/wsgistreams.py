@@ -193,6 +193,8 @@ class Output:
             self._socket.settimeout(max(0.001, min(_LOOK_S, deadline_s - time.monotonic())))
             try:
                 rest = rest[self._socket.send(rest) :]
+                # What has gone may have been filled up to the very same number of bytes.
+                taken_s = time.monotonic()
             except TimeoutError as error:
                 now_s = time.monotonic()
                 if now_s >= deadline_s:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from daemonkit.wsgistreams import Output
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
@@ -357,3 +358,23 @@ def test_clients_that_never_read_their_answers_do_not_keep_a_server_from_stoppin
         server.drain(begun_s + DEADLINE_S)
 
         assert time.monotonic() - begun_s < DEADLINE_S / 3
+
+
+def test_a_client_that_reads_in_bursts_is_not_taken_for_one_that_reads_nothing() -> None:
+    """A socket that is filled up after each burst holds the same number of bytes whenever it is looked at."""
+    near, far = socket.socketpair()
+    looks: list[float] = []
+
+    def on_look(deaf_s: float) -> bool:
+        looks.append(deaf_s)
+        if len(looks) % 4 == 0:
+            for _ in range(3):
+                far.recv(64 * 1024)
+        return False
+
+    with near, far:
+        Output(near, DEADLINE_S, on_look).write(bytes(800_000))
+
+    bursts = range(4, len(looks), 4)
+    assert bursts
+    assert all(looks[after] < looks[after - 1] for after in bursts)
