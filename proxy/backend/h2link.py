@@ -46,8 +46,9 @@ _SETTINGS: Final = Settings(
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 """Limit of queued heads, answers to PINGs and credit, which no window bounds: the same as for responses."""
 
-_END_TIMEOUT_S: Final = 60.0
-"""For the end of a stream whose response is whole."""
+_END_TIMEOUT_S: Final = 300.0
+"""For the end of a stream whose response is whole: as `streamIdleTimeout` by default, so that a handler which goes on
+working for minutes is not cancelled."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
 """A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter

@@ -219,7 +219,7 @@ def test_a_stream_keeps_its_place_until_it_has_ended_although_its_response_is_wh
         assert (second.status_code, peer.connections, peers[0].most_open) == (204, 1, 1)
 
 
-def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_a_minute() -> None:
+def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_five_minutes() -> None:
     resets: list[int | None] = []
 
     def note(peer: H2Peer, event: h2.events.Event) -> None:
@@ -230,7 +230,7 @@ def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_a_minu
     with backend(speaks(note)) as peer, world() as w:
         w.use(h2c(peer.address))
         w.fetch()
-        w.clock.passed_s += 59.0
+        w.clock.passed_s += 299.0
         w.turns()
         assert w.fetch().status_code == 204
         assert not resets
