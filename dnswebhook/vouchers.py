@@ -109,7 +109,8 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
                 continue
         elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
-            if voucher.waits:
+            # Unless it is to go, and does so later than its removal was answered.
+            if voucher.waits or (own and voucher.is_leaving and not _may_be_desired(voucher, is_desired)):
                 still_open.append(_after_listing(done(voucher)))
             continue
         still_open.append(_after_listing(voucher))
