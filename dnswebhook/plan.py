@@ -129,7 +129,10 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
             note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
         ]
         notes += [note(value, is_leaving=False, successor=successor) for value, successor in superseded.items()]
-        vouchers += [replace(each, waits=difference.notes.waits(each.name, each.value)) for each in notes]
+        waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
+        for old, new in replaced.items():  # what may come late comes under the new one
+            waits[new] = max(waits[new], waits[old])
+        vouchers += [replace(each, waits=waits[each.value]) for each in notes]
     return tuple(vouchers)
 
 

@@ -177,6 +177,48 @@ def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_
     assert here.journal.vouchers == ()
 
 
+@pytest.mark.parametrize("can_update", [True, False])
+def test_a_value_that_comes_late_has_the_text_that_has_replaced_its_own(house: Build, *, can_update: bool) -> None:
+    here = house()
+    here.store.can_update = can_update
+    moved = msgspec.structs.replace(
+        OWNERSHIP, targets=(HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"',)
+    )
+    one, both = a("app.example.com"), a("app.example.com", "192.0.2.1", "192.0.2.2")
+    here.apply(create=[one, OWNERSHIP])
+    here.listed()
+    here.store.fail("create", not_answered(), value="192.0.2.2", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=[one, OWNERSHIP], update_new=[both, OWNERSHIP])
+    here.listed()
+    here.apply(update_old=[one, OWNERSHIP], update_new=[one, moved])
+    here.listed()
+    here.provider.adjust(b"[]")
+    here.apply(delete=[one, moved])
+    here.listed()
+
+    here.store.create(RecordSpec("app.example.com", "A", "192.0.2.2"), Deadline.after(WAIT_S))
+
+    assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(moved.targets)}
+
+
+def test_an_ownership_record_goes_after_a_record_that_is_removed_later_than_it_was_answered(house: Build) -> None:
+    """external-dns saw both once more, but its next call did not reach the store."""
+    here = house()
+    here.apply(create=[a("app.example.com"), OWNERSHIP])
+    here.provider.adjust(b"[]")
+    here.listed()
+    here.store.fail("delete", StoreTimeout("no answer"), name="app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[a("app.example.com"), OWNERSHIP])
+    assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
+    (row,) = (row for row in here.store.rows.values() if row.type == "A")
+
+    here.store.delete(row, Deadline.after(WAIT_S))
+
+    assert here.listed() == {}
+
+
 def test_an_alias_that_is_put_back_late_has_its_ownership_record(house: Build) -> None:
     here = house()
     alias = Endpoint("app.example.com", "CNAME", ("one.example.net",))
