@@ -166,7 +166,8 @@ class Difference:
             return True
         if row.value in self.notes.values(wish.key) and (wish.is_released or self._is_claimed(wish)):
             return True
-        if any(row.value in self.notes.replaced(wish.name, text) for text in (*wish.wanted, *wish.removed)):
+        successor = self.notes.successor(wish.name, row.value)
+        if successor and (successor in wish.wanted or successor in wish.removed):
             return True
         if wish.owned and self._is_succeeded(wish, row.value):
             return True

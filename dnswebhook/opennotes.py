@@ -1,7 +1,7 @@
 """What earlier calls left open (`dnswebhook.vouchers`), indexed for the difference of a later call (pure)."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import SetKey
@@ -11,17 +11,10 @@ class OpenNotes:
     def __init__(self, noted: Iterable[Voucher]) -> None:
         self._values: dict[SetKey, set[str]] = defaultdict(set)
         self._wholes: dict[SetKey, frozenset[str]] = {}
-        self._texts: dict[str, set[str]] = defaultdict(set)
-        self._successors: dict[tuple[str, str], str] = {}
-        self._replaced: dict[tuple[str, str], set[str]] = defaultdict(set)
-        """By name of the ownership record and text, like `_successors`."""
-        self._waits: dict[tuple[str, str], int] = {}
+        self._by_text: dict[str, dict[str, Voucher]] = defaultdict(dict)
+        """By name of the ownership record, then by text."""
         for note in noted:
-            self._waits[note.name, note.value] = note.waits
-            self._texts[note.name].add(note.value)
-            if note.successor:
-                self._successors[note.name, note.value] = note.successor
-                self._replaced[note.name, note.successor].add(note.value)
+            self._by_text[note.name][note.value] = note
             for record_type in note.owned.types:
                 self._values[note.owned.name, record_type] |= note.owned_values
                 if note.is_whole:
@@ -37,20 +30,21 @@ class OpenNotes:
 
     def has_text(self, name: str, text: str) -> bool:
         """Whether `text` is noted as one of ours in the ownership record `name`."""
-        return text in self._texts.get(name, ())
+        return text in self._at(name)
 
     def successor(self, name: str, text: str) -> str:
         """The text that was to replace `text` there; empty if none was."""
-        return self._successors.get((name, text), "")
+        note = self._at(name).get(text)
+        return note.successor if note else ""
 
     def waits(self, name: str, text: str) -> int:
         """For how many more listings it, or its record, may still come late."""
-        return self._waits.get((name, text), 0)
+        note = self._at(name).get(text)
+        return note.waits if note else 0
 
     def late_texts(self, name: str) -> list[str]:
         """Texts of the ownership record `name` that may come late, or whose record may."""
-        return [text for text in self._texts.get(name, ()) if self.waits(name, text)]
+        return [text for text, note in self._at(name).items() if note.waits]
 
-    def replaced(self, name: str, text: str) -> set[str]:
-        """The texts that `text` was to replace there."""
-        return self._replaced.get((name, text), set())
+    def _at(self, name: str) -> Mapping[str, Voucher]:
+        return self._by_text.get(name, {})

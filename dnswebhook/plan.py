@@ -93,47 +93,49 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
     first, and then the old one may stay. So both texts are noted if one is replaced; then no older note that says the
     opposite counts. Sets that must come whole, or of which half is there, are noted too.
     """
-    vouchers = []
+    vouchers: list[Voucher] = []
     for wish in difference.wishes.values():
         if difference.must_come_whole(wish) or difference.is_half(wish):
-            here = {row.value for row in difference.live(wish.key)}
-            needed = difference.sets[wish.key]
-            values = frozenset(
-                {spec.value for spec in needed.creates}
-                | {update.spec.value for update in needed.updates}
-                | here.intersection(wish.wanted)
-            )
-            owned = OwnedSet(wish.name, frozenset({wish.type}))
-            vouchers.append(Voucher(wish.name, "", owned, values, is_leaving=False, is_whole=True))
-        subjects = difference.subjects(wish)
-        if wish.owned is None or not subjects:
-            continue
-        values = frozenset[str]().union(*(difference.values_of_ours(subject) for subject in subjects))
-        needed = difference.sets[wish.key]
-        coming = {spec.value for spec in needed.creates}
-        sets = [difference.sets[subject.key] for subject in subjects]
-        is_changed = any(each.updates or each.deletes or each.creates for each in sets)
-        replaced = _replaced_texts(wish, needed)
-        superseded = _superseded_texts(difference, wish)
-        staying = set(wish.wanted) - coming if is_changed or replaced or superseded else set()
-        leaving = [row.value for row in needed.deletes if row.value not in replaced]
-        if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
-            continue
-        note = partial(Voucher, wish.name, owned=wish.owned, owned_values=values)
-        notes = [note(value, is_leaving=False) for value in sorted(coming)]
-        notes += [note(value, is_leaving=False, is_staying=True) for value in sorted(staying)]
-        notes += [
-            note(value, is_leaving=False, is_staying=True, successor=successor) for value, successor in replaced.items()
-        ]
-        notes += [
-            note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
-        ]
-        notes += [note(value, is_leaving=False, successor=successor) for value, successor in superseded.items()]
-        waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
-        for old, new in replaced.items():  # what may come late comes under the new one
-            waits[new] = max(waits[new], waits[old])
-        vouchers += [replace(each, waits=waits[each.value]) for each in notes]
+            vouchers.append(_whole_note(difference, wish))
+        if wish.owned is not None and (subjects := difference.subjects(wish)):
+            vouchers += _ownership_notes(difference, wish, wish.owned, subjects)
     return tuple(vouchers)
+
+
+def _whole_note(difference: Difference, wish: Wish) -> Voucher:
+    here = {row.value for row in difference.live(wish.key)}
+    needed = difference.sets[wish.key]
+    values = frozenset(
+        {spec.value for spec in needed.creates}
+        | {update.spec.value for update in needed.updates}
+        | here.intersection(wish.wanted)
+    )
+    owned = OwnedSet(wish.name, frozenset({wish.type}))
+    return Voucher(wish.name, "", owned, values, is_leaving=False, is_whole=True)
+
+
+def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjects: list[Wish]) -> list[Voucher]:
+    values = frozenset[str]().union(*(difference.values_of_ours(subject) for subject in subjects))
+    needed = difference.sets[wish.key]
+    coming = {spec.value for spec in needed.creates}
+    sets = [difference.sets[subject.key] for subject in subjects]
+    is_changed = any(each.updates or each.deletes or each.creates for each in sets)
+    replaced = _replaced_texts(wish, needed)
+    superseded = _superseded_texts(difference, wish)
+    staying = set(wish.wanted) - coming if is_changed or replaced or superseded else set()
+    leaving = [row.value for row in needed.deletes if row.value not in replaced]
+    if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
+        return []
+    note = partial(Voucher, wish.name, owned=owned, owned_values=values, is_leaving=False)
+    notes = [note(value) for value in sorted(coming)]
+    notes += [note(value, is_staying=True) for value in sorted(staying)]
+    notes += [note(value, is_staying=True, successor=successor) for value, successor in replaced.items()]
+    notes += [note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving]
+    notes += [note(value, successor=successor) for value, successor in superseded.items()]
+    waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
+    for old, new in replaced.items():  # what may come late comes under the new one
+        waits[new] = max(waits[new], waits[old])
+    return [replace(each, waits=waits[each.value]) for each in notes]
 
 
 def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
