@@ -113,9 +113,10 @@ class Difference:
         return wish.key in self._refused
 
     def is_emptied(self, name: str) -> bool:
-        """Whether nothing stays of what the resolver serves for a name, not even rewritten."""
+        """Whether nothing stays of what leads to a host under a name, not even rewritten."""
         removed = {row.id for wish in self.by_name[name] for row in self.sets[wish.key].deletes}
-        return all(row.id in removed for row in self._rows.get(name, ()) if row.is_enabled)
+        leading = [row for row in self._rows.get(name, ()) if row.is_enabled and row.type in LEADING_TYPES]
+        return all(row.id in removed for row in leading)
 
     def refuse(self, wish: Wish, reason: RefusalReason, detail: str) -> None:
         self.refusals.append(Refusal(reason, wish.name, wish.type, detail))

@@ -77,18 +77,20 @@ def test_a_name_keeps_what_a_refused_record_of_another_type_should_replace(succe
     assert ("app.example.com", successor.record_type) in [(refusal.name, refusal.type) for refusal in plan.refusals]
 
 
-def test_where_another_record_stays_a_refused_one_holds_back_no_removal() -> None:
+@pytest.mark.parametrize(
+    ("other", "is_held_back"), [(("A", "198.51.100.1"), False), (("MX", "10 mail.example.com"), True)]
+)
+def test_where_another_address_stays_a_refused_one_holds_back_no_removal(
+    other: tuple[str, str], *, is_held_back: bool
+) -> None:
+    """A text or an MX beside it leads no client to a host."""
     old = row("app.example.com", "A", "192.0.2.1")
-    rows = [
-        old,
-        row("app.example.com", "MX", "10 mail.example.com"),
-        row("app.example.com", "AAAA", "2001:db8::1", is_enabled=False),
-    ]
+    rows = [old, row("app.example.com", *other), row("app.example.com", "AAAA", "2001:db8::1", is_enabled=False)]
     changes = Changes(
         create=(Endpoint("app.example.com", "AAAA", ("2001:db8::1",)),), delete=(a("app.example.com", "192.0.2.1"),)
     )
 
-    assert [Delete(old)] == operations(planned(changes, *rows))
+    assert ([] if is_held_back else [Delete(old)]) == operations(planned(changes, *rows))
 
 
 @pytest.mark.parametrize(
