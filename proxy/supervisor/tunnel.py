@@ -3,8 +3,6 @@
 One thread (`run`) decides, so that "one line per failed attempt" holds for the whole proxy; workers carry out its
 orders and report (`proxy.tunnel.orders`). The first connection is dialled alone until it has registered. Without a
 configuration the proxy only checks that the edge can be reached, since one that registers gets requests at once.
-Searches that may take long (DNS, fetching root certificates) run in a thread of their own, so that a stop never waits
-for them.
 """
 
 import math
@@ -13,21 +11,20 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
-from proxy.supervisor.edgefinder import EdgeFinder, Regions
-from proxy.supervisor.edgetrust import EdgeTrust, TrustUnavailable
+from proxy.supervisor.edgefinder import EdgeFinder
+from proxy.supervisor.edgesearch import EdgeSearch
+from proxy.supervisor.edgetrust import EdgeTrust
 from proxy.supervisor.places import Place
 from proxy.supervisor.slot import Slot
-from proxy.tunnel.addresses import EdgeAddresses, IpVersion
-from proxy.tunnel.discovery import DiscoveryFailed, check_version
+from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import (
     Dial,
@@ -48,11 +45,6 @@ from proxy.tunnel.token import TunnelToken
 log = get_logger(__name__)
 
 PROBE_PERIOD_S: Final = 30.0
-SEARCH_AGAIN_S: Final = 60.0
-"""If addresses fail or are too few, they are looked for again, but no more often than this."""
-SEARCH_PATIENCE_S: Final = 5.0
-"""How long dialling waits for a search. A resolver that is down may take minutes to fail, and the known addresses may
-work again by then."""
 _NO_ADDRESS_S: Final = 30.0
 SETTLED_S: Final = 10.0
 """How long nothing may have changed about workers and connections before connections are spread anew."""
@@ -79,22 +71,21 @@ class Tunnel:
         self._settings = settings
         self._token = token
         self._slots = slots
-        self._finder = finder
-        self._trust = trust
         self._stop = stop
         self._client_id = uuid.uuid4()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.places = [Place(index) for index in range(settings.ha_connections)]
         self.remote_version = NO_VERSION
         """Of the newest configuration that the provider has pushed."""
-        self._addresses: EdgeAddresses | None = None
-        self._roots = ""
-        self._is_searching = False
-        self._searching_since_s = 0.0
-        self._awaits_search_until_s = -math.inf
-        """While known addresses fail and nothing is registered: until when dialling waits for a search to find
-        others."""
-        self._searched_at_s = 0.0
+        self._search = EdgeSearch(
+            finder,
+            trust,
+            settings.ip_version,
+            settings.source,
+            tell=self._events.put,
+            used=self._addresses_at,
+            on_failed=self._take_failed_search,
+        )
         self._packet_size = PacketSize()
         self._next_number = 1
         self._has_registered = False
@@ -161,7 +152,7 @@ class Tunnel:
         if self._is_stopping:
             return None
         times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
-        times += [at_s for at_s in (self._spread_at_s, self._awaits_search_until_s) if at_s > looked_at_s]
+        times += [at_s for at_s in (self._spread_at_s, self._search.awaited_until_s) if at_s > looked_at_s]
         wait_s = min(times, default=math.inf) - time.monotonic()
         return max(0.0, wait_s) if wait_s < threading.TIMEOUT_MAX else None
 
@@ -172,10 +163,11 @@ class Tunnel:
 
     def _dial(self, place: Place, now_s: float) -> bool:
         """Returns False if something is missing that all dials wait for."""
-        if self._addresses is None:
-            self._search()
+        addresses = self._search.addresses
+        if addresses is None:
+            self._search.begin()
             return False
-        if now_s < self._awaits_search_until_s:
+        if now_s < self._search.awaited_until_s:
             return False
         registers = self._has_document
         if not registers and any(slot.is_taking for slot in self._slots):
@@ -183,16 +175,16 @@ class Tunnel:
         slot = self._slot_for(registers)
         if slot is None:
             return False
-        address = self._addresses.address_for(place.index)
+        address = addresses.address_for(place.index)
         if address is None:
-            self._search_again(now_s)
+            self._search.begin_again(now_s)
             place.due_s = now_s + _NO_ADDRESS_S
             return True
         number, self._next_number = self._next_number, self._next_number + 1
         token = self._token.reveal()
         place.is_small = self._packet_size.is_small
         order = Dial(number, place.index, address, place.waits.attempts, registers, place.is_small)
-        means = DialMeans(token, self._client_id.bytes, self._roots, self._settings.source)
+        means = DialMeans(token, self._client_id.bytes, self._search.roots, self._settings.source)
         try:
             pid = slot.order(order, msgspec.msgpack.encode(means))
         except OSError as error:
@@ -202,7 +194,7 @@ class Tunnel:
             # The worker has died; the event that tells so will lead here again.
             return False
         place.number, place.slot, place.pid, place.address, place.token = number, slot, pid, address, token
-        place.edge = self._finder.name
+        place.edge = self._search.edge
         return True
 
     @property
@@ -226,56 +218,13 @@ class Tunnel:
 
     # -- searches ----------------------------------------------------------------------------------------------------
 
-    def _search(self) -> None:
-        if not self._is_searching:
-            self._is_searching = True
-            self._searching_since_s = time.monotonic()
-            search = partial(self._search_in_thread, self._finder)
-            try:
-                start_thread(threading.Thread(target=search, name="edge-search", daemon=True))
-            except StartFailed as error:
-                self._take_failed_search(self._finder.name, str(error))
-
-    def _search_again(self, now_s: float) -> None:
-        """What was found before stays in use until something else is found."""
-        if now_s - self._searched_at_s > SEARCH_AGAIN_S:
-            self._search()
-
-    def _search_in_thread(self, finder: EdgeFinder) -> None:
-        try:
-            found = finder.find()
-            check_version(found, self._settings.ip_version, self._settings.source)
-            roots = self._trust.roots()
-        except (DiscoveryFailed, TrustUnavailable) as error:
-            self._events.put(partial(self._take_failed_search, finder.name, str(error)))
-        except Exception as error:
-            log.exception("bug in the search for the edge")
-            self._events.put(partial(self._take_failed_search, finder.name, str(error)))
-        else:
-            self._events.put(partial(self._take_found, finder.name, found, roots))
-
-    def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
-        self._is_searching, self._awaits_search_until_s = False, -math.inf
-        if edge != self._finder.name:
-            # The token belongs to another region by now.
-            return
-        self._searched_at_s = time.monotonic()
-        self._roots = roots
-        # Connections may still be dialling addresses that an earlier search has found.
-        others = [place for place in self.places if place.number and place.edge == edge]
-        used = {place.index: place.address for place in others if place.address is not None}
-        before = self._addresses
-        self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
-        if before is not None:
-            self._addresses.go_on(before, self._searched_at_s)
+    def _addresses_at(self, edge: str) -> Mapping[int, EdgeAddress]:
+        """Of connections that are dialled or serve, by connection index."""
+        there = [place for place in self.places if place.number and place.edge == edge]
+        return {place.index: place.address for place in there if place.address is not None}
 
     def _take_failed_search(self, edge: str, error: str) -> None:
-        self._is_searching, self._awaits_search_until_s = False, -math.inf
-        if edge != self._finder.name:
-            # The token belongs to another region by now, for which a search is still to come, without waiting.
-            return
-        if self._addresses is not None:
-            self._searched_at_s = time.monotonic()
+        if self._search.addresses is not None:
             if not self._is_stopping:
                 log.warning("the edge cannot be looked for again, its addresses stay in use", error=error, edge=edge)
             return
@@ -330,7 +279,8 @@ class Tunnel:
 
     def _open_the_others(self) -> None:
         """No more connections than the edge has addresses: a second one to the same is refused as a duplicate."""
-        free = self._addresses.free_count if self._addresses is not None else 0
+        addresses = self._search.addresses
+        free = addresses.free_count if addresses is not None else 0
         count = min(len(self.places), 1 + free)
         if count < len(self.places):
             log.info("fewer edge addresses than connections wanted", addresses=count, wanted=len(self.places))
@@ -371,14 +321,15 @@ class Tunnel:
     ) -> None:
         now_s = time.monotonic()
         place.failures[cause] += 1
-        if self._addresses is not None and not (cause.is_of_address or cause.is_of_all or was_registered):
+        addresses = self._search.addresses
+        if addresses is not None and not (cause.is_of_address or cause.is_of_all or was_registered):
             # The edge was reached, but this address may be at fault, unless it had registered there.
-            self._addresses.another_for(place.index, now_s, was_reached=True)
-        if self._addresses is not None and cause.is_of_address:
-            self._addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
-            self._search_again(now_s)
-            if self._is_searching and not self.registered:
-                self._awaits_search_until_s = self._searching_since_s + SEARCH_PATIENCE_S
+            addresses.another_for(place.index, now_s, was_reached=True)
+        if addresses is not None and cause.is_of_address:
+            addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
+            self._search.begin_again(now_s)
+            if not self.registered:
+                self._search.be_awaited()
         wait = place.waits.next(random.random(), retry_after_s)
         place.due_s = now_s + wait.delay_s
         if self._is_stopping:
@@ -412,9 +363,7 @@ class Tunnel:
 
     def _take_token(self, token: Secret) -> None:
         self._token = token
-        finder = self._finder.at(TunnelToken.decode(token.reveal()).endpoint)
-        if finder.name != self._finder.name:
-            self._finder, self._addresses = finder, None
+        self._search.turn_to(TunnelToken.decode(token.reveal()).endpoint)
         now_s = time.monotonic()
         for place in self.places:
             if not place.number and place.token:

@@ -17,6 +17,7 @@ from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, OfEdge, ToEdge
+from proxy.supervisor import edgesearch
 from proxy.supervisor import tunnel as rules
 from proxy.supervisor.edgefinder import Regions
 from proxy.supervisor.edgetrust import TrustUnavailable
@@ -164,7 +165,7 @@ def test_a_search_without_a_thread_is_a_failed_attempt_and_is_made_again(
     def start_second(thread: threading.Thread) -> None:
         next(outcomes, thread.start)()
 
-    monkeypatch.setattr(rules, "start_thread", start_second)
+    monkeypatch.setattr(edgesearch, "start_thread", start_second)
     searches = Searches(edge, found(edge.addresses))
     with tunnel_of(edge, searches):
         edge.wait_for_registered(1, WAIT_S)
@@ -200,7 +201,7 @@ def test_a_push_is_acknowledged_by_a_worker_that_has_no_memory_for_what_comes_al
 
 
 def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     gone, here = edge.addresses
     edge.refuse(gone)
     searches = Searches(edge, found([gone]), found([here]))
@@ -211,7 +212,7 @@ def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: p
 
 
 def test_a_new_search_leaves_addresses_to_those_who_dial_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     # Always the first address that is free, and no waits.
     monkeypatch.setattr(random, "randrange", lambda _count: 0)
     monkeypatch.setattr(random, "random", lambda: 0.0)
@@ -373,7 +374,7 @@ def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The Internet is away for a while; when it is back, the host's resolver is not."""
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     with Edge(["127.0.0.1:0"]) as edge:
         edge.refuse()
         searches = Searches(edge, found(edge.addresses), failing(DiscoveryFailed("SRV: no answer")))
@@ -390,8 +391,8 @@ def test_addresses_that_are_known_are_dialled_again_while_a_resolver_lets_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The Internet is away for a while; when it is back, the host's resolver has still to give up."""
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
-    monkeypatch.setattr(rules, "SEARCH_PATIENCE_S", 0.1)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_PATIENCE_S", 0.1)
     searching, over = threading.Event(), threading.Event()
 
     def hang() -> Regions:
@@ -412,7 +413,7 @@ def test_addresses_that_are_known_are_dialled_again_while_a_resolver_lets_wait(
 def test_addresses_that_were_not_found_at_first_are_looked_for_again(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
     searches = Searches(edge, found(edge.addresses[:1]), failing(DiscoveryFailed("")), found(edge.addresses))
     with tunnel_of(edge, searches, connections=2) as tunnel:
@@ -423,7 +424,7 @@ def test_addresses_that_were_not_found_at_first_are_looked_for_again(
 def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
     with Edge(["127.0.0.1:0"] * 3) as edge:
         good, gone, new = edge.addresses
