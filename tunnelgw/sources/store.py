@@ -5,13 +5,9 @@
 
 Nothing can be taken before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept with
 their data only while an object names them (see `references`). One that is named only after it was listed is *unread*,
-and the source fetches it, even if no list or watch has shown it yet. Until the source has tried, nothing is taken, so
-that a new reference never looks broken for a moment. Once something could be taken, this wait is limited: to
-`patience_s` if the source fetches nothing, and to twice that if it does, since somebody who names other objects again
-and again, in a loop of edits, would otherwise hold up everybody. After that, an object that names something unread
-counts with what it said `before`, so that what it named then is served on, until everything that it names now is read
-or known to be missing. At the start nobody has said anything before: the source has all the time that it needs for what
-was named when every kind had been listed, and then twice `patience_s` for what has been named since.
+and the source fetches it, even if no list or watch has shown it yet. Until the source has tried, nothing is taken, for
+a limited time (see `unread`). After that, an object that names something unread counts with what it said `before`, so
+that what it named then is served on, until everything that it names now is read or known to be missing.
 
 Nothing is taken either while a kind is *behind*: its watch is broken, and objects that refer to that kind would be
 judged by incomplete data. This wait is limited to `patience_s` as well, and there is none if no kind has fallen behind
@@ -19,7 +15,6 @@ or recovered for that long. After that, a class or Gateway that names a configur
 counts with what it said `before` as well.
 """
 
-import math
 import threading
 import time
 from collections import Counter
@@ -36,10 +31,9 @@ from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, outside, parameters, references, stub, unseen
 from tunnelgw.sources.scope import Part, SecretScope
 from tunnelgw.sources.tables import Tables
+from tunnelgw.sources.unread import Unread
 
 PATIENCE_S = 5.0
-_MOST_PATIENCE = 2
-"""Times that, where the source comes to something all along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +79,14 @@ class Store:
         self._unlisted = {part for kind in kinds for part in self._scope.parts(kind)}
         self._named: Counter[Entry] = Counter()
         """How many objects name each Secret and ConfigMap."""
-        self._unread: dict[Entry, bool] = {}
-        """True while the source has not tried yet."""
+        self._unread = Unread(patience_s)
         self._outside: set[Entry] = set()
         """Secrets that are named and not read: in their place the tables have one that says so."""
         self._unseen: set[Entry] = set()
         """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
         self._mindful: set[Entry] = set()
         """Objects that have what they said before."""
-        self._first: set[Entry] = set()
-        """Those that were unread when everything was listed, and that the source has not tried yet."""
-        self._first_until_s = math.inf
-        """From then on nothing waits any longer for what was named since."""
-        self._asked: set[Entry] = set()
-        """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
-        self._patient_until_s = 0.0
         self._behind: set[Part] = set()
         self._behind_until_s = 0.0
         """From then on nothing waits for these: unless one more goes or comes back, they stay as they are."""
@@ -270,14 +256,13 @@ class Store:
         One thread calls it, and only then `fill` or `give_up` for each.
         """
         with self._turn:
-            self._turn.wait_for(lambda: any(self._unread.values()), timeout_s)
-            self._asked = set(self._unread)
-            return tuple(self._unread)
+            self._turn.wait_for(lambda: self._unread.has_untried, timeout_s)
+            return self._unread.ask()
 
     def fill(self, entry: Entry, item: Object | None) -> None:
         """What the source found for an unread entry, None for nothing. Left alone if a watch was quicker."""
         with self._turn:
-            if self._is_awaited(entry):
+            if self._unread.awaits_answer(entry):
                 if item is None:
                     self._remove(Kind(entry.room), entry.key)
                 else:
@@ -286,53 +271,26 @@ class Store:
     def give_up(self, entry: Entry) -> None:
         """It could not be fetched now: nothing waits for it any longer, but it stays unread."""
         with self._turn:
-            if self._is_awaited(entry):
-                self._unread[entry] = False
-                self._tell_tried(entry)
+            if self._unread.awaits_answer(entry):
+                self._unread.give_up(entry, time.monotonic())
                 self._turn.notify_all()
 
     def _can_take(self) -> bool:
         if not self._is_dirty or self._unlisted:
             return False
-        behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
-        if self._has_given and self._behind and time.monotonic() < behind_until_s:
-            return False
-        if not any(self._unread.values()):
-            return True
+        now_s = time.monotonic()
         if not self._has_given:
-            return time.monotonic() >= self._first_until_s
-        patient_until_s = min(self._patient_until_s, self._dirty_since_s + _MOST_PATIENCE * self._patience_s)
-        return time.monotonic() >= patient_until_s
-
-    def _await(self, entry: Entry) -> None:
-        if not any(self._unread.values()):
-            self._be_patient()
-        if entry not in self._unread:
-            self._unread[entry] = True
-            self._asked.discard(entry)
-            if self._unlisted:
-                self._first.add(entry)
-
-    def _tell_tried(self, entry: Entry) -> None:
-        """Also where it need not be any more."""
-        self._first.discard(entry)
-        self._time_first()
-
-    def _time_first(self) -> None:
-        if not (self._first or self._unlisted) and self._first_until_s == math.inf:
-            self._first_until_s = time.monotonic() + _MOST_PATIENCE * self._patience_s
-
-    def _is_awaited(self, entry: Entry) -> bool:
-        return entry in self._unread and entry in self._asked
-
-    def _be_patient(self) -> None:
-        """Anew: the source has come to something, or has something to do."""
-        self._patient_until_s = time.monotonic() + self._patience_s
+            return not self._unread.holds_up_first(now_s)
+        behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
+        if self._behind and now_s < behind_until_s:
+            return False
+        return not self._unread.holds_up(self._dirty_since_s, now_s)
 
     def _listed(self, part: Part) -> None:
         if part in self._unlisted:
             self._unlisted.discard(part)
-            self._time_first()
+            if not self._unlisted:
+                self._unread.note_all_listed(time.monotonic())
             self._mark()
 
     def _are_listed(self, kinds: Iterable[Kind]) -> bool:
@@ -361,8 +319,7 @@ class Store:
         entry = Entry(kind, key)
         if kind is Kind.GATEWAY:
             self._given.pop(key, None)
-        self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
-        self._tell_tried(entry)
+        self._unread.drop(entry, time.monotonic())  # its end is a change, which wakes whoever waits
         self._unseen.discard(entry)
         self._outside.discard(entry)
         self._mindful.discard(entry)
@@ -388,11 +345,9 @@ class Store:
         if not self._named[entry]:
             return stub(item)
         if item.data is None and not is_whole:
-            self._await(entry)
+            self._unread.add(entry, time.monotonic())
             return item
-        if self._unread.pop(entry, None) is not None:
-            self._tell_tried(entry)
-            self._be_patient()
+        if self._unread.found(entry, time.monotonic()):
             self._turn.notify_all()
         return msgspec.structs.replace(item, data={}) if item.data is None else item
 
@@ -403,13 +358,13 @@ class Store:
         for entry in after - before:
             self._named[entry] += 1
             if self._is_stub(entry):
-                self._await(entry)
+                self._unread.add(entry, time.monotonic())
             elif self._scope.is_outside(entry):
                 self._keep_out(entry)
             elif self._may_be_there(entry):
                 self._unseen.add(entry)
                 self._tables.put(Kind(entry.room), unseen(entry))
-                self._await(entry)
+                self._unread.add(entry, time.monotonic())
         for entry in before - after:
             self._named[entry] -= 1
             if not self._named[entry]:
@@ -418,8 +373,7 @@ class Store:
     def _forget(self, entry: Entry) -> None:
         """Nobody names it any more."""
         del self._named[entry]
-        self._unread.pop(entry, None)
-        self._tell_tried(entry)
+        self._unread.drop(entry, time.monotonic())
         item = self._tables.get(entry)
         if entry in self._unseen or entry in self._outside:
             self._unseen.discard(entry)
@@ -471,7 +425,7 @@ class Store:
                 self._name(item, new)
 
     def _names_unread(self, item: Mindful) -> bool:
-        return self._has_unread_parameters(item) or not named(item, self._home).isdisjoint(self._unread)
+        return self._has_unread_parameters(item) or not self._unread.is_disjoint(named(item, self._home))
 
     def _has_unread_parameters(self, item: Mindful) -> bool:
         config = parameters(item)
