@@ -9,7 +9,6 @@ workers.
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,6 @@ import msgspec
 from daemonkit.logs import get_logger
 from daemonkit.waits import doubling
 from proxy.control import (
-    MAX_DESCRIPTORS,
     Begin,
     Cut,
     Drain,
@@ -31,16 +29,14 @@ from proxy.control import (
     Refused,
     Report,
     Snapshot,
-    TakeDocument,
     Taken,
-    TakeSockets,
     ToEdge,
     mapped,
     sealed_file,
 )
 from proxy.stats import Stats
+from proxy.supervisor.delivery import Delivery
 from proxy.supervisor.deployment import Deployment
-from proxy.supervisor.sockets import BACKLOG
 from proxy.supervisor.totals import Totals
 from proxy.supervisor.workerprocess import WorkerProcess
 from proxy.tunnel.orders import EdgeOrder, EdgeReport
@@ -110,18 +106,13 @@ class Slot:
         self._sending = threading.Lock()
         """Guards what follows."""
         self._process: WorkerProcess | None = None
+        self._delivery: Delivery
+        """To the process."""
         self._first = first
         self._reports_asked = 0
         """How many snapshots were ever asked for. Each question has one answer, in order, so it can be compared with
         `reports`."""
-        self._is_ready = False
-        """The process takes documents."""
         self._wanted: Deployment | None = None
-        self._given: Deployment | None = None
-        """What the process was told last; None: it gets the next document as a whole."""
-        self._is_given_whole = False
-        self._sockets: dict[str, socket.socket] = {}
-        """Those that the process has."""
         self._ending = threading.Event()
 
     @property
@@ -185,10 +176,8 @@ class Slot:
             self._hear()
         with self._sending:
             self._process = process
+            self._delivery = Delivery(process.channel, self.index)
             self._reports_asked = self.reports
-            self._is_ready = False
-            self._given = None
-            self._sockets = {}
             with self._or_killed(process):
                 process.channel.send(self._begin)
             if self._ending.is_set():
@@ -270,28 +259,16 @@ class Slot:
         if isinstance(message, Ready):
             log.info("worker started", worker=self.index, pid=process.pid)
             with self._sending, self._or_killed(process):
-                self._is_ready = True
-                self._hand_over(process)
+                self._delivery.open()
+                self._delivery.hand_over(self._wanted)
         if isinstance(message, Refused) and message.since:
-            self._start_over(process)
+            with self._sending, self._or_killed(process):
+                self._delivery.hand_over_whole(self._wanted)
         if isinstance(message, Missed):
-            self._give_again(message.doors)
+            with self._sending:
+                self._delivery.note_missed(message.doors)
         if isinstance(message, Ready | Taken | Refused):
             self.on_change(self)
-
-    def _start_over(self, process: WorkerProcess) -> None:
-        """The worker does not serve the document that the change builds on: give it the whole document."""
-        with self._sending, self._or_killed(process):
-            if not self._is_given_whole:
-                self._given = None
-                self._hand_over(process)
-
-    def _give_again(self, doors: tuple[str, ...]) -> None:
-        """Give the worker what did not arrive, with the next report that is asked for: at once would fail again."""
-        with self._sending:
-            self._given = None
-            for door in doors:
-                self._sockets.pop(door, None)
 
     # -- other threads -----------------------------------------------------------------------------------------------
 
@@ -299,10 +276,9 @@ class Slot:
         """To the running worker and to its successors."""
         with self._sending:
             self._wanted = deployment
-            process = self._process
-            if process is not None and self._is_ready:
-                with self._or_killed(process):
-                    self._hand_over(process)
+            if self._process is not None:
+                with self._or_killed(self._process):
+                    self._delivery.hand_over(deployment)
 
     def withhold(self) -> None:
         """Hand the deployment over no more, since its sockets are about to be closed."""
@@ -316,9 +292,8 @@ class Slot:
             if process is not None:
                 self._reports_asked += 1
                 with self._or_killed(process):
-                    if self._is_ready:
-                        # A deployment that could not be handed over when it came.
-                        self._hand_over(process)
+                    # What could not be handed over when it came.
+                    self._delivery.hand_over(self._wanted)
                     process.channel.send(Report())
             return self._reports_asked
 
@@ -376,40 +351,3 @@ class Slot:
         except OSError as error:
             log.warning("worker takes no messages, killing it", error=error, worker=self.index, pid=process.pid)
             process.kill()
-
-    def _hand_over(self, process: WorkerProcess) -> None:
-        """Tell the process what has changed since it was told last.
-
-        If the supervisor has no descriptor or memory for that, the worker serves what it has; the next request for a
-        report tries again.
-        """
-        wanted, before = self._wanted, self._given
-        if wanted is None or wanted is before:
-            return
-        try:
-            descriptor = sealed_file("tunnelgw-proxy-document", wanted.since(before))
-        except OSError as error:
-            quiet_log.error("cannot hand the document to a worker, trying again", error=error, worker=self.index)
-            return
-        try:
-            self._hand_over_sockets(wanted, process)
-            self._given, self._is_given_whole = wanted, before is None
-            since = 0 if before is None else before.generation
-            process.channel.send(TakeDocument(wanted.generation, wanted.version, since), [descriptor])
-        finally:
-            os.close(descriptor)
-
-    def _hand_over_sockets(self, wanted: Deployment, process: WorkerProcess) -> None:
-        """Hand over the sockets that the process does not have yet."""
-        sockets = {door: group[self.index] for door, group in wanted.sockets.items()}
-        for sock in sockets.values():
-            # Fresh ones of `ListeningSockets.withdraw` do not listen yet; for the others this changes nothing.
-            sock.listen(BACKLOG)
-        fresh = [door for door, sock in sockets.items() if self._sockets.get(door) is not sock]
-        self._sockets = sockets
-        for doors in _batches(fresh):
-            process.channel.send(TakeSockets(doors), [sockets[door].fileno() for door in doors])
-
-
-def _batches(doors: list[str]) -> list[tuple[str, ...]]:
-    return [tuple(doors[start : start + MAX_DESCRIPTORS]) for start in range(0, len(doors), MAX_DESCRIPTORS)]
