@@ -14,22 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
-from tunnelgw.deliver.departed import DepartedProxies
 from tunnelgw.deliver.dispatch import Dispatch
-from tunnelgw.deliver.former import GRACE_S, FormerTunnels
-from tunnelgw.deliver.proxies import DocumentParcel
-from tunnelgw.deliver.targets import (
-    NAMING_TUNNELS,
-    Discovery,
-    Plane,
-    Tunnel,
-    depends_on_tunnels,
-    left_tunnels,
-    named_tunnels,
-    planes,
-    tunnels,
-)
-from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
+from tunnelgw.deliver.former import GRACE_S
+from tunnelgw.deliver.targets import NAMING_TUNNELS, Discovery, depends_on_tunnels
+from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key
@@ -39,7 +27,6 @@ from tunnelgw.report.reporter import Reporter, Situation
 from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Change, Store, Unreadable
 from tunnelgw.translate.classes import controllers_instead
-from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pipeline import Differences, Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
@@ -90,18 +77,9 @@ class Reconciler:
         self._foreign: tuple[str, ...] = ()
         """The controllerNames of the GatewayClasses, if none is ours."""
         self._translation: Translation | None = None
-        self._planes: Mapping[str, Plane] = {}
-        self._tunnels: Mapping[str, Tunnel] = {}
-        self._former_grace_s = former_grace_s
-        self._former = FormerTunnels({})
-        self._departed = DepartedProxies(former_grace_s)
-        self._hosts: dict[str, HostnamesParcel] = {}
-        """Wanted hostnames, by tunnel."""
-        self._planes_by_tunnel: dict[str, set[str]] = {}
+        self._wanted = Wanted(dispatch, discovery, metrics, former_grace_s)
         self._unknown: frozenset[Key] = frozenset()
         """Gateways that cannot be read and whose own proxies still serve."""
-        self._sharing: frozenset[str] = frozenset()
-        """Tunnels that lead to the shared proxies."""
         self._number = 0
         """The number of this turn."""
         self._are_credentials_checked = False
@@ -166,12 +144,13 @@ class Reconciler:
             return
         if not self._is_leading:
             self._begin_to_lead(snapshot, translation)
-        self._deliver()
+        self._wanted.send(time.monotonic())
         self._reporter.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
         self._events.unreadable(self._unreadable)
+        wanted = self._wanted
         situation = Situation(
-            snapshot, translation, self._planes, self._planes_by_tunnel, self._tunnels.keys(), self._unknown
+            snapshot, translation, wanted.planes, wanted.planes_by_tunnel, wanted.tunnels.keys(), self._unknown
         )
         self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
@@ -206,15 +185,17 @@ class Reconciler:
         )
         self._snapshot, self._unreadable = snapshot, change.unreadable
         self._are_all_named = change.are_all_named
-        for plane in differences.data_planes:
-            self._put_document(plane)
-        self._put_hosts(self._translation, differences.tunnels)
+        self._wanted.want(self._translation, differences, self._number)
         gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
         self._give_addresses(self._translation, gateways)
         if gateways:
-            self._find_planes_of_tunnels(self._translation, snapshot)
+            self._wanted.find_planes_of_tunnels(self._translation, snapshot)
+        if is_first:
+            self._wanted.begin(snapshot)
         if is_first or has_doubt_changed or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
-            self._find_targets(snapshot, is_first=is_first)
+            self._wanted.find_targets(
+                snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
+            )
         if has_doubt_changed:
             self._find_unknown(self._translation, snapshot)
         self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
@@ -226,30 +207,12 @@ class Reconciler:
         if is_first or any(entry.room == Kind.GATEWAY_CLASS for entry in change.changed):
             self._say_whose_classes_there_are(snapshot)
 
-    def _find_targets(self, snapshot: Snapshot, *, is_first: bool) -> None:
-        self._planes = planes(snapshot, self._discovery)
-        self._tunnels = tunnels(snapshot, self._discovery)
-        if is_first:
-            self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._former_grace_s)
-        named = named_tunnels(snapshot, self._discovery)
-        is_certain = self._are_all_named and not any(entry.room in NAMING_TUNNELS for entry in self._unreadable)
-        now_s = time.monotonic()
-        self._former.follow(named, self._tunnels, now_s, is_certain=is_certain)
-        self._departed.follow(self._planes, self._may_have_gateway, now_s)
-
     def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
         unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
-        unknown = frozenset(key for key in unreadable if self._departed.serves(str(key)))
+        unknown = frozenset(key for key in unreadable if self._wanted.is_served(key))
         if unknown != self._unknown:  # if one has gone since, no verdict has changed
             self._unknown = unknown
             self._untold |= _everything(translation, snapshot).verdicts
-
-    def _may_have_gateway(self, plane: str) -> bool:
-        """A look-up, not a search: when hundreds of Gateways go at once, each is asked about whenever another goes."""
-        namespace, _, name = plane.partition("/")
-        entry = Entry(Kind.GATEWAY, Key(namespace, name))
-        is_there = self._snapshot is not None and entry.key in self._snapshot.all(Kind.GATEWAY)
-        return is_there or entry in self._unreadable or not self._are_all_named
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
@@ -265,58 +228,13 @@ class Reconciler:
             log.warning("no GatewayClass is ours, see --controller-name", wanted=wanted, seen=seen)
         self._foreign = seen
 
-    def _put_document(self, plane: str) -> None:
-        made = self._translation.documents.get(plane) if self._translation else None
-        if made is None:
-            self._dispatch.drop_document(plane)
-            self._metrics.document_bytes.remove(plane)
-            return
-        parcel = DocumentParcel(made.digest(), made.tail())
-        self._metrics.document_bytes.labels(plane).set(sum(map(len, parcel.tail)))
-        self._dispatch.put_document(plane, parcel, made.settings.listeners, self._number)
-
-    # -- deliveries --------------------------------------------------------------------------------------------------
-
-    def _deliver(self) -> None:
-        now_s = time.monotonic()
-        self._departed.settle(self._dispatch.departed_receipts(), now_s)
-        self._dispatch.send(self._planes, self._departed.proxies(now_s))
-        wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
-        self._former.settle(self._dispatch.tunnel_receipts(), now_s)
-        former = self._former.tunnels(now_s)
-        self._dispatch.send_hosts(wanted | dict.fromkeys(former, NO_HOSTS), self._planes_by_tunnel)
-
-    def _put_hosts(self, translation: Translation, tunnels_: Iterable[str]) -> None:
-        for tunnel in tunnels_:
-            if hosts := translation.hosts(tunnel):
-                self._hosts[tunnel] = HostnamesParcel.of(hosts)
-            else:
-                self._hosts.pop(tunnel, None)
-
-    def _find_planes_of_tunnels(self, translation: Translation, snapshot: Snapshot) -> None:
-        self._planes_by_tunnel = {}
-        for key in snapshot.all(Kind.GATEWAY):
-            verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
-            if isinstance(verdict, GatewayVerdict) and verdict.tunnel:
-                self._planes_by_tunnel.setdefault(verdict.tunnel, set()).add(verdict.data_plane)
-        self._say_which_tunnels_share_proxies()
-
-    def _say_which_tunnels_share_proxies(self) -> None:
-        """Each proxy opens one tunnel and does not report which, so we cannot see if a tunnel is opened by none."""
-        sharing = frozenset(tunnel for tunnel, planes_ in self._planes_by_tunnel.items() if SHARED in planes_)
-        if len(sharing) > 1 and sharing != self._sharing:
-            log.warning(
-                "several tunnels lead to the shared proxies, each needs one that opens it", tunnels=sorted(sharing)
-            )
-        self._sharing = sharing
-
     def _check_credentials(self, snapshot: Snapshot) -> None:
         """Once, at the start: if the credentials of all tunnels are bad, nothing that we do later would help."""
         if self._are_credentials_checked or not self._dispatch.is_settled():
             return
         found = self._dispatch.tunnel_receipts()
-        receipts = {id_: found[id_] for id_ in self._tunnels if id_ in found}
-        if len(receipts) < len(self._tunnels):
+        receipts = {id_: found[id_] for id_ in self._wanted.tunnels if id_ in found}
+        if len(receipts) < len(self._wanted.tunnels):
             return
         self._are_credentials_checked = True
         if not receipts or not depends_on_tunnels(snapshot, self._discovery):

@@ -1,0 +1,125 @@
+"""What is to be where, by the last translation: documents at proxies, hostnames at tunnels, and nothing of ours where
+nothing names it any more. Only the reconciler's thread calls what is here.
+
+    differences -> want        documents and hostnames
+    snapshot    -> find_...    targets, and which tunnels lead to which data planes
+                   send        all of it to the dispatch, in each turn
+"""
+
+from collections.abc import Collection, Mapping
+
+from daemonkit.logs import get_logger
+from tunnelgw.deliver.departed import DepartedProxies
+from tunnelgw.deliver.dispatch import Dispatch
+from tunnelgw.deliver.former import FormerTunnels
+from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.targets import (
+    NAMING_TUNNELS,
+    Discovery,
+    Plane,
+    Tunnel,
+    left_tunnels,
+    named_tunnels,
+    planes,
+    tunnels,
+)
+from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
+from tunnelgw.metrics import Metrics
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.translate.gateways import SHARED
+from tunnelgw.translate.pipeline import Differences, Translation
+from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
+
+log = get_logger(__name__)
+
+
+class Wanted:
+    def __init__(self, dispatch: Dispatch, discovery: Discovery, metrics: Metrics, grace_s: float) -> None:
+        """`grace_s`: how long a tunnel must not have been named, or a proxy's Gateway have been gone, before it is
+        emptied. Times are of one monotonic clock, in seconds."""
+        self.planes: Mapping[str, Plane] = {}
+        self.tunnels: Mapping[str, Tunnel] = {}
+        self.planes_by_tunnel: dict[str, set[str]] = {}
+        self._dispatch = dispatch
+        self._discovery = discovery
+        self._metrics = metrics
+        self._grace_s = grace_s
+        self._hosts: dict[str, HostnamesParcel] = {}
+        """By tunnel."""
+        self._former = FormerTunnels({})
+        self._departed = DepartedProxies(grace_s)
+        self._sharing: frozenset[str] = frozenset()
+        """Tunnels that lead to the shared proxies."""
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Once, with the first snapshot: it shows which tunnels a former run may have left."""
+        self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._grace_s)
+
+    def want(self, translation: Translation, differences: Differences, turn: int) -> None:
+        for plane in differences.data_planes:
+            self._want_document(translation, plane, turn)
+        for tunnel in differences.tunnels:
+            if hosts := translation.hosts(tunnel):
+                self._hosts[tunnel] = HostnamesParcel.of(hosts)
+            else:
+                self._hosts.pop(tunnel, None)
+
+    def _want_document(self, translation: Translation, plane: str, turn: int) -> None:
+        made = translation.documents.get(plane)
+        if made is None:
+            self._dispatch.drop_document(plane)
+            self._metrics.document_bytes.remove(plane)
+            return
+        parcel = DocumentParcel(made.digest(), made.tail())
+        self._metrics.document_bytes.labels(plane).set(sum(map(len, parcel.tail)))
+        self._dispatch.put_document(plane, parcel, made.settings.listeners, turn)
+
+    def find_targets(
+        self, snapshot: Snapshot, unreadable: Collection[Entry], now_s: float, *, are_all_named: bool
+    ) -> None:
+        """`are_all_named`: no other object is unreadable."""
+        self.planes = planes(snapshot, self._discovery)
+        self.tunnels = tunnels(snapshot, self._discovery)
+        named = named_tunnels(snapshot, self._discovery)
+        is_certain = are_all_named and not any(entry.room in NAMING_TUNNELS for entry in unreadable)
+        self._former.follow(named, self.tunnels, now_s, is_certain=is_certain)
+
+        def may_have_gateway(plane: str) -> bool:
+            """A look-up, not a search: when hundreds of Gateways go at once, each is asked about whenever another
+            goes."""
+            namespace, _, name = plane.partition("/")
+            entry = Entry(Kind.GATEWAY, Key(namespace, name))
+            return entry.key in snapshot.all(Kind.GATEWAY) or entry in unreadable or not are_all_named
+
+        self._departed.follow(self.planes, may_have_gateway, now_s)
+
+    def find_planes_of_tunnels(self, translation: Translation, snapshot: Snapshot) -> None:
+        self.planes_by_tunnel = {}
+        for key in snapshot.all(Kind.GATEWAY):
+            verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
+            if isinstance(verdict, GatewayVerdict) and verdict.tunnel:
+                self.planes_by_tunnel.setdefault(verdict.tunnel, set()).add(verdict.data_plane)
+        self._say_which_tunnels_share_proxies()
+
+    def _say_which_tunnels_share_proxies(self) -> None:
+        """Each proxy opens one tunnel and does not report which, so we cannot see if a tunnel is opened by none."""
+        sharing = frozenset(tunnel for tunnel, planes_ in self.planes_by_tunnel.items() if SHARED in planes_)
+        if len(sharing) > 1 and sharing != self._sharing:
+            log.warning(
+                "several tunnels lead to the shared proxies, each needs one that opens it", tunnels=sorted(sharing)
+            )
+        self._sharing = sharing
+
+    def is_served(self, gateway: Key) -> bool:
+        """Whether a Gateway has a proxy of its own that is not emptied yet, as far as we know."""
+        return self._departed.serves(str(gateway))
+
+    def send(self, now_s: float) -> None:
+        self._departed.settle(self._dispatch.departed_receipts(), now_s)
+        self._dispatch.send(self.planes, self._departed.proxies(now_s))
+        hosts = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self.tunnels.items()}
+        self._former.settle(self._dispatch.tunnel_receipts(), now_s)
+        former = self._former.tunnels(now_s)
+        self._dispatch.send_hosts(hosts | dict.fromkeys(former, NO_HOSTS), self.planes_by_tunnel)
