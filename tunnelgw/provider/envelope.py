@@ -81,6 +81,8 @@ def opened(answer: Answer) -> Envelope:
         return envelope
     failure = _failure(answer, envelope)
     failure.ray = answer.headers.get("cf-ray", "")[:_MAX_RAY]
+    if isinstance(failure, ProviderUnreachable):
+        failure.retry_after_s = _pause_s(answer.headers, 0.0)
     raise failure
 
 
@@ -98,7 +100,9 @@ def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
         case 404:
             return NotThere(f"{seen}: check tunnelID and accountID")
         case 429:
-            return RateLimited(f"{seen}: too many requests, so nothing is asked for a while", _pause_s(answer.headers))
+            return RateLimited(
+                f"{seen}: too many requests, so nothing is asked for a while", _pause_s(answer.headers, DEFAULT_PAUSE_S)
+            )
         case 400 if envelope and _has_code(envelope, 6003):
             return AuthenticationFailed(f"authentication failed: {seen}: the token is malformed, or {_SCOPE}")
         case 400 if envelope and _has_code(envelope, 7003):
@@ -123,6 +127,6 @@ def _text(body: bytes) -> str:
     return " ".join((title[1] if title else head).decode("utf-8", "replace").split())[:_MAX_TEXT]
 
 
-def _pause_s(headers: Mapping[str, str]) -> float:
+def _pause_s(headers: Mapping[str, str], default_s: float) -> float:
     asked_s = retry_after_s(headers)
-    return DEFAULT_PAUSE_S if asked_s is None else min(asked_s, MAX_PAUSE_S)
+    return default_s if asked_s is None else min(asked_s, MAX_PAUSE_S)

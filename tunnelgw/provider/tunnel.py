@@ -94,13 +94,13 @@ class TunnelDocument:
     def _write(self, config: Config) -> tuple[Configuration, int]:
         """The new configuration, and how many versions are ours, or may be.
 
-        Tried once more if the provider answers with an error of its own (5xx): if one of its two machines is bad and
-        gets every second call, each pass would read successfully and fail to write.
+        Tried once more if the provider answers with an error of its own (5xx), and does not ask to wait: if one of its
+        two machines is bad and gets every second call, each pass would read successfully and fail to write.
         """
         try:
             return self._client.put_configuration(self._account(), self._tunnel.tunnel_id, config), 1
         except ProviderUnreachable as error:
-            if not error.has_answered:
+            if not error.has_answered or error.retry_after_s:
                 raise
         return self._client.put_configuration(self._account(), self._tunnel.tunnel_id, config), 2
 

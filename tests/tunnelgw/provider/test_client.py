@@ -163,6 +163,27 @@ def test_a_rate_limit_says_how_long_to_wait_within_reason(
     assert raised.value.retry_after_s == pause_s
 
 
+@pytest.mark.parametrize(
+    ("headers", "pause_s"),
+    [
+        ((("Retry-After", "120"),), 120),
+        ((("Retry-After", "999999999"),), 900),
+        ((("Retry-After", "soon"),), 0),
+        ((), 0),
+    ],
+)
+@pytest.mark.parametrize("status", [302, 403, 408, 500, 503])
+def test_a_provider_that_cannot_answer_now_says_how_long_to_wait_within_reason(
+    provider: Provider, client: ProviderClient, status: int, headers: tuple[tuple[str, str], ...], pause_s: float
+) -> None:
+    provider.fault(Reply(status=status, body="maintenance", headers=headers))
+
+    with pytest.raises(ProviderUnreachable) as raised:
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert raised.value.retry_after_s == pause_s
+
+
 def test_an_answer_without_end_is_not_kept(
     provider: Provider, client: ProviderClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,17 @@ def test_a_write_that_was_made_twice_is_no_edit_of_somebody_else(provider: Provi
     assert (found.version, found.was_written, found.foreign_edits) == (2, True, 0)
 
 
+def test_a_provider_that_asks_to_wait_is_not_written_to_again_at_once(
+    provider: Provider, client: ProviderClient
+) -> None:
+    provider.fault(Reply(status=503, body="", headers=(("Retry-After", "120"),)), "write", count=1)
+
+    with pytest.raises(ProviderUnreachable) as caught:
+        document(client).keep({"a.example"})
+
+    assert (caught.value.retry_after_s, provider.calls["write"]) == (120, 1)
+
+
 def test_what_somebody_else_wrote_between_our_reading_and_our_writing_is_told(
     provider: Provider,
 ) -> None:
