@@ -16,6 +16,7 @@ import msgspec
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
 from tunnelgw.metrics import Metrics
+from tunnelgw.model.conditions import ConditionType
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
@@ -37,6 +38,8 @@ from tunnelgw.translate.verdicts import (
     RouteVerdict,
     TunnelHost,
 )
+
+_DELIVERED = ConditionType.DELIVERED.value.encode()
 
 
 class Situation(NamedTuple):
@@ -99,6 +102,10 @@ class Reporter:
         self._conflicts: dict[TunnelHost, str] = {}
         self._contested: dict[ObjectId, str] = {}
         """Routes with hostnames that somebody else has at the provider, and what to say of it."""
+        self._unheard: frozenset[str] = frozenset()
+        """Tunnels that never told us which hostnames these are."""
+        self._left: set[ObjectId] = set()
+        """Routes of which what was said about that before is left until the tunnels tell."""
         self._receipts: dict[str, Receipt] = {}
 
     def owe(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str]) -> None:
@@ -117,6 +124,7 @@ class Reporter:
         """Nothing is owed any more: another controller leads, whose numbers tell now what holds."""
         self._owed = HoldBack()
         self._heard, self._silent, self._early, self._early_until_s = set(), set(), {}, math.inf
+        self._unheard, self._left = frozenset(), set()
         self._status_queue.forget()
         self._metrics.pending_statuses.set(0)
         for target in self._receipts:
@@ -131,7 +139,7 @@ class Reporter:
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
         contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
         self._record_conflicts(situation.snapshot, contested)
-        self.owe(contested, turn, frozenset())
+        self.owe({*contested, *self._no_longer_left(situation)}, turn, frozenset())
         now_s = time.monotonic()
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
@@ -196,6 +204,16 @@ class Reporter:
                 contested[id_] = "; ".join(messages)
         before, self._contested = self._contested, contested
         return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
+
+    def _no_longer_left(self, situation: Situation) -> set[ObjectId]:
+        """Routes that may be left no longer, since a tunnel has told."""
+        receipts = self._outcomes.tunnel_receipts()
+        unheard = frozenset(id_ for id_ in situation.tunnels if id_ not in receipts or not receipts[id_].held)
+        has_news, self._unheard = not self._unheard <= unheard, unheard
+        if not has_news:
+            return set()
+        left, self._left = self._left, set()
+        return left
 
     def _delivery(
         self, way: Way, situation: Situation, held: Collection[str], tunnels: Mapping[str, Receipt]
@@ -278,6 +296,9 @@ class Reporter:
             return Wish(item, None, left_alone=_left_alone(situation, item))
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
             verdict = with_conflicts(verdict, self._conflicts)
+        if isinstance(item, HttpRoute | GrpcRoute) and self._unheard and _DELIVERED in bytes(item.status):
+            self._left.add(id_)
+            return Wish(item, verdict, left_alone=_left_alone(situation, item), unheard=self._unheard)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
             return Wish(item, verdict, left_alone=_left_alone(situation, item))
         delivery = self._deliveries.get(way := _way(verdict), Delivery(False))

@@ -39,6 +39,8 @@ class Wish(msgspec.Struct, frozen=True):
     delivery: Delivery = Delivery(False)
     left_alone: frozenset[ParentRef] = frozenset()
     """Parents or ancestors of which nothing is known now: what we wrote about them stays."""
+    unheard: frozenset[str] = frozenset()
+    """Tunnels that have not told yet which hostnames somebody else has there: what we wrote about that stays."""
 
 
 class Author(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
         case ((Gateway() | ListenerSet()), None) if not wish.left_alone:
             return left_status(item.status, writer), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
-            return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone)
+            return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone, wish.unheard)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
             return policy_status(item.status, _ancestors(verdict), writer, wish.left_alone)
     return None, ()  # conditions carry no author's name, so what is there may be another controller's: it stays

@@ -35,6 +35,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     ref: ParentRef
     findings: tuple[Finding, ...]
+    unknown: frozenset[ConditionType] = frozenset()
+    """Conditions of which nothing is known now: without a finding, what was said stays."""
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -99,7 +101,8 @@ def with_namespace(ref: ParentRef, namespace: str) -> ParentRef:
 
 def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: SharedList, writer: Writer) -> msgspec.Raw:
     """The entry with its new conditions; the stored bytes themselves if nothing has changed."""
-    conditions = merge_conditions(stored.conditions, entry.findings, shared.owned, writer.generation, writer.now)
+    owned = shared.owned - entry.unknown
+    conditions = merge_conditions(stored.conditions, entry.findings, owned, writer.generation, writer.now)
     if raw is not None and conditions == stored.conditions:
         return raw
     content: Mapping[str, object] = {

@@ -26,6 +26,7 @@ from tunnelgw.translate.verdicts import (
     ListenerSetVerdict,
     ListenerVerdict,
     OrphanVerdict,
+    ParentVerdict,
     RouteVerdict,
 )
 
@@ -199,13 +200,23 @@ def _is_signed(condition: Condition, writer: Writer) -> bool:
 
 
 def route_status(
-    stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer, left_alone: Collection[ParentRef] = ()
+    stored: msgspec.Raw,
+    verdict: RouteVerdict,
+    writer: Writer,
+    left_alone: Collection[ParentRef] = (),
+    unheard: Collection[str] = (),
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    """The patch, and the parents for which there is no room. Raises Outdated."""
+    """The patch, and the parents for which there is no room. `unheard`: tunnels of which nothing is known yet. Raises
+    Outdated.
+    """
     current = _decode_route(stored)
-    ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
+    ours = [Entry(parent.parent_ref, parent.findings, _unknown(parent, unheard)) for parent in verdict.parents]
     parents, left_out = merge(PARENTS, current.parents, ours, writer, left_alone)
     return None if _same(parents, current.parents) else {"parents": list(parents)}, left_out
+
+
+def _unknown(parent: ParentVerdict, unheard: Collection[str]) -> frozenset[ConditionType]:
+    return frozenset({_T.DELIVERED} if any(host.tunnel in unheard for host in parent.hosts) else ())
 
 
 def policy_status(

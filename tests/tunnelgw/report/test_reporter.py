@@ -25,6 +25,7 @@ from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.report import reporter as reporter_module
@@ -33,7 +34,7 @@ from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 from tunnelgw.report.ingress import IngressReport
 from tunnelgw.report.reporter import Reporter, Situation
 from tunnelgw.report.rush import BURST, QUIET_S
-from tunnelgw.status.compose import Wish
+from tunnelgw.status.compose import Author, Wish, compose
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.verdicts import ObjectId, RouteVerdict
 
@@ -237,6 +238,8 @@ OTHER_ROUTE = ObjectId(Kind.HTTP_ROUTE, Key("shop", "other"))
 PROXY = "http://127.0.0.1:1"
 HOLDS = Receipt(PROXY, "d", "d")
 TOLD = Receipt(tunnel_name(ONE), "h", "h")
+AUTHOR = Author("tunnelgw.dev/tunnel-gateway-controller", ())
+THEIRS = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's")
 
 
 class Scene:
@@ -456,21 +459,20 @@ def accepted_and(wish: Wish) -> list[str]:
 
 def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_long_as_that_is_so() -> None:
     scene = Scene()
-    theirs = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's")
-    event = (*ROUTE, "HostnameConflict", theirs.message)
+    event = (*ROUTE, "HostnameConflict", THEIRS.message)
     scene.report()
 
-    scene.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(theirs,))
+    scene.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(THEIRS,))
     contested = scene.report()
-    assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [theirs.message]}
+    assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [THEIRS.message]}
     assert scene.recorder.said == [event]
     assert scene.report(has_changed=True) == {}
     both = scene.report(ROUTE, OTHER_ROUTE)
-    assert {id_: accepted_and(wish) for id_, wish in both.items()} == {ROUTE: [theirs.message], OTHER_ROUTE: []}
+    assert {id_: accepted_and(wish) for id_, wish in both.items()} == {ROUTE: [THEIRS.message], OTHER_ROUTE: []}
 
     scene.items[-1] = (Kind.HTTP_ROUTE, scene.route("other", "a.example"))
     joined = scene.report(has_changed=True)
-    assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [theirs.message]}
+    assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [THEIRS.message]}
     assert scene.recorder.said == [event, (*OTHER_ROUTE, *event[2:])]
 
     scene.outcomes.tunnel = TOLD
@@ -478,6 +480,48 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_lon
     assert {id_: accepted_and(wish) for id_, wish in settled.items() if id_ != GATEWAY} == {ROUTE: [], OTHER_ROUTE: []}
     assert len(scene.recorder.said) == 2
     assert scene.report(has_changed=True) == {}
+
+
+def told_before(route: Object, wish: Wish) -> Object:
+    """The route with what the wish makes of its status."""
+    status = compose(wish, AUTHOR, "2026-11-21T12:00:00Z").status
+    return route if status is None else msgspec.structs.replace(route, status=msgspec.Raw(status))
+
+
+def delivered_false(wish: Wish) -> bool:
+    assert isinstance(wish.item, HttpRoute)
+    return b"HostnameConflict" in (compose(wish, AUTHOR, "2026-11-22T12:00:00Z").status or bytes(wish.item.status))
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        None,
+        Receipt(tunnel_name(ONE), "", ""),
+        Receipt(tunnel_name(ONE), "h", error="timed out", attempts=1),
+    ],
+    ids=["not asked", "only looked at", "failed"],
+)
+def test_who_begins_leaves_what_was_said_of_somebody_else_s_hostnames_until_the_tunnel_tells(
+    silence: Receipt | None,
+) -> None:
+    before = Scene()
+    before.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(THEIRS,))
+    told = told_before(before.route("web", "a.example"), before.report()[ROUTE])
+
+    for end in (before.outcomes.tunnel, TOLD):
+        scene = Scene()
+        scene.items[-2] = (Kind.HTTP_ROUTE, told)
+        scene.outcomes.tunnel = silence
+
+        begun = scene.report(ROUTE, OTHER_ROUTE)
+        assert compose(begun[ROUTE], AUTHOR, "2026-11-22T12:00:00Z").status is None
+        assert not delivered_false(begun[OTHER_ROUTE])
+        assert ROUTE not in scene.report()
+
+        scene.outcomes.tunnel = end
+        assert delivered_false(scene.report()[ROUTE]) is (end is not TOLD)
+        assert ROUTE not in scene.report()
 
 
 def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
