@@ -4,7 +4,6 @@ What is refused becomes a `Problem` with file, line and reason. No document make
 """
 
 import base64
-import binascii
 import hashlib
 from typing import Any, Final
 
@@ -236,12 +235,15 @@ class _Admission:
             if isinstance(text, str):
                 encoded[name] = base64.b64encode(text.encode()).decode()
             else:
-                self._say(("stringData", name), f"stringData.{name} is not a string")
+                self._say(("stringData", name), f"stringData.{name} {_no_string(text, 'text')}")
         for name, text in data.items():
             # The value itself is a secret, and is never part of a message.
+            if not isinstance(text, str):
+                self._say(("data", name), f"data.{name} {_no_string(text, 'base64')}")
+                continue
             try:
                 base64.b64decode(text, validate=True)
-            except (binascii.Error, TypeError, ValueError):
+            except ValueError:
                 self._say(("data", name), f"data.{name} is not base64; plain text belongs into stringData")
         missing = [name for name in _TLS_KEYS if name not in encoded]
         if content.get("type") == "kubernetes.io/tls" and missing:
@@ -260,6 +262,10 @@ class _Admission:
 
     def _say(self, place: Place, reason: str) -> None:
         self._problems.append(Problem(self._file, self._document.line_of(place), reason, self._entry))
+
+
+def _no_string(value: object, wanted: str) -> str:
+    return f"is null, want {wanted}" if value is None else "is not a string; write it in quotes"
 
 
 def _dotted(place: Place) -> str:

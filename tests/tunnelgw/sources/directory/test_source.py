@@ -289,6 +289,23 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
     assert site.problems() == ["secret.yaml:9: data.token is not base64; plain text belongs into stringData"]
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("data: {tls.crt: }", "data.tls.crt is null, want base64"),
+        ("data: {token: 12345678}", "data.token is not a string; write it in quotes"),
+        ("stringData: {token: }", "stringData.token is null, want text"),
+        ("stringData: {token: 12345678}", "stringData.token is not a string; write it in quotes"),
+    ],
+)
+def test_a_value_of_a_secret_that_is_no_string_is_told_as_what_it_is(site: Site, content: str, problem: str) -> None:
+    site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{content}\n")
+
+    site.look()
+
+    assert site.problems() == [f"secret.yaml:4: {problem}"]
+
+
 @pytest.mark.parametrize("data", ["", "data:\n"], ids=["absent", "null"])
 def test_a_secret_without_data_is_known_to_hold_nothing(site: Site, data: str) -> None:
     site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}")
