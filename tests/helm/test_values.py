@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.helm.chart import CHART, Helm, Refused, Values, one
-from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, changed, program, proxy_options
+from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, TUNNELLED, changed, program, proxy_options
 
 
 @pytest.mark.parametrize(("written", "meant"), [("off", "off"), ('"off"', "off"), ("errors", "errors"), ("all", "all")])
@@ -112,6 +112,17 @@ def test_no_door_takes_the_port_of_the_config_api(helm: Helm) -> None:
 
     with pytest.raises(Refused, match=r"direct\.ports: targetPort 8082 of web is the port of the config API"):
         helm.render({**DIRECT, "direct": {"enabled": True, "ports": [port]}})
+
+
+@pytest.mark.parametrize("field", ["name", "port", "nodePort"])
+def test_no_two_ports_of_the_service_are_taken_for_one_by_the_api_server(helm: Helm, field: str) -> None:
+    ports = [{"name": f"web{n}", "port": 80 + n, "targetPort": 10080, "nodePort": 30080 + n} for n in range(3)]
+    helm.render({**DIRECT, "direct": {"enabled": True, "ports": ports}})
+    ports[2][field] = ports[0][field]
+
+    with pytest.raises(Refused, match=rf"direct\.ports: two have the {field} {ports[0][field]}, which"):
+        helm.render({**DIRECT, "direct": {"enabled": True, "ports": ports}})
+    helm.render({**TUNNELLED, "direct": {"enabled": False, "ports": ports}})
 
 
 @pytest.mark.parametrize(

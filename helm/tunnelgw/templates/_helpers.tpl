@@ -305,9 +305,19 @@ as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- fail (printf "direct.spec: %s is set by the chart%s" $name (eq $name "selector" | ternary "" (printf ", from direct.%s" $name))) -}}
 {{- end -}}
 {{- end -}}
-{{- range .Values.direct.ports -}}
-{{- if and $.Values.direct.enabled (eq (int .targetPort) 8082) -}}
+{{- $taken := dict -}}
+{{- range $port := .Values.direct.enabled | ternary .Values.direct.ports list -}}
+{{- if eq (int .targetPort) 8082 -}}
 {{- fail (printf "direct.ports: targetPort 8082 of %s is the port of the config API" .name) -}}
+{{- end -}}
+{{- range $field := list "name" "port" "nodePort" -}}
+{{- if hasKey $port $field -}}
+{{- $value := printf "%s %s" $field (index $port $field | toString) -}}
+{{- if hasKey $taken $value -}}
+{{- fail (printf "direct.ports: two have the %s, which a Service cannot have" $value) -}}
+{{- end -}}
+{{- $_ := set $taken $value true -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.proxy.networkPolicy.enabled .Values.proxy.hostNetwork -}}
