@@ -191,6 +191,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"routes": [{"backends": [{"backend": "x"}]}]}, "routes[0].backends[0].backend", "no entry of `backends`"),
     ({"routes": [{"backends": [{}]}]}, "routes[0].backends[0]", "where to forward to"),
     ({"routes": [{"backends": [{"address": "b"}]}]}, "routes[0].backends[0].address", "want host:port"),
+    *(
+        ({"routes": [{"backends": [{"address": f"{host}:80"}]}]}, "routes[0].backends[0].address", "neither an IPv4")
+        for host in ("010", "0X7F.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192.168.1.1.")
+    ),
     ({"routes": [{"backends": [{"address": "[::g]:80"}]}]}, "routes[0].backends[0].address", "want host:port"),
     ({"routes": [{"backends": [{"address": "[1::2::3]:80"}]}]}, "routes[0].backends[0].address", "want host:port"),
     ({"routes": [{"backends": [{**HERE[0], "protocol": "https"}]}]}, "routes[0].backends[0]", "`tls` is missing"),

@@ -8,6 +8,8 @@ from dnswebhook.stores.unifi.address import Flavour, login_path, parse_address, 
     [
         ("192.168.1.1", "https://192.168.1.1"),
         (" unifi.lan ", "https://unifi.lan"),
+        ("https://unifi.1", "https://unifi.1"),
+        ("https://0x.lan", "https://0x.lan"),
         ("unifi.lan:8443", "https://unifi.lan:8443"),
         ("https://unifi.lan/", "https://unifi.lan"),
         ("https://unifi.lan.:8443", "https://unifi.lan:8443"),
@@ -38,6 +40,9 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
     assert not parse_address("https://unifi.lan/other").names_application
 
 
+MISTYPED = ("010", "https://0x7f.1", "192.168.010.1", "https://192.168.1:8443", "192.168.1.256", "192.168..1")
+
+
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
@@ -53,6 +58,7 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
         ("https://[fd00::1", "is no URL"),
         ("fd00::1", "in brackets"),
         ("https://fd00::1/", "in brackets"),
+        *((typed, "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1") for typed in MISTYPED),
         ("https://fd00:1:2:3:4:5:6:7", "in brackets"),
         ("https://[fe80::1]", r"link-local, want its interface too, as in \[fe80::1%eth0\]"),
     ],
