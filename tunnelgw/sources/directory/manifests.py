@@ -115,10 +115,19 @@ def documents(octets: bytes) -> list[Document]:
         problem = "a tab, where YAML wants spaces" if is_tab else error.problem or "not YAML"
         raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
     except yaml.reader.ReaderError as error:
-        raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}") from error
+        hint = "" if _is_utf_8(octets) else "; save it as UTF-8"
+        raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}{hint}") from error
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, ArithmeticError) as error:
         # Without libyaml, PyYAML raises errors of Python for characters and versions that do not exist.
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
+
+
+def _is_utf_8(octets: bytes) -> bool:
+    """UTF-16 without its mark may look like UTF-8 with a NUL beside each character."""
+    try:
+        return "\0" not in octets.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _character_at(octets: bytes, mark: yaml.Mark | None) -> str:

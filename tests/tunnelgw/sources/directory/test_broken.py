@@ -68,6 +68,14 @@ def laughs() -> str:
             "apiVersion: v1\nkind: secret\nmetadata: {name: web}\n",
             "web.yaml:2: there is no kind secret in v1, did you mean Secret?",
         ),
+        (
+            f"apiVersion: v1\nkind: SecretList\nitems: [{{metadata: {{name: web}}}}]\n---\n{route()}",
+            "web.yaml:2: SecretList is what the API server answers, want kind List of v1 with apiVersion and",
+        ),
+        (
+            route().replace("HTTPRoute", "HTTPRouteList"),
+            "web.yaml:2: HTTPRouteList is what the API server answers, want kind List of v1 with",
+        ),
         (route("y"), "web.yaml:4: metadata.name true is not a string; write it in quotes"),
         (
             route() + "  rules: [{timeouts: {request: 30}}]\n",
@@ -140,7 +148,25 @@ def test_a_byte_that_is_not_of_utf_8_is_told_with_its_line(site: Site) -> None:
 
     site.look()
 
-    assert site.problems() == ["web.yaml:8: not YAML: incomplete UTF-8 octet sequence"]
+    assert site.problems() == ["web.yaml:8: not YAML: incomplete UTF-8 octet sequence; save it as UTF-8"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
+def test_a_file_of_another_encoding_is_told_what_it_should_be(site: Site, encoding: str) -> None:
+    site.write("web.yaml", "").write_bytes(route().encode(encoding))
+
+    site.look()
+
+    (problem,) = site.problems()
+    assert problem.startswith("web.yaml:1: not YAML: ")
+    assert problem.endswith("; save it as UTF-8")
+
+
+def test_a_file_in_utf_16_with_its_mark_is_read(site: Site) -> None:
+    """Editors and shells on Windows write these."""
+    site.write("web.yaml", "").write_bytes(route().encode("utf-16"))
+
+    assert site.hostnames() == ("a.example.org",)
 
 
 @pytest.mark.parametrize("value", ["a" * 4000 + " ", "a" * 2000 + "  " + "b" * 1999, "a b" * 1333 + "ä"])

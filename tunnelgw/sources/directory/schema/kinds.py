@@ -64,6 +64,11 @@ def misspelling(api_version: str, kind: str) -> str:
     # Of Kubernetes' own kinds, many of which are near to others, only the case is judged.
     if meant := _IN_ANY_CASE.get((api_version, kind.lower())):
         return f"there is no kind {kind} in {api_version}, did you mean {meant}?"
+    one = kind.removesuffix("List")
+    if (api_version, one) in BY_API_VERSION:
+        return (
+            f"{kind} is what the API server answers, want kind List of v1 with apiVersion and kind {one} in each item"
+        )
     if kind.lower() in _NEIGHBOURS or not difflib.get_close_matches(group, _GROUPS, n=1, cutoff=_NEAR_GROUP):
         return ""
     near = difflib.get_close_matches(kind.lower(), _BY_LOWER_CASE, n=1, cutoff=_NEAR_KIND)
