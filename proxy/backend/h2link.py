@@ -49,6 +49,9 @@ MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 _END_TIMEOUT_S: Final = 300.0
 """For the end of a stream whose response is whole: as `streamIdleTimeout` by default, so that a handler which goes on
 working for minutes is not cancelled."""
+_MAX_ENDING: Final = 1_000
+"""How many streams of one connection may do so. They are under way for no client, so that nothing else limits them where
+the backend sets no limit of streams."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
 """A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter
@@ -330,6 +333,8 @@ class H2Link:
         elif event.is_whole:
             self._end(request)
             self._ending[request] = self._loop.now_s
+            if len(self._ending) > _MAX_ENDING:
+                self.cancel(next(iter(self._ending)))
         try:
             receiver.on_response_head(event.head, request.has_ended)
         except Exception:

@@ -242,6 +242,24 @@ def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_five_m
         assert peer.connections == 1
 
 
+def test_of_many_streams_that_do_not_end_after_their_responses_the_oldest_are_cancelled() -> None:
+    """A backend that sets no limit of streams would have them pile up for five minutes."""
+    resets: list[int] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        only_heads(b"204")(peer, event)
+        if isinstance(event, h2.events.StreamReset):
+            resets.append(event.stream_id)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answers = {w.fetch().status_code for _ in range(1_002)}
+        w.until(lambda: len(resets) >= 2)
+
+        assert (answers, resets) == ({204}, [1, 3])
+        assert (w.backend().failures, peer.connections) == ({}, 1)
+
+
 def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
     resets: list[int | None] = []
 
