@@ -19,7 +19,7 @@ _MAX_ERRORS = 5
 
 
 class Outcomes(Protocol):
-    """What became of all that was sent out; `tunnelgw.deliver.dispatch` has it."""
+    """The results of all deliveries, as `tunnelgw.deliver.dispatch.Dispatch` knows them."""
 
     def answers(self) -> Callable[[str, int], bool]:
         """Whether the proxies of a data plane have answered about its document of a turn, as of now."""
@@ -33,13 +33,16 @@ class Outcomes(Protocol):
         """By id of the tunnel."""
 
     def listeners(self, plane: str, digest: str | None = None) -> Sequence[Listener]:
-        """Those of a document, of the newest one without `digest`."""
+        """The listeners of the document with this digest; without `digest`, of the newest document."""
 
 
 def delivered(
     proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool = False
 ) -> Finding:
-    """`tunnelgw.dev/Delivered`. `expected`: how many proxies there are. `has_tunnel`: its receipt is awaited too."""
+    """The condition `tunnelgw.dev/Delivered` of a Gateway.
+
+    `expected`: how many proxies its data plane has. `has_tunnel`: a receipt of the tunnel is expected, too.
+    """
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
     errors = [f"proxy {receipt.target}: {failure}" for receipt in proxies if (failure := receipt.failure)]
@@ -62,7 +65,7 @@ def delivered(
 
 
 def is_silent(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool) -> bool:
-    """Whether there is no word yet of one of those whom `delivered` is about, and none of a failure."""
+    """Whether a receipt that `delivered` needs is still missing, while none of the others reports a failure."""
     failures = not expected or any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
     return not failures and (len(proxies) < expected or (has_tunnel and tunnel is None))
 
@@ -72,8 +75,8 @@ def unbound(
 ) -> dict[ObjectId, Mapping[str, str]]:
     """Why a proxy cannot bind ports, by Gateway or ListenerSet and the name of its listener.
 
-    `listeners` are those of the document that it holds. Of those that share a socket it names one. Nothing is told of a
-    listener that is not on this socket any more in the `newest` document.
+    `listeners` are those of the document that the proxy holds. For listeners that share a socket it has one remark,
+    which is about all of them. Listeners that are not on that socket any more in the `newest` document are left out.
     """
     told = [remark for remark in proxy.remarks if remark.kind is RemarkKind.PORT]
     sharing: dict[object, list[Listener]] = {}
@@ -94,7 +97,7 @@ def unbound(
 
 
 def _socket(listener: Listener) -> object:
-    """What it is bound on; its name, if it has no port."""
+    """The address and port that it is bound to, or its name if it has no port: such a listener shares no socket."""
     return (listener.address, listener.port) if listener.port else listener.name
 
 
@@ -109,7 +112,7 @@ def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
 
 
 def with_conflicts(verdict: RouteVerdict, told: Mapping[TunnelHost, str]) -> RouteVerdict:
-    """For the parents that are reached by these hostnames; `told` is what `conflicts` has found."""
+    """The verdict with a finding for each parent that is reached by a hostname in `told`, the result of `conflicts`."""
     return RouteVerdict(tuple(_with_conflicts(parent, told) for parent in verdict.parents))
 
 
@@ -122,9 +125,9 @@ def _with_conflicts(parent: ParentVerdict, told: Mapping[TunnelHost, str]) -> Pa
 
 
 def _owner(listener: str) -> tuple[ObjectId, str] | None:
-    """From a listener's name in a document: `namespace/gateway/name`, or with a ListenerSet's key in the middle.
+    """The Gateway or ListenerSet of a document's listener, and the name of the listener there.
 
-    Behind an `@` follows the address, if it is not the listener's first one.
+    Names are as `names.listener_name` makes them, for further addresses followed by `@` and the address.
     """
     match listener.partition("@")[0].split("/"):
         case [namespace, gateway, name]:

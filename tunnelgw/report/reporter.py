@@ -1,9 +1,9 @@
-"""Which statuses have to be written now, and what is said in them of deliveries.
+"""Decides which statuses have to be written now, and what they say about deliveries.
 
-    what a turn changed + receipts -> objects that are owed a status -> (held back until it is true, and no rush of
-    edits would be slowed down by it) -> the status queue
+    what a turn changed + receipts -> objects that need a new status -> (held back until the status is true and a rush
+    of edits is over) -> the status queue
 
-The reconciler's thread calls everything here.
+Only the reconciler's thread calls what is here.
 """
 
 import math
@@ -43,28 +43,30 @@ _DELIVERED = ConditionType.DELIVERED.value.encode()
 
 
 class Situation(NamedTuple):
-    """What a turn ended with."""
+    """The state at the end of a turn of the reconciler."""
 
     snapshot: Snapshot
     translation: Translation
     planes: Mapping[str, Plane]
     planes_by_tunnel: Mapping[str, set[str]]
     tunnels: Collection[str]
-    """Those whose ingress documents are ours to keep."""
+    """Ids of the tunnels whose ingress documents are ours to keep."""
     unreadable: Collection[Key] = ()
-    """Gateways that cannot be read, whose own proxies serve on: what was said to those who belong to them stays."""
+    """Gateways that cannot be read, but whose own proxies still serve: what statuses of their routes, ListenerSets and
+    policies say about them stays."""
 
 
 class Way(NamedTuple):
-    """How requests get to a Gateway; deliveries to both ends concern it."""
+    """How requests reach a Gateway, whose status therefore depends on deliveries to both."""
 
     plane: str
+    """Id of its data plane."""
     tunnel: str
-    """Empty: none leads there."""
+    """Id of the tunnel that leads there; empty: none does."""
 
 
 class WishQueue(Protocol):
-    """Who writes statuses; of each object the newest wish counts."""
+    """Writes statuses; for each object only the newest wish counts."""
 
     @property
     def depth(self) -> int:
@@ -74,7 +76,7 @@ class WishQueue(Protocol):
         """None: the object has gone."""
 
     def forget(self) -> None:
-        """Nothing is wanted any more."""
+        """Drop all wishes."""
 
 
 class Reporter:
@@ -86,42 +88,47 @@ class Reporter:
         self._owed = HoldBack()
         self._rush = Rush()
         self._rush_over_s = math.inf
-        """Of the rush that held statuses back at the last turn."""
+        """When the rush ends that held statuses back in the last turn; inf: there was none."""
         self._deliveries: dict[Way, Delivery] = {}
         """As of the last turn."""
         self._heard: set[Way] = set()
-        """Those of whose deliveries everything was known once, or a failure."""
+        """Ways about which we have had all receipts, or one of a failure, at some time since we lead."""
         self._silent: set[Way] = set()
-        """The others."""
+        """All other ways."""
         self._early: dict[ObjectId, Way | None] = {}
-        """Gateways and ListenerSets that wait for that, so that who begins does not take back what was said before."""
+        """Gateways and ListenerSets whose ways are silent. A new leader does not write their statuses yet: it would
+        take back what the former one said about deliveries."""
         self._early_until_s = math.inf
+        """Until then they may wait; inf: we do not lead, or have not reported since."""
         self._unheld: set[Way] = set()
-        """Those of Gateways that were told something while no proxy held their newest document."""
+        """Ways about which a status was written while no proxy held the newest document."""
         self._unbound: dict[ObjectId, Mapping[str, str]] = {}
+        """Why a proxy cannot bind ports: by Gateway or ListenerSet, then by the name of the listener."""
         self._conflicts: dict[TunnelHost, str] = {}
+        """What `deliveries.conflicts` found."""
         self._contested: dict[ObjectId, str] = {}
-        """Routes with hostnames that somebody else has at the provider, and what to say of it."""
+        """Routes whose hostnames belong to rules of somebody else at the provider, with the message for the status."""
         self._unheard: frozenset[str] = frozenset()
-        """Tunnels that never told us which hostnames these are."""
+        """Tunnels whose provider has not told us yet which hostnames these are."""
         self._left: set[ObjectId] = set()
-        """Routes of which what was said about that before is left until the tunnels tell."""
+        """Routes whose earlier message about that stays until it has."""
         self._receipts: dict[str, Receipt] = {}
+        """By target, as of the last turn."""
 
     def owe(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str]) -> None:
-        """These need another status, or may. `planes`: those whose documents `turn` changed."""
+        """Note that these objects may need a new status. `planes`: data planes whose documents `turn` changed."""
         self._owed.add(ids, turn, planes, time.monotonic())
 
     def expect_more(self, objects: int) -> None:
-        """So many with a status of their own were edited by others."""
+        """Note that others have edited this many objects that have a status, which may be the begin of a rush."""
         self._rush.note(objects, time.monotonic())
 
     def wait_until_s(self, latest_s: float) -> float:
-        """When to call `report` again, on the monotonic clock."""
+        """When to call `report` again at the latest, on the monotonic clock; not after `latest_s`."""
         return min(latest_s, self._rush_over_s) if self._owed or self._early else latest_s
 
     def forget(self) -> None:
-        """Nothing is owed any more: another controller leads, whose numbers tell now what holds."""
+        """Another controller leads: forget all statuses that are still to be written, and metrics of deliveries."""
         self._owed = HoldBack()
         self._heard, self._silent, self._early, self._early_until_s = set(), set(), {}, math.inf
         self._unheard, self._left = frozenset(), set()
@@ -132,8 +139,8 @@ class Reporter:
         self._receipts = {}
 
     def report(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
-        """`has_changed`: not only receipts are new."""
-        # Before deliveries are looked at: nothing is released for an answer that is not in them yet.
+        """Queue the statuses that are due. `has_changed`: objects have changed in this turn, not only receipts."""
+        # Taken first: an answer that comes later must not release a status that does not contain it.
         has_answered = self._outcomes.answers()
         self._record_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
@@ -149,9 +156,9 @@ class Reporter:
         self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed) + len(self._early))
 
     def _ripe(self, situation: Situation, released: Iterable[ObjectId], now_s: float) -> list[ObjectId]:
-        """Those of which it is known whether they are delivered, and others when we have led for a while."""
+        """The objects of `released` and `_early` that need not wait any more: see `_early`."""
         self._early_until_s = min(self._early_until_s, now_s + MAX_HOLD_BACK_S)
-        # Who is owed another one meanwhile waits for the document of that, too, and comes here again.
+        # An object that has changed again is left out: it waits for its newer document, and is then released again.
         early = {id_: way for id_, way in self._early.items() if id_ not in self._owed}
         ways = early | {id_: self._way_of(situation, id_) for id_ in released}
         has_time = now_s < self._early_until_s
@@ -159,14 +166,14 @@ class Reporter:
         return [id_ for id_ in ways if id_ not in self._early]
 
     def _way_of(self, situation: Situation, id_: ObjectId) -> Way | None:
-        """Of a Gateway or a ListenerSet that is ours."""
+        """None: not a Gateway or ListenerSet of ours."""
         verdict = situation.translation.verdict(id_) if id_.kind in (Kind.GATEWAY, Kind.LISTENER_SET) else None
         return _way(verdict) if isinstance(verdict, GatewayVerdict | ListenerSetVerdict) else None
 
     # -- what receipts say -------------------------------------------------------------------------------------------
 
     def _news_of_deliveries(self, situation: Situation) -> set[ObjectId]:
-        """Gateways and ListenerSets of which something else is to be said now."""
+        """Gateways and ListenerSets whose statuses have to say something else about deliveries now."""
         unbound_now = self._unbound_listeners(situation.planes)
         found = {id_ for id_ in {*unbound_now, *self._unbound} if unbound_now.get(id_) != self._unbound.get(id_)}
         self._unbound = unbound_now
@@ -188,12 +195,15 @@ class Reporter:
         return found
 
     def _is_news(self, way: Way, delivery: Delivery) -> bool:
-        """That no proxy holds the newest document yet is none: so it is after each edit, and statuses stay."""
+        """Whether statuses have to say something else than before.
+
+        It is no news that no proxy holds the newest document any more: that is so after each edit, for a moment.
+        """
         before = self._deliveries.get(way)
         return before is None or before.finding != delivery.finding or (delivery.is_held and way in self._unheld)
 
     def _news_of_conflicts(self, translation: Translation, *, has_changed: bool) -> set[ObjectId]:
-        """Routes whose hostnames somebody else has in an ingress document, or has had."""
+        """Routes whose hostnames have begun, or ceased, to conflict with a rule of somebody else at the provider."""
         found = conflicts(self._outcomes.tunnel_receipts())
         if found == self._conflicts and not (found and has_changed):
             return set()
@@ -239,7 +249,7 @@ class Reporter:
         found: dict[ObjectId, Mapping[str, str]] = {}
         for plane in planes:
             for receipt in self._outcomes.proxy_receipts(plane):
-                # Of what it holds, which the newest document may not be yet, and places in that are others.
+                # Remarks refer to listeners by their index in the document that the proxy holds.
                 held = self._outcomes.listeners(plane, receipt.held)
                 told = unbound(held, receipt, self._outcomes.listeners(plane))
                 for owner, reasons in told.items():
@@ -247,7 +257,7 @@ class Reporter:
         return found
 
     def _count_receipts(self, situation: Situation) -> list[Receipt]:
-        """Returns what is new in them; targets that are gone are forgotten."""
+        """Update the metrics of deliveries. Returns receipts that have changed."""
         found = [receipt for plane in situation.planes for receipt in self._outcomes.proxy_receipts(plane)]
         receipts = {receipt.target: receipt for receipt in (*found, *self._outcomes.tunnel_receipts().values())}
         for target in self._receipts.keys() - receipts.keys():
@@ -275,7 +285,7 @@ class Reporter:
             if isinstance(verdict, GatewayVerdict):
                 tunnel = tunnels.get(verdict.tunnel)
                 behind = [*self._outcomes.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
-                # As they were counted: who has recovered since has no failure to tell.
+                # From `lasting`, not from `behind`: a newer receipt may report success.
                 self._events.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])
 
     def _record_conflicts(self, snapshot: Snapshot, ids: Iterable[ObjectId]) -> None:
@@ -308,7 +318,7 @@ class Reporter:
 
 
 def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
-    """Parents and ancestors that are not known now, and still serve what they had."""
+    """Parents, or ancestors, whose entries in the object's status stay: see `Situation.unreadable`."""
     if not situation.unreadable:
         return frozenset()
     if not isinstance(item, HttpRoute | GrpcRoute):
@@ -318,7 +328,7 @@ def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
 
 
 def _gateway_of(situation: Situation, ref: ParentRef) -> Key | None:
-    """Also of a ListenerSet, where nothing more is known of its Gateway."""
+    """The Gateway that a parentRef leads to. For a ListenerSet None, unless its Gateway is unknown too."""
     key = Key(ref.namespace, ref.name)
     if ref.group == GATEWAY_API and ref.kind == Kind.LISTENER_SET:
         verdict = situation.translation.verdict(ObjectId(Kind.LISTENER_SET, key))

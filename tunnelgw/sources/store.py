@@ -1,18 +1,20 @@
-"""The one store that sources fill and the reconciler reads: level, not events.
+"""Holds the current objects: a source's threads fill it, the reconciler takes snapshots. It keeps no events.
 
-    watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent where not installed
+    watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent if not installed
     reconciler:     if store.wait(deadline_s) and (change := store.take_settled()): ...
 
-Nothing can be taken before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept with
-their data only while an object names them (see `references`). One that is named only after it was listed is *unread*,
-and the source fetches it, even if no list or watch has shown it yet. Until the source has tried, nothing is taken, for
-a limited time (see `unread`). After that, an object that names something unread counts with what it said `before`, so
-that what it named then is served on, until everything that it names now is read or known to be missing.
+Nothing can be taken before every kind has been listed or is known to be absent. After that, two things delay a change:
 
-Nothing is taken either while a kind is *behind*: its watch is broken, and objects that refer to that kind would be
-judged by incomplete data. This wait is limited to `patience_s` as well, and there is none if no kind has fallen behind
-or recovered for that long. After that, a class or Gateway that names a configuration of such a kind, which is not here,
-counts with what it said `before` as well.
+*Unread objects.* Secrets and ConfigMaps are kept with their data only while an object names them (see `references`). If
+one is named after it was listed, its data is missing here; if no list or watch has shown it, it may still exist. Both
+are unread, and the source fetches them. Until it has tried, nothing is taken, for a limited time (see `unread`). Then an
+object that names something unread is translated with its previous spec (`before`), so what it named then is still
+served, until everything that it names now has been read or is known to be missing.
+
+*Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete
+data. This wait ends `patience_s` after the last kind fell behind or recovered, and at the latest when a change has
+waited for `patience_s`. Then a GatewayClass or Gateway is translated with its previous spec, too, if it names a
+configuration of such a kind that is not in the store.
 """
 
 import threading
@@ -38,26 +40,26 @@ PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why an object is kept out, in words for its author."""
+    """Why an object is left out of snapshots, in words for its author."""
 
     reason: str
     generation: int = 0
-    """Of the object, where it has one: the same mistake in another is told of again."""
+    """`metadata.generation`, if known: the same mistake in a later generation is reported again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the store holds now, and what has changed since the last one."""
+    """What the store holds now, and how it differs from the last `Change` taken."""
 
     snapshot: Snapshot
     changed: frozenset[Entry]
-    """For translation: objects and buckets that are not what they were."""
+    """Objects and index buckets that translation has to look at again."""
     touched: frozenset[Entry]
-    """For the statuses: objects of which the status or the resource version alone is another."""
+    """Objects of which only the status or the resource version has changed: their statuses have to be compared."""
     unreadable: Mapping[Entry, Unreadable]
-    """All that are kept out now."""
+    """All objects that are left out now."""
     are_all_named: bool
-    """False: the source has met something of which it cannot even tell the name."""
+    """Whether `unreadable` is complete; False if the source has found something without even a readable name."""
 
 
 class Store:
@@ -68,9 +70,9 @@ class Store:
         patience_s: float = PATIENCE_S,
         secret_namespaces: Collection[str] = (),
     ) -> None:
-        """`kinds`: those that a source lists. `home`: the controller's namespace.
+        """`kinds`: those that the source lists. `home`: the controller's namespace.
 
-        `secret_namespaces`: where Secrets are read, beside `home`. Empty: everywhere.
+        `secret_namespaces`: where Secrets are read, in addition to `home`. Empty: everywhere.
         """
         self._turn = threading.Condition()
         self._tables = Tables()
@@ -81,31 +83,33 @@ class Store:
         """How many objects name each Secret and ConfigMap."""
         self._unread = Unread(patience_s)
         self._outside: set[Entry] = set()
-        """Secrets that are named and not read: in their place the tables have one that says so."""
+        """Named Secrets in namespaces that we do not or may not read: the tables have `references.outside` instead."""
         self._unseen: set[Entry] = set()
-        """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
+        """Unread objects that no list or watch has shown: the tables have `references.unseen` instead."""
         self._mindful: set[Entry] = set()
-        """Objects that have what they said before."""
+        """Objects in the tables whose `before` is set."""
         self._patience_s = patience_s
         self._behind: set[Part] = set()
         self._behind_until_s = 0.0
-        """From then on nothing waits for these: unless one more goes or comes back, they stay as they are."""
+        """Until then changes wait for kinds that are behind; each one that falls behind or recovers moves it."""
         self._dirty_since_s = 0.0
         self._has_given = False
+        """Whether a snapshot was taken already."""
         self._given: dict[Key, tuple[str, ...]] = {}
-        """Addresses by Gateway."""
+        """The addresses that the last turn gave to each Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._are_all_named = True
         self._is_dirty = False
+        """Whether something has changed since the last snapshot."""
         self._is_called = False
 
     @property
     def secret_namespaces(self) -> frozenset[str]:
-        """Of these each is listed and followed by itself. Empty: Secrets are like all other kinds."""
+        """Namespaces whose Secrets are listed and watched one by one. Empty: Secrets are listed like other kinds."""
         return self._scope.namespaces
 
     def tell_nameless(self, *, are_all_named: bool) -> None:
-        """Whether the source can tell the names of all that it cannot read."""
+        """See `Change.are_all_named`."""
         with self._turn:
             if self._are_all_named != are_all_named:
                 self._are_all_named = are_all_named
@@ -120,7 +124,7 @@ class Store:
             self._remove(kind, key)
 
     def reject(self, kind: Kind, key: Key, problem: Unreadable) -> None:
-        """An object that cannot be read is kept out, whatever it was before."""
+        """The object cannot be read: it is left out of snapshots, and its last readable version is dropped."""
         with self._turn:
             self._reject(kind, key, problem)
 
@@ -131,7 +135,7 @@ class Store:
         rejected: Mapping[Key, Unreadable] | None = None,
         namespace: str = "",
     ) -> None:
-        """All objects of a kind, or those in one namespace, as a list gave them: others are gone."""
+        """The result of a list: all objects of the kind, or of those in one namespace. Others are removed."""
         rejected = rejected or {}
         with self._turn:
             self._scope.open(namespace)
@@ -152,19 +156,22 @@ class Store:
             self._listed((kind, ""))
 
     def set_behind(self, kind: Kind, namespace: str = "", *, is_behind: bool) -> None:
-        """Whether the source has lost the thread of a kind: other changes may refer to what is new there."""
+        """Whether the watch of a kind, or of its objects in one namespace, is broken."""
         with self._turn:
             part = (kind, namespace)
             if is_behind == (part in self._behind):
                 return
             self._behind_until_s = time.monotonic() + self._patience_s
             (self._behind.add if is_behind else self._behind.remove)(part)
-            if self._mindful:  # what some of them name may be known to be missing now
+            if self._mindful:  # what they name may now be known to be missing, and `before` be dropped
                 self._mark()
             self._turn.notify_all()
 
     def close(self, namespace: str) -> None:
-        """The Secrets there may not be read, and were not so far: until they are listed, nothing waits for them."""
+        """We have no permission to read the Secrets there. Until a list of them succeeds, nothing waits for them.
+
+        Does nothing if they have been listed before.
+        """
         with self._turn:
             part = (Kind.SECRET, namespace)
             if part not in self._unlisted:
@@ -176,35 +183,35 @@ class Store:
             self._listed(part)
 
     def can_have_roles(self, namespace: str) -> bool:
-        """False where all namespaces are known, and it is not among them, or ends: then nothing can be made in it."""
+        """Whether Roles can be created in the namespace: False if it is known not to exist, or is being deleted."""
         with self._turn:
             found = self._tables.get(Entry(Kind.NAMESPACE, Key("", namespace)))
             is_there = found is not None and not found.metadata.deletion_timestamp
             return is_there or not self._are_listed((Kind.NAMESPACE,))
 
     def trim(self, kind: Kind, item: Object) -> Object:
-        """The object as it will be kept, so that a long list need not hold the data of all Secrets at once."""
+        """The object as it will be kept, so that a long list does not hold the data of all Secrets at once."""
         if kind not in WITH_DATA:
             return item
         with self._turn:
             return item if self._named[Entry(kind, item.key)] else stub(item)
 
     def wait_listed(self, kinds: Iterable[Kind], timeout_s: float) -> bool:
-        """Until each of these was listed or is absent; False after `timeout_s`."""
+        """Wait until each of these kinds has been listed or is absent; False after `timeout_s`."""
         awaited = frozenset(kinds)
         with self._turn:
             return self._turn.wait_for(lambda: self._are_listed(awaited), timeout_s)
 
     @property
     def unlisted(self) -> frozenset[Kind]:
-        """Kinds that are still awaited. Empty: there is something to reconcile."""
+        """Kinds that have been neither listed nor found absent. While there are any, nothing can be taken."""
         with self._turn:
             return frozenset(kind for kind, _ in self._unlisted)
 
     def wait(self, deadline_s: float) -> bool:
-        """Until there is something to take, somebody calls, or it is `deadline_s` (monotonic clock).
+        """Wait until there is something to take, `call` is called, or the monotonic clock reaches `deadline_s`.
 
-        True: there is something to take.
+        Returns whether there is something to take.
         """
         with self._turn:
             self._turn.wait_for(lambda: self._can_take() or self._is_called, max(0.0, deadline_s - time.monotonic()))
@@ -212,15 +219,15 @@ class Store:
             return self._can_take()
 
     def call(self) -> None:
-        """End a wait: there is something to do besides what the store holds."""
+        """End the current `wait`, or the next one: there is work that is not about objects, such as a new receipt."""
         with self._turn:
             self._is_called = True
             self._turn.notify_all()
 
     def give(self, gateway: Key, addresses: tuple[str, ...]) -> None:
-        """What the last turn gave to a Gateway is its own from now on, even before its status shows it.
+        """Record the addresses that the last turn gave to a Gateway, before its status shows them.
 
-        Otherwise it would lose it to another one when an older Gateway goes meanwhile.
+        Otherwise another Gateway could get them if an older Gateway is deleted in the meantime.
         """
         with self._turn:
             item = self._tables.get(Entry(Kind.GATEWAY, gateway))
@@ -229,12 +236,12 @@ class Store:
                 self._put(Kind.GATEWAY, item)
 
     def take_settled(self) -> Change | None:
-        """None when there is nothing to take, or no longer: a reference may have come since `wait` said so."""
+        """None: there is nothing to take, or a new reference since `wait` has returned makes us wait again."""
         with self._turn:
             return self.take() if self._can_take() else None
 
     def take(self) -> Change:
-        """Whatever is there, settled or not."""
+        """The current state, even if a change should wait."""
         with self._turn:
             self._forget_before()
             self._is_dirty = False
@@ -243,7 +250,7 @@ class Store:
             return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable), self._are_all_named)
 
     def counts(self) -> dict[tuple[Kind, bool], int]:
-        """Objects by kind and whether they can be read."""
+        """How many objects there are, by kind and whether they can be read."""
         with self._turn:
             unreadable = Counter(entry.room for entry in self._unreadable)
             stand_ins = Counter(entry.room for entry in (*self._unseen, *self._outside))
@@ -251,16 +258,16 @@ class Store:
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
     def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
-        """Objects that are named but held without their data, as soon as there is one that was not tried yet.
+        """Wait until there is an unread object that was not tried yet, and return all unread objects.
 
-        One thread calls it, and only then `fill` or `give_up` for each.
+        To be called by one thread only, which then calls `fill` or `give_up` for each of them.
         """
         with self._turn:
             self._turn.wait_for(lambda: self._unread.has_untried, timeout_s)
             return self._unread.ask()
 
     def fill(self, entry: Entry, item: Object | None) -> None:
-        """What the source found for an unread entry, None for nothing. Left alone if a watch was quicker."""
+        """The source has fetched an unread object; None: it does not exist. Ignored if a watch was quicker."""
         with self._turn:
             if self._unread.awaits_answer(entry):
                 if item is None:
@@ -269,7 +276,7 @@ class Store:
                     self._put(Kind(entry.room), item, is_whole=True)
 
     def give_up(self, entry: Entry) -> None:
-        """It could not be fetched now: nothing waits for it any longer, but it stays unread."""
+        """The object could not be fetched now. It stays unread, but nothing waits for it any longer."""
         with self._turn:
             if self._unread.awaits_answer(entry):
                 self._unread.give_up(entry, time.monotonic())
@@ -297,7 +304,7 @@ class Store:
         return self._unlisted.isdisjoint(part for kind in kinds for part in self._scope.parts(kind))
 
     def _keys(self, kind: Kind) -> set[Key]:
-        """Of all objects, also of those that are kept out."""
+        """The keys of all objects of a kind, including unreadable ones."""
         return {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.room is kind)}
 
     def _put(self, kind: Kind, item: Object, *, is_whole: bool = False) -> None:
@@ -336,9 +343,10 @@ class Store:
             self._mark()
 
     def _kept(self, entry: Entry, item: Secret | ConfigMap, *, is_whole: bool) -> Object:
-        """With its data if an object names it. Without data it may have been trimmed before it was named.
+        """The object as it is stored: with its data if an object names it, otherwise as a stub.
 
-        One that is kept has `data` None only while it is unread, and none in it where there really is none.
+        If the data is missing, it may have been trimmed before the object was named, so the object is unread. Only then
+        does a named object have `data` None; one that has no data gets an empty mapping. `is_whole`: not trimmed.
         """
         self._unseen.discard(entry)
         self._outside.discard(entry)
@@ -352,7 +360,7 @@ class Store:
         return msgspec.structs.replace(item, data={}) if item.data is None else item
 
     def _name(self, old: Object | None, new: Object | None) -> None:
-        """Count references anew, after `new` has taken the place of `old`."""
+        """Update `_named` and what depends on it, after `new` has replaced `old`."""
         before = references(old, self._home) if old else frozenset()
         after = references(new, self._home) if new else frozenset()
         for entry in after - before:
@@ -371,7 +379,7 @@ class Store:
                 self._forget(entry)
 
     def _forget(self, entry: Entry) -> None:
-        """Nobody names it any more."""
+        """No object names it any more."""
         del self._named[entry]
         self._unread.drop(entry, time.monotonic())
         item = self._tables.get(entry)
@@ -383,7 +391,7 @@ class Store:
             self._tables.put(Kind(entry.room), stub(item))
 
     def _is_stub(self, entry: Entry) -> bool:
-        """Whether it is there, but its data was left out, or has not come yet."""
+        """Whether the object is known to exist, but without its data."""
         item = self._tables.get(entry)
         return isinstance(item, Secret | ConfigMap) and item.data is None and entry not in self._unseen
 
@@ -392,14 +400,14 @@ class Store:
         self._tables.put(Kind.SECRET, outside(entry))
 
     def _may_be_there(self, entry: Entry) -> bool:
-        """Although nothing is known of it: it may have been made since it was listed."""
+        """Whether an unknown object may exist all the same, created after its kind was listed."""
         return self._is_unknown(entry) and self._are_listed((Kind(entry.room),)) and can_be(entry)
 
     def _is_unknown(self, entry: Entry) -> bool:
         return self._tables.get(entry) is None and entry not in self._unreadable
 
     def _minding(self, entry: Entry, old: Object | None, item: Mindful) -> Mindful:
-        """With what it said before, if it says something else now."""
+        """The object with its previous spec as `before`, if its spec has changed."""
         before = None
         if isinstance(old, Mindful):
             before = old.before if old.spec == item.spec or self._names_unread(old) else old.spec
@@ -407,8 +415,10 @@ class Store:
         return msgspec.structs.replace(item, before=before)
 
     def _forget_before(self) -> None:
-        """Of all that name nothing unread any more; and of a Gateway whose configuration is known, what it named before
-        that one, though it may still name an unread Secret.
+        """Clear `before` of all objects that name nothing unread any more.
+
+        A Gateway that still names an unread Secret, but whose configuration is known, is translated with that
+        configuration, and otherwise with its previous spec.
         """
         for entry in [*self._mindful]:
             item = self._tables.get(entry)

@@ -1,10 +1,10 @@
-"""What is named and held without its data: what the source has yet to read, and for how long the store waits for it.
+"""The unread objects, which are named but here without their data, and how long the store waits for them.
 
-Until the source has tried, the store gives nothing out, so that a new reference never looks broken for a moment. Once
-it has given something, this wait is limited: to `patience_s` if the source comes to nothing, and to twice that if it
-does, since somebody who names other objects again and again, in a loop of edits, would otherwise hold up everybody. At
-the start the source has all the time that it needs for what was named when every kind had been listed, and then twice
-`patience_s` for what has been named since. To be used by one thread at a time.
+Until the source has tried to fetch them, the store gives nothing out: a new reference would look broken for a moment.
+This wait ends when nothing has been fetched for `patience_s`, and at the latest when a change has waited for twice that:
+an author who names other objects again and again, in a loop of edits, would otherwise hold up everybody. Before the
+first snapshot the source may take as long as it needs for what was named by the time all kinds had been listed, and
+after that twice `patience_s` for what has been named since. To be used by one thread at a time.
 """
 
 import math
@@ -13,22 +13,24 @@ from collections.abc import Iterable
 from tunnelgw.model.snapshot import Entry
 
 _MOST_PATIENCE = 2
-"""Times `patience_s`, where the source comes to something all along."""
+"""How many times `patience_s` unread objects can delay a change, however many of them the source fetches meanwhile."""
 
 
 class Unread:
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._is_untried: dict[Entry, bool] = {}
-        """False once the source has tried in vain."""
+        """False: the source has tried to fetch it, without success."""
         self._asked: set[Entry] = set()
-        """What the source was told of last, less what became unread again since: of that it may find what was."""
+        """Unread objects as the source last got them, without those that became unread again since: for these it may come
+        back with an older state."""
         self._patient_until_s = 0.0
+        """Until then changes wait; each object that is read moves it."""
         self._is_all_listed = False
         self._first: set[Entry] = set()
-        """Those that were unread when everything was listed, and that the source has not tried yet."""
+        """Objects that became unread before all kinds were listed, and that the source has not tried to fetch yet."""
         self._first_until_s = math.inf
-        """From then on the first change waits no longer for what was named since."""
+        """Until then the first snapshot waits for objects that were named later; inf: `_first` is still awaited."""
 
     @property
     def has_untried(self) -> bool:
@@ -47,12 +49,12 @@ class Unread:
                 self._first.add(entry)
 
     def drop(self, entry: Entry, now_s: float) -> None:
-        """It is not named any more, or is gone."""
+        """The object is not named any more, or is gone."""
         self._is_untried.pop(entry, None)
         self._note_tried(entry, now_s)
 
     def found(self, entry: Entry, now_s: float) -> bool:
-        """Its data has come. False: it was not unread."""
+        """Note that its data has come. False: it was not unread."""
         if entry not in self._is_untried:
             return False
         self.drop(entry, now_s)
@@ -60,7 +62,7 @@ class Unread:
         return True
 
     def give_up(self, entry: Entry, now_s: float) -> None:
-        """It could not be read now, and stays here."""
+        """The object could not be fetched now. It stays unread, but nothing waits for it any longer."""
         self._is_untried[entry] = False
         self._note_tried(entry, now_s)
 
@@ -70,16 +72,16 @@ class Unread:
         self._time_first(now_s)
 
     def ask(self) -> tuple[Entry, ...]:
-        """All, for the source to read."""
+        """All unread objects, for the source to fetch."""
         self._asked = set(self._is_untried)
         return tuple(self._is_untried)
 
     def awaits_answer(self, entry: Entry) -> bool:
-        """Whether what the source has found is what was asked for."""
+        """Whether an answer of the source about this object counts."""
         return entry in self._is_untried and entry in self._asked
 
     def holds_up(self, since_s: float, now_s: float) -> bool:
-        """Whether a change of `since_s` has to wait."""
+        """Whether a change that came at `since_s` has to wait."""
         return self.has_untried and now_s < min(self._patient_until_s, since_s + _MOST_PATIENCE * self._patience_s)
 
     def holds_up_first(self, now_s: float) -> bool:
@@ -87,11 +89,11 @@ class Unread:
         return self.has_untried and now_s < self._first_until_s
 
     def _be_patient(self, now_s: float) -> None:
-        """Anew: the source has come to something, or has something to do."""
+        """Begin the wait anew, because the source has got work or has read something."""
         self._patient_until_s = now_s + self._patience_s
 
     def _note_tried(self, entry: Entry, now_s: float) -> None:
-        """Also where it need not be any more."""
+        """The source has tried to fetch the object, or need not any more."""
         self._first.discard(entry)
         self._time_first(now_s)
 

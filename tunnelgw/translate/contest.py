@@ -1,4 +1,4 @@
-"""Conflicts between Gateways that share a proxy: the oldest one wins, and the others are told.
+"""Conflicts between Gateways that share a proxy: the oldest one wins, and the conditions of the others say so.
 
 On a socket (address and port) one protocol is spoken, and each hostname belongs to one listener; a later listener that
 conflicts does not get the socket. On the tunnel the proxy itself prefers the oldest Gateway, request by request, so
@@ -51,7 +51,7 @@ class Contest(Part, frozen=True):
     losses: Mapping[Key, Losses]
     """By Gateway."""
     hosts: Mapping[tuple[int, str], Key]
-    """Of the tunnel, by port and hostname: the Gateway that gets them."""
+    """The Gateway that gets the tunnel's requests, by port and hostname."""
 
 
 def losses(view: View, key: Key) -> Losses:
@@ -66,8 +66,9 @@ def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
 
 
 def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
-    """The Gateway, on the data plane of this one, that gets the tunnel's requests for a host. For a wildcard: for those
-    of its hosts that no Gateway has more precisely. None if no Gateway does.
+    """The Gateway of the same data plane as `key` that gets the tunnel's requests to a port for a hostname.
+
+    For a wildcard: for those of its hosts that no Gateway names more precisely. None: no Gateway gets them.
     """
     setup = view.ask(gateway_setup, key)
     hosts = view.ask(contest, setup.data_plane).hosts if setup else {}

@@ -1,4 +1,4 @@
-"""Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
+"""The results for listeners: their conditions, their entries in the document, and what routes attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -30,13 +30,14 @@ class Report(Part, frozen=True):
     verdict: ListenerVerdict
     is_accepted: bool
     is_sound: bool
-    """Accepted, and its references lead to enough to serve it."""
+    """It is accepted, and no bad reference keeps it from being served."""
     documents: tuple[document.Listener, ...] = ()
-    """One for each address that it is bound on; none: it is not served."""
+    """Its entries in the document: one for each address that it is bound to, or one if only the tunnel leads to it, and
+    perhaps one for the tunnel's other port. Empty: it is not served."""
 
 
 class Entrance(Part, frozen=True):
-    """What routes need to know of a listener, so that nothing else of it makes them be looked at again."""
+    """What routes need to know of a listener. Whatever else changes in a listener, routes are not evaluated again."""
 
     name: str
     port: int
@@ -44,9 +45,9 @@ class Entrance(Part, frozen=True):
     kinds: tuple[RouteGroupKind, ...]
     namespaces: NamespacesFrom
     id: str
-    """Names the listener among all of them."""
+    """Differs from that of every other listener."""
     documents: tuple[str, ...]
-    """Its names in the document."""
+    """The names of its entries in the document."""
     is_on_tunnel: bool
 
 
@@ -57,7 +58,7 @@ class Parent(Part, frozen=True):
     setup: GatewaySetup
     entrances: tuple[Entrance, ...] = ()
     refusal: str = ""
-    """Of a ListenerSet that its Gateway does not let in."""
+    """Why routes cannot attach: the Gateway of this ListenerSet does not let it attach. Empty: they can."""
 
 
 def parent(view: View, owner: ObjectId) -> Parent | None:
@@ -81,7 +82,7 @@ def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
     """A query about a Gateway that is ours, or about a ListenerSet that such a Gateway lets in: its own listeners."""
     key = gateway_of(view, owner)
     setup = view.ask(gateway_setup, key) if key else None
-    if key is None or setup is None:  # any more: whoever asks has yet to learn that
+    if key is None or setup is None:  # not ours any more; the query that asks is still to be evaluated again
         return ()
     lost, own = view.ask(losses, key), view.ask(own_drafts, owner)
     overlaps = view.ask(overlapping, key) if any(_may_overlap(draft) for draft in own) else {}
@@ -109,8 +110,10 @@ def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
 
 
 def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener]:
-    """A listener that is walled may lack a certificate. It has that of who would get its hosts on the same socket, and
-    where there is nobody, it need not be there.
+    """The listeners, none of them with an HTTPS socket but without a certificate.
+
+    Only walled ones (`Draft.is_walled`) may lack it. They get the certificate of another listener of the socket, which
+    their hosts would go to otherwise; if there is none, they need no socket.
     """
     lent = {(part.address, part.port): part.tls for part in parts if part.tls}
     for part in parts:
@@ -123,8 +126,9 @@ def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener
 
 
 def _wall(key: Key, wall: Wall, protocols: Mapping[int, Literal["HTTP", "HTTPS"]]) -> document.Listener:
-    """No route leads there. It has no age, so it yields to all Gateways that have the host. `protocols`: by port, of
-    the Gateway's listeners on the tunnel.
+    """A wall in the document. It has no `created_at`, so all other Gateways that want its host take precedence.
+
+    `protocols`: those of the Gateway's listeners on the tunnel, by port.
     """
     return document.Listener(
         name=wall.name,
@@ -137,7 +141,7 @@ def _wall(key: Key, wall: Wall, protocols: Mapping[int, Literal["HTTP", "HTTPS"]
 
 
 def _shut(view: View, key: Key) -> str:
-    """Why no listener of a Gateway that is ours can be reached at all."""
+    """Why no listener of a Gateway that is ours can be reached; empty: some may be."""
     setup, gateway_doors = view.ask(gateway_setup, key), view.ask(doors, key)
     if setup is None or setup.problem or any(each.type is ConditionType.ACCEPTED for each in gateway_doors.findings):
         return _NOT_ACCEPTED
@@ -145,7 +149,7 @@ def _shut(view: View, key: Key) -> str:
 
 
 def why_sets_are_shut(view: View, key: Key) -> str:
-    """A query: the same of those of its ListenerSets, which wait until it is accepted."""
+    """A query: the same for listeners of its ListenerSets, which wait until the Gateway is accepted."""
     own = view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
     if own and not any(each.is_accepted for each in own):
         return _NOT_ACCEPTED
@@ -167,7 +171,7 @@ def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tu
 
 
 def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[Obstacle, ...]) -> tuple[Finding, ...]:
-    """`deprived`: why no request is left to it."""
+    """`deprived`: why it gets no requests at all; empty: it gets some."""
     conflict = draft.slot.conflict
     if conflict is not None:
         message = f"port {draft.slot.listener.port} is wanted by {draft.slot.rival} too"
@@ -190,8 +194,10 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[O
 
 
 def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
-    """A query about a Gateway that is ours: listeners that have hosts or names in common with another, by their name in
-    the document. Clients may use one connection for the hosts of two such listeners, and are answered 421 then.
+    """A query about a Gateway that is ours: OverlappingTLSConfig, by the listener's name in the document.
+
+    It is for HTTPS listeners that have hosts, or names in their certificates, in common with another one of the same
+    port: a client may use one connection for hosts of both, and is answered 421.
     """
     by_port: dict[int, list[Draft]] = {}
     for draft in view.ask(drafts, key):
@@ -258,7 +264,7 @@ def _documents(
 
 
 def _with_other_port(report: Report, other: OtherPort | None) -> Report:
-    """With an entry for the tunnel's other port, where the proxy would not give that to the listener by itself."""
+    """The report with an entry for the tunnel's other port, if the document needs one (`TunnelPorts.told`)."""
     if other is None or not report.documents:
         return report
     first = report.documents[0]

@@ -1,9 +1,13 @@
-"""What each listener of a Gateway gets of the tunnel, which has two ports: 80 for http requests, 443 for https.
+"""Which of the tunnel's requests each listener of a Gateway gets. The tunnel has two ports: 80 for http, 443 for https.
 
-A listener gets the requests of its own port. It gets those of the other one too unless that port is wanted there: by a
-listener of its Gateway or of its own ListenerSet for any host at all, by one of another ListenerSet for all of its
-hosts. So a set takes from others only the hosts that it names. What is wanted and cannot be served stays shut, or a
-redirect to https would lead in circles.
+A listener gets the requests to its own port. It gets those to the other port too, unless that one is wanted by
+
+- a listener of its Gateway, or of its own ListenerSet, for whatever hosts, or
+- a listener of another ListenerSet, for hosts that include all of its own: so a set takes from others only the hosts
+  that it names.
+
+Requests that a listener wants but cannot serve are not given to listeners of the other port (see `Wall`): a redirect
+from http to https would lead to itself.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,32 +26,32 @@ from tunnelgw.translate.verdicts import ObjectId
 
 
 class OtherPort(Part, frozen=True):
-    """Of the tunnel, for a listener."""
+    """The port of the tunnel that is not the listener's own."""
 
     port: int
     protocol: Literal["HTTP", "HTTPS"]
-    """That of the Gateway's listeners there, as the proxy wants one for all."""
+    """That of the Gateway's listeners on this port: a document must have the same protocol for all of them."""
 
 
 class Wall(Part, frozen=True):
-    """Requests that no listener of the Gateway gets."""
+    """Requests that no listener of the Gateway may get. In the document it is a listener to which no route leads."""
 
     name: str
-    """In the document."""
+    """The name of that listener."""
     port: int
     hostname: str
 
 
 class TunnelPorts(Part, frozen=True):
     served: Mapping[str, tuple[int, ...]]
-    """By the listener's name in the document: whose requests it gets, those of its own port first."""
+    """The ports whose requests a listener gets, its own first; by the listener's name in the document."""
     told: Mapping[str, OtherPort] = {}
-    """The second one of these ports where the proxy needs to be told: by itself it gives a listener both only if its
-    Gateway has none at the other one."""
+    """The second of these ports, if the document has to say so: the proxy by itself gives a listener requests to the
+    other port only if the Gateway has no listener there."""
 
 
 def tunnel_ports(view: View, key: Key) -> TunnelPorts:
-    """A query about a Gateway that is ours. Its ListenerSets may have to wait, and get nothing meanwhile."""
+    """A query about a Gateway that is ours. That ListenerSets get nothing before it is accepted is ignored here."""
     all_drafts = view.ask(drafts, key)
     served = [draft for draft in all_drafts if draft.is_on_tunnel]
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
@@ -68,7 +72,7 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
 
 
 def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
-    """A query: `TunnelPorts.told`, so that listeners are not looked at again for what another one gets."""
+    """A query: `TunnelPorts.told`, so that a change of `served` does not cause all listeners to be evaluated again."""
     return view.ask(tunnel_ports, key).told
 
 
@@ -79,13 +83,15 @@ def walls(
     open_: Collection[str],
     holder: Callable[[int, str], Key | None],
 ) -> Iterator[Wall]:
-    """Of the Gateway with these drafts. `served` is what `tunnel_ports` says, `open_` has the names of those that the
-    tunnel does lead to. `holder`: which Gateway gets a hostname of a port where there is no wall.
+    """The walls of Gateway `key`, whose listeners are `all_drafts`.
+
+    `served`: see `TunnelPorts`. `open_`: names of the listeners that the tunnel does lead to. `holder`: which Gateway
+    would get the requests to a port for a hostname if there were no wall.
     """
     for port in document.TUNNEL_PORTS:
         here = [draft for draft in all_drafts if _wants_tunnel(draft) and _port(draft) == port]
         open_to = {_hostname(draft) for draft in here if draft.name in open_}
-        # Several may want one hostname, and conflict.
+        # If several want one hostname, and so conflict, the first one counts.
         shut = {_hostname(draft): draft for draft in reversed(here) if draft.name not in open_}
         elsewhere = [draft for draft in all_drafts if draft.name in open_ and _port(draft) != port]
         lent = {_hostname(draft) for draft in elsewhere if port in served[draft.name]}
