@@ -1,10 +1,10 @@
-"""Carry a plan out against a store: strands side by side, steps in order, every failure contained.
+"""Carries a plan out against a store: strands side by side, the steps of a strand in order.
 
-One failed step stops only the steps that need it. A failure that would repeat for every record (the controller is
-gone, the credentials are refused, it asks us to slow down, the deadline has come, the process stops) ends the whole
-run instead: what was not tried is reported as such, and the next pass of external-dns plans anew.
+A failed step stops only the steps that need it. A failure that every record would share (the controller does not
+answer, refuses the credentials or asks us to slow down; the deadline has passed; the process stops) ends the whole run:
+what was not tried is reported as such, and the next pass of external-dns plans anew.
 
-Success is what the store holds afterwards: "exists already" on create and "not found" on delete are successes.
+What the store holds afterwards counts: "already exists" on create and "not found" on delete are successes.
 """
 
 import threading
@@ -49,9 +49,9 @@ class Outcome(StrEnum):
     UNCHANGED = "unchanged"
     FAILED = "failed"
     LEFT_OUT = "left_out"
-    """A step that it needs failed."""
+    """A step that it needs has failed or was left out."""
     NOT_TRIED = "not_tried"
-    """The run ended before."""
+    """The run ended before its turn."""
     DRY_RUN = "dry_run"
 
 
@@ -62,14 +62,14 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What a run did. `counts` by (`create` | `update` | `delete`, outcome)."""
+    """What a run did. `counts`: the number of writes by verb (`create`, `update`, `delete`) and outcome."""
 
     counts: Counter[tuple[str, Outcome]]
     failures: list[Failure]
     removed: list[Record]
-    """Rows that were to go, of which the store says so; those of one strand in their order."""
+    """Rows whose removal the store has confirmed; those of one strand in the order of its steps."""
     was_cut_short: bool = False
-    """The deadline came, or the process stops."""
+    """The deadline passed, or the process was stopping."""
 
     def total(self, outcome: Outcome) -> int:
         return sum(count for (_, counted), count in self.counts.items() if counted is outcome)
@@ -93,7 +93,7 @@ def _may_follow(step: Step, succeeded: Sequence[bool]) -> bool:
 
 
 def dry_run(plan: Plan) -> Report:
-    """Say what would be written, write nothing."""
+    """Log and count what would be written; write nothing."""
     report = Report(Counter(), [], [])
     for strand in plan.strands:
         for step in strand.steps:
@@ -119,14 +119,14 @@ def writes_of(operation: Operation) -> list[tuple[str, RecordSpec]]:
 
 
 class Run:
-    """One plan on its way. `execute` may be called once, by one thread; strands run on the writers' threads."""
+    """Carries out one plan. `execute` may be called once; strands run on the writers' threads."""
 
     def __init__(self, store: Store, deadline: Deadline, writers: Writers, late: Collection[str] = ()) -> None:
-        """`late` are strands that failed before, by name: they take their turns after all others."""
+        """`late`: names of strands that failed in the previous run: they begin after all others."""
         self.failed: set[str] = set()
-        """The late ones of the next run."""
+        """`late` for the next run."""
         self.pending: set[RecordSpec] = set()
-        """What may yet be created."""
+        """Records whose creation had no clear result: they may still appear."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
@@ -137,7 +137,7 @@ class Run:
         self._is_over = False
 
     def execute(self, plan: Plan) -> Report:
-        """Returns only when no write is in flight any more."""
+        """Returns when no write is in progress any more."""
         # Short ones first: a few names of hundreds of values each would take every call until its deadline.
         strands = sorted(plan.strands, key=lambda strand: (strand.name in self._late, len(strand.steps)))
         self._writers.for_each(strands, self._run_strand)
@@ -192,12 +192,12 @@ class Run:
             return self._unchanged("create")
 
     def _create_together(self, specs: tuple[RecordSpec, ...]) -> bool:
-        """Rows that were there already are not ours to take back."""
+        """If one row cannot be added, remove the others again, except rows that were there before."""
         added: list[Record] = []
         for index, spec in enumerate(specs):
             if not self._create(spec, added):
                 self._count("create", Outcome.LEFT_OUT, len(specs) - index - 1)
-                grace = Deadline.after(PUT_BACK_GRACE_S)  # a part that stays would stay for ever
+                grace = Deadline.after(PUT_BACK_GRACE_S)  # half of a set that is not removed now would stay for ever
                 for record in added:
                     self._delete(record, deadline=grace)
                 return False
@@ -219,7 +219,7 @@ class Run:
         return True
 
     def _note_removed(self, removed: Iterable[Record], gone: Collection[Record]) -> None:
-        """`gone` had gone before."""
+        """Report rows as removed, except `gone`, which were not found."""
         with self._lock:
             self._report.removed += [record for record in removed if record not in gone]
 
@@ -231,11 +231,12 @@ class Run:
         except NotFound as gone:  # somebody removed the row since the listing
             if spec.type != "CNAME":
                 return self._create(spec)
-            self._failed("update", spec, gone)  # and perhaps put another one there, which only a listing tells
+            self._failed("update", spec, gone)  # and may have added another CNAME, which only a listing would show
             return False
 
     def _replace(self, record: Record, spec: RecordSpec) -> bool:
-        """A store that cannot rewrite a row: add before remove, except where both cannot stand together."""
+        """If the store cannot rewrite a row, add the new one and then remove the old one, or, if they cannot be there
+        at the same time, the other way round."""
         host = host_of(spec.type, spec.value)
         is_same_host = bool(host) and host == host_of(record.type, record.value)
         if spec.type == "CNAME" or spec.value == record.value or is_same_host:
@@ -259,17 +260,20 @@ class Run:
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if has_cname and not self.pending.isdisjoint(add):  # it may still come, and a CNAME bears nothing beside it
+            if has_cname and not self.pending.isdisjoint(add):  # it may still appear, and a CNAME must stand alone
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)
                 return False
-        values = {spec.value for spec in add}  # a new TTL may have been refused: where the row stays, so does that
+        values = {spec.value for spec in add}  # rows that only get another TTL are still wanted
         self._note_removed((record for record in removed if record.value not in values), gone)
         return all(added)
 
     def _obstacle(self, name: str) -> StoreError | None:
-        """Asked where a row has gone: by us, when a delete was repeated, or by somebody who put another one there."""
+        """Why nothing can be added to a name where a row to be removed was not found; None: it can be.
+
+        We may have removed that row ourselves, if the delete was repeated; or somebody else, who may have added others.
+        """
         try:
             rows = self._store.list_records(self._deadline).records
         except StoreError as error:
@@ -278,13 +282,14 @@ class Run:
         return None if is_empty else Overlaps(f"somebody changed {name} since it was listed")
 
     def _put_back(self, removed: list[Record]) -> None:
-        """Nothing came in place of what was removed: the name must not stay empty until the next pass."""
+        """Nothing could be added in place of what was removed: the name must not stay empty until the next pass."""
         grace = Deadline.after(PUT_BACK_GRACE_S)  # even when the call's own time is up, or the process stops
         for record in removed:
             self._create(record.spec, deadline=grace)
 
     def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> bool:
-        """Make one write; AlreadyExists, NotFound and UpdateUnsupported are the caller's to interpret."""
+        """Make one write. Returns whether it succeeded; raises AlreadyExists, NotFound and UpdateUnsupported, whose
+        meaning depends on the caller."""
         try:
             call()
         except (AlreadyExists, NotFound, UpdateUnsupported):

@@ -1,4 +1,4 @@
-"""Wishes against rows: what each record set lacks and has too much of, and what must be refused (pure).
+"""Compares wishes with rows: what each record set lacks or has too much, and what must be refused (pure).
 
 The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the result in order is the plan's job.
 """
@@ -21,7 +21,7 @@ from dnswebhook.past import Past
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish, Wishes
 
 LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
-"""They lead a client to a host, so one may replace another. Texts and the like replace nothing."""
+"""Types that lead a client to a host, so a record of one can replace one of another. Other types replace nothing."""
 _MAX_WAY_CHARACTERS = 1000
 
 
@@ -90,8 +90,10 @@ class Difference:
 
     @staticmethod
     def may_wait(voucher: Wish, update: Update) -> bool:
-        """The old text already says the same, so the new one can follow its record; otherwise each pass would write
-        it."""
+        """Whether a text may be rewritten after its record, since the old one says the same.
+
+        An encrypted text is new in each pass: written first, it would be written again whenever its record fails.
+        """
         return update.record.value in voucher.same
 
     def values_of_ours(self, subject: Wish) -> set[str]:
@@ -104,7 +106,7 @@ class Difference:
         return is_new_text and len(self.sets[wish.key].creates) > 1
 
     def is_half(self, wish: Wish) -> bool:
-        """Whether an earlier call has left half of such a set, and this call says again what belongs to it."""
+        """Whether an earlier call has left half of such a set, and this call wants the set."""
         whole = self.notes.whole(wish.key)
         here = {row.value for row in self.live(wish.key) if row.value in whole}
         return bool(wish.wanted and here) and here < whole
@@ -279,8 +281,10 @@ class Difference:
                 self._chains.add(wish.name, spec.value)
 
     def _keep_unless_replaced(self, name: str, kept: Collection[str] | None = None) -> None:
-        """If nothing is left to be written, because it was refused, remove nothing either, of types `kept` or of any
-        type."""
+        """If nothing is left to be written to a name, because it was refused, remove nothing from it either.
+
+        `kept`: the types of rows to keep; None: all.
+        """
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
         if not any(result.adds_or_rewrites for _, result in here):
             for wish, result in here:

@@ -1,8 +1,8 @@
 """What can go wrong between us and a store, typed by consequence: one class per answer and per next step.
 
-Stores raise nothing else: OSError, requests, ssl, sqlite3 and JSON errors are converted where they are met, with the
-cause chained. Messages say what was seen and what was wanted; they may appear in logs and answers, so they never
-contain secrets, and foreign text in them is cut (`excerpt`).
+Stores raise nothing else: errors of the operating system, urllib3, ssl, sqlite3 and JSON are converted where they are
+met, with the cause chained. Messages say what was seen and what was wanted; they may appear in logs and answers, so
+they never contain secrets, and foreign text in them is cut (`excerpt`).
 """
 
 MAX_FOREIGN_TEXT = 256

@@ -5,12 +5,12 @@ For an owned set external-dns writes one TXT record, by default named `<type>-<n
 `ownedRecord` with the owned name. Prefixes, suffixes and `%{record_type}` templates (`--txt-prefix`) change the name,
 encryption hides the text: so the label decides, and name and text only help out where an old client sends no label.
 
-The text that external-dns has read is not always the one that it names when it changes or deletes the record. It makes
-the named one anew from what it has read (`Reading`), as it would write it now: encrypted or not any more, or by the id
-of its new owner.
+When external-dns changes or deletes a record, the text that it names is not always the stored one. It composes the text
+from the labels that it has read (`Reading`), as it would write it now: encrypted or not, or with the id of a new owner.
 
-Where texts are encrypted, the one that it wants for a changed record is a new one in each pass, also where it says the
-same as that which is there. The record beside it tells: it has the labels in clear (`same_texts`).
+An encrypted text is different each time that it is composed. So the text wanted for a changed record is new in each
+pass, even if it says the same as the stored one. The labels of the record, which are not encrypted, tell whether it
+does (`same_texts`).
 """
 
 import re
@@ -25,7 +25,7 @@ OWNED_RECORD_LABEL = "ownedRecord"
 OWNER_LABEL = "owner"
 _NONCE_LABEL = "txt-encryption-nonce"
 _NONCE_CHARACTERS = 16
-"""Of base64: 12 octets, with which an encrypted text begins."""
+"""The 12 octets with which an encrypted text begins, in base64."""
 _HERITAGE = re.compile(r'"?heritage=external-dns(,|"?$)')
 _TYPE_WORDS = frozenset(map(str.lower, KNOWN_TYPES))
 # Static expressions only: compiling one per name would take longer than everything else in a plan.
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 class OwnedSet(msgspec.Struct, frozen=True):
-    """What an ownership record vouches for. Empty `types`: the name does not tell, so every type of that name."""
+    """The record sets that an ownership record vouches for. Empty `types`: its name tells none, so it may be any."""
 
     name: str
     types: frozenset[str]
@@ -43,30 +43,30 @@ class OwnedSet(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> set[tuple[str, str]]:
-        """Name and type of each, as far as the name tells."""
+        """Name and type of each set; empty if `types` is."""
         return {(self.name, record_type) for record_type in self.types}
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What external-dns has read in an ownership record: the labels of the record that it changes or deletes now.
+    """What external-dns has read in an ownership record: the labels of the record that it now changes or deletes.
 
-    They come from nowhere else, since no listing of ours has labels.
+    Labels can come from nowhere else, since our listings have none.
     """
 
     owner: str
-    """Its own id, even if it read the one that it migrates from."""
+    """The id of this external-dns, even if the text has the id that it migrates from."""
     other_labels: frozenset[tuple[str, str]]
     nonce: str = ""
-    """Of the text that it has decrypted, or a new one if that was readable."""
+    """Of the text that it has decrypted, or a new one if the text was not encrypted."""
 
     def is_of(self, value: str, *, is_first: bool) -> bool:
-        """Whether it was read in this text; `is_first`: that is the one that external-dns was shown first.
+        """Whether this was read in the text `value`; `is_first`: external-dns was shown that text before all others.
 
-        1. An encrypted text: it begins with the nonce, which is random and known to those only who have decrypted it.
-        2. A readable one with the same labels, the owner among them. So it is that of this external-dns.
-        3. A readable one with the same labels and another owner: that of somebody else, unless it was shown first. Only
-           that one is read, and external-dns asks nothing of a record that it has found to be somebody else's. So it
-           takes this owner for its own: `--migrate-from-txt-owner`.
+        1. An encrypted text: if it begins with the nonce, which is random, and known only to those who can decrypt it.
+        2. A readable text with the same labels, including the owner: yes.
+        3. A readable text with the same labels and another owner: only if it was shown first. external-dns reads only
+           that one, and changes no records of other owners, so it takes this owner's records for its own
+           (`--migrate-from-txt-owner`).
         """
         labels = _labels(value)
         if labels is None:
@@ -82,7 +82,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def reading(labels: Mapping[str, str]) -> Reading | None:
-    """Of the labels of a record; None without an owner, as other registries than TXT send them."""
+    """What the labels of a record say was read; None if they have no owner, as with registries other than TXT."""
     owner = labels.get(OWNER_LABEL)
     if not owner:
         return None
@@ -94,11 +94,11 @@ def reading(labels: Mapping[str, str]) -> Reading | None:
 def same_texts(
     wanted: str, written: Iterable[Reading], named: Iterable[str], read: Iterable[Reading]
 ) -> frozenset[str]:
-    """Those of the `named` texts that say what the `wanted` one says; all of them are encrypted.
+    """Those of the `named` texts that say the same as the `wanted` one; all of these are encrypted.
 
-    `written` and `read` are the labels as they shall be and as they were. external-dns has encrypted a named text from
-    what it has read. So where it is stored to the letter, that is what it says: one of the owner that external-dns
-    migrates from is not, since external-dns took its own id for the one that it read.
+    `named` are the texts that external-dns wants removed. It has composed them from the labels in `read`; `written` has
+    the labels that records are to have now. If a named text is stored exactly so, it says what was read. A text of the
+    owner that external-dns migrates from is never stored exactly so, since the named one has the id of external-dns.
     """
     shall_be = [labels for labels in written if labels.is_in(wanted)]
     were = [labels for labels in read if any(labels.has_labels_of(other) for other in shall_be)]
@@ -110,17 +110,17 @@ def is_heritage(value: str) -> bool:
 
 
 def owner_in(value: str) -> str:
-    """Empty where the text is encrypted, or no ownership text."""
+    """The owner that an ownership text names; empty if it is encrypted, or no ownership text."""
     return (_labels(value) or {}).get(OWNER_LABEL, "")
 
 
 def usual_names(name: str, record_type: str) -> tuple[str, ...]:
-    """Of the ownership record of a record set: without a prefix, and with `--txt-prefix=%{record_type}.`."""
+    """The names that a set's ownership record usually has: by default, and with `--txt-prefix=%{record_type}.`."""
     return f"{record_type.lower()}-{name}", f"{record_type.lower()}.{name}"
 
 
 def words_in(name: str) -> frozenset[str]:
-    """By which names can be looked up that carry others within them."""
+    """The words in a name. An index by words finds the names that may contain another name."""
     return frozenset(_WORD.findall(name))
 
 
@@ -134,12 +134,12 @@ def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
 
 
 def place_in_listing(value: str) -> tuple[bool, str]:
-    """By which the texts of a set are sorted: external-dns parses only the first one."""
+    """Sorts the texts of a set for a listing: ownership texts first, since external-dns parses only the first one."""
     return not is_heritage(value), value
 
 
 def _labels(value: str) -> dict[str, str] | None:
-    """What a readable ownership text says, as external-dns parses it; None when it is none."""
+    """The labels in an ownership text, as external-dns parses it; None if it is encrypted, or no ownership text."""
     if not is_heritage(value):
         return None
     pairs = (part.split("=") for part in value.strip('"').split(","))

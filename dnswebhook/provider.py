@@ -1,7 +1,7 @@
-"""The four verbs of the webhook, joined from wire, adjust, plan and store.
+"""The four verbs of the webhook (negotiate, records, adjust, apply), joined from wire, adjust, plan and store.
 
-One writer: overlapping applies are serialised, and a listing waits for an apply to end, so that it never shows half
-of one. Every apply lists first, plans against what it saw, and writes only the difference. Any thread may call.
+There is one writer: applies are serialised, and a listing waits for a running apply, so that it never shows half of
+one. Every apply lists first, plans against that listing, and writes only the difference. Any thread may call.
 """
 
 import time
@@ -61,7 +61,8 @@ class ApplyFailed(Exception):
     def __init__(
         self, message: str, *, error: StoreError | None = None, is_partial: bool = True, was_cut_short: bool = False
     ) -> None:
-        """`error` is the store's, when it would fail the next call alike; not partial: it failed all of this one."""
+        """`error`: a systemic error of the store, if there was one. `is_partial`: False if that alone made the call
+        fail, or is a RateLimited: then the client gets the answer for that error."""
         super().__init__(message)
         self.error = error
         self.is_partial = is_partial
@@ -85,31 +86,33 @@ class Provider:
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
         self._failed: set[str] = set()
-        """Of the last apply, so that they do not take the time of others for ever."""
+        """Names of the strands that failed in the last apply. In the next one they come last, since they would take the
+        time of all others again and again."""
         self._told: tuple[Record, ...] | None = None
-        """What the last answer to external-dns was made of; None: it has been given none since our start."""
+        """The rows in the last listing that external-dns got; None: it has got none since our start."""
         self._told_before: tuple[Record, ...] = ()
-        """TXT rows of earlier answers under names that the last one had none of. Until the next apply external-dns 0.19
-        takes such ownership records for present, and sends none with a record that comes again."""
+        """TXT rows of earlier listings, under names that had none in the last one. Until its next apply, external-dns
+        0.19 believes that such ownership records still exist, and sends none with a record that it creates again."""
         self._unclaimed: frozenset[SetKey] = frozenset()
-        """Sets that the last apply was refused for want of an ownership record, if no listing has come since."""
+        """Sets that the last apply refused because they came without an ownership record; empty after a listing."""
         self._served: Served = UNLISTED
-        """As of the last listing, of an apply too. With `--txt-cache-interval` external-dns may come without one after
-        our start, with records that the store of before an upgrade took."""
+        """As of the last listing, including those that applies make. Before the first one anything may be served: with
+        `--txt-cache-interval` external-dns need not list first after our start, and what it sends may have been
+        accepted by the store before an upgrade."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
-        """Those that applies have removed since the last listing, or wanted to, the latest one last."""
+        """Ownership records that applies have removed, or tried to, since the last listing; the latest is last."""
         self._gone: dict[Record, OwnedSet] = {}
-        """Rows that applies have removed, the store says, until it lists them no more; each with its record set, an
-        ownership record with that of its record. A controller may confirm what it does not do, and external-dns never
-        looks again at one of the two without the other."""
+        """Rows whose removal the store has confirmed, until they are not listed any more; each with its record set, or,
+        if it is an ownership record, the set that it vouches for. A controller may confirm a removal without carrying
+        it out, and external-dns never looks again at a record or an ownership record that is left without the other."""
         self._generation = 0
-        """Of the store, as it was listed last."""
+        """`Listing.generation` of the last listing."""
         self._told_generation = 0
-        """Of the store that external-dns was told of last."""
+        """`Listing.generation` of the last listing that external-dns got."""
         self._contested: frozenset[Voucher] = frozenset()
-        """Those of the last listing, so that each is told once."""
+        """`Settlement.contested` of the last listing, so that each is logged once."""
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
         self._writers = Writers(policy.write_parallelism)
@@ -122,16 +125,20 @@ class Provider:
         return self._negotiation
 
     def records(self, deadline: Deadline, *, is_wrapped: bool) -> bytes:
-        """Every record set that is served. Raises StoreError."""
+        """Every record set that is served, as JSON: an object with `endpoints` if wrapped, else an array.
+
+        Raises StoreError.
+        """
         bare = self._flights.get(deadline)
         return b'{"endpoints":' + bare + b"}" if is_wrapped else bare
 
     def adjust(self, body: bytes) -> bytes:
-        """Raises wire.WireError, and CapabilitiesUnknown while nothing is known of the store's limits."""
+        """Raises wire.WireError, or CapabilitiesUnknown while the limits of the store are not known."""
         return self._adjuster.adjust(body, self._store.capabilities(), self._served)
 
     def apply(self, changes: Changes, deadline: Deadline, is_caller_gone: Callable[[], bool]) -> None:
-        """Returns when everything asked for holds. Raises StoreError (nothing written), ApplyFailed and the guards."""
+        """Returns when everything asked for is in the store. Raises StoreError, DeleteGuardTripped or CallerGone if
+        nothing was written, otherwise ApplyFailed."""
         if changes.is_empty:
             return
         self._wait_for_turn(deadline)
@@ -179,7 +186,7 @@ class Provider:
             if voucher.is_leaving:
                 self._removed.pop((voucher.name, voucher.value), None)
                 self._removed[voucher.name, voucher.value] = voucher
-        if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
+        if report.is_complete and not plan.refusals:  # what was left undone because of a refusal stays noted as well
             settled = set(plan.vouchers)
             left = [each for each in self._journal.vouchers if each.waits or each not in settled]
             self._journal.replace(tuple(done(each) if each in settled else each for each in left))
@@ -187,13 +194,16 @@ class Provider:
         return report
 
     def _check_generation(self, changes: Changes) -> None:
-        """What external-dns takes for its own in one store may be somebody else's in the one that took its place."""
+        """Refuse changes and deletions if the store was replaced since external-dns listed it (`Listing.generation`).
+
+        What they name may be somebody else's there. Raises StoreFailed.
+        """
         is_told = self._told is None or self._generation == self._told_generation
         if (changes.update_old or changes.delete) and not is_told:
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
 
     def _forget_gone(self, changes: Changes) -> None:
-        """What is there and asked for again is not written again."""
+        """Rows that are still there, and are now wanted again, are not to be removed: they will not be written anew."""
         if not self._gone:
             return
         asked: dict[SetKey, set[str]] = defaultdict(set)
@@ -207,14 +217,14 @@ class Provider:
             values = asked.get((row.name, row.type))
             if values is not None:
                 return row.value in values
-            # external-dns takes an ownership record for present that it has been shown.
+            # external-dns does not send an ownership record again that it has listed.
             is_covered = not owned.keys.isdisjoint(asked) if owned.types else owned.name in names
             return is_covered and (told is None or row in told)
 
         self._gone = {row: owned for row, owned in self._gone.items() if not is_asked(row, owned)}
 
     def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
-        if not self._store.capabilities().has_lasting_ids:  # it might be another row, and somebody else's
+        if not self._store.capabilities().has_lasting_ids:  # a row listed later might be another one, of somebody else
             return
         owned = {(each.name, each.value): each.owned for each in vouchers if each.is_leaving or each.successor}
         for row in removed:
@@ -238,7 +248,7 @@ class Provider:
             raise StoreTimeout("another apply was still running at the deadline of the call")
 
     def _look_at(self, listing: Listing) -> None:
-        # What was worked out for the same one is still right.
+        # For the same rows the old object is kept, with its index.
         if self._served is UNLISTED or listing.records is not self._served.records:
             self._served = Served(listing.records)
 
@@ -261,7 +271,8 @@ class Provider:
     def _list(self, deadline: Deadline) -> Listing:
         listing = self._store.list_records(deadline)
         if listing.generation != self._generation:
-            # What is there is older, or somebody else's: by our notes, an ownership record would go that is in use.
+            # The store was replaced. Its rows are older, or somebody else's, and our notes are not about them: they
+            # could have an ownership record removed that is in use.
             self._generation = listing.generation
             self._written = {}
             self._journal.replace(())
@@ -277,19 +288,20 @@ class Provider:
         self._told_generation = self._generation
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
-        """A listing, after what an earlier apply left behind was removed."""
+        """A listing, after removal of what earlier applies have left behind, and without what external-dns must not
+        see."""
         listing = self._list(deadline)
         if self._gone:
             self._look_for_gone(listing)
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
         if not (open_notes or self._gone) or self._policy.is_dry_run:
             return listing
-        is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
+        is_protected = self._policy.protected.matches  # patterns may have been added since the note was written
         noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
         contested = {*settlement.contested}
         remove = dict.fromkeys((*settlement.remove, *self._gone))
-        untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # removed or not
+        untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # even if they stay for now
         for row in remove:
             try:
                 self._store.delete(row, deadline)
@@ -299,17 +311,17 @@ class Provider:
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
                 forget_frames(error)
-                if error.is_systemic:  # so would all the others, and the listing has to be answered in time
+                if error.is_systemic:  # all others would fail as well, and the listing has to be answered in time
                     break
             else:
                 log.info("left-over record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-                if row not in self._gone:  # else the listing tells
+                if row not in self._gone:  # otherwise the next listing shows whether it is gone this time
                     untold.add(row)
         generation = self._generation
-        if remove and not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
+        if remove and not deadline.has_passed:  # if removing took too long, the first listing is the answer
             listing = self._list(deadline)
-            # A record may have gone that was there with its ownership record.
+            # Settled again, since a record may have gone in between, and left its ownership record.
             noted = noted if self._generation == generation else []
             settlement = settle(noted, listing.records, self._adjuster.is_desired)
             untold.update(settlement.claims)
@@ -322,6 +334,7 @@ class Provider:
         return Listing(tuple(row for row in listing.records if row not in untold))
 
     def _look_for_gone(self, listing: Listing) -> None:
+        """Forget rows that are gone indeed, and records that are wanted again with their ownership records."""
         listed = frozenset(listing.records)
         self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
         wanted = [
@@ -331,7 +344,8 @@ class Provider:
         ]
         sets = grouped(listing.records) if wanted else {}
         for row, keys in wanted:
-            # Where its record is still there, and nothing of somebody else: external-dns would not touch that again.
+            # If its record is still there as well, external-dns has to see both, or it could never change that record.
+            # Not so if the set has values of somebody else, which it would claim.
             served = [each for key in keys for each in sets.get(key, ())]
             if served and all(each in self._gone for each in served):
                 for each in (row, *served):
@@ -380,7 +394,7 @@ class Provider:
         )
 
     def _within_filter(self, sets: Iterable[SetKey]) -> list[SetKey]:
-        """Those of other names are no part of what an apply could delete: they may belong to another cluster."""
+        """Sets of other names do not count: an apply cannot delete them, and they may belong to another cluster."""
         matches = self._policy.domain_filter.matches
         return [(name, record_type) for name, record_type in sets if matches(name)]
 

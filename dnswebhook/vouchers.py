@@ -1,19 +1,20 @@
-"""What a failed or killed apply can leave: ownership records whose records may not have followed them, halves of sets
+"""Notes about what a failed or killed apply can leave behind: ownership records without records, halves of TXT sets
 (pure).
 
 external-dns never looks again at an ownership record without its record. Such a leftover is rubbish at best; at
 worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
-ownership record that an apply adds or removes is noted until a listing shows that both sides agree.
+ownership record that an apply adds or removes is noted (as a `Voucher`) until a listing shows that it and its record
+are both there, or both gone. These are noted as well:
 
-A text that another one replaces is noted too, while the record stays: external-dns knows one text of an ownership
-record, and never names a second one again. So is a text that was written in the same moment as that of another owner:
-only the first of the two is read, so the other external-dns never removes its own.
+- A text that another one replaces while its record stays: external-dns knows one text of an ownership record, and would
+  never name a second one again.
+- A text that was written at the same moment as that of another owner: external-dns reads only the first of the two, so
+  the owner of the second would never remove it.
+- TXT sets that must be written completely or not at all: external-dns never looks at such a set again, so half of one
+  would stay half.
 
-TXT sets that come whole or not at all are noted as well: external-dns never looks at such a set again, so half of one
-would stay half.
-
-Until external-dns has listed again, the notes also tell what was to be removed and may still be there: with
-`--txt-cache-interval` it takes for present what it has sent, even if that failed (`dnswebhook.difference`).
+Until external-dns lists again, the notes also tell what should have been removed and may still be there: with
+`--txt-cache-interval` it believes that what it has sent was carried out (`dnswebhook.difference`).
 """
 
 from collections import Counter
@@ -26,17 +27,19 @@ from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
 
 LATE_LISTINGS = 10
-"""So many passes of external-dns; ten minutes, by default."""
+"""For how many listings a row is awaited whose creation had no clear result. By default, external-dns lists every
+minute."""
 MAX_NOTED_TEXTS = 16
-"""Per name and apply. external-dns writes one text into an ownership record; so many must come from somebody else under
-its name, and each would be noted with all values of the record."""
+"""Of one ownership record, per apply. external-dns writes one text into it; more than this must come from somebody else
+who uses its name, and each would be noted with all values of the record."""
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
 
 
 class Voucher(msgspec.Struct, frozen=True):
-    """One row of an ownership record that was to be added, removed (`is_leaving`), or only to see its record change."""
+    """A note about one row of an ownership record: it was to be added, to be removed (`is_leaving`), or to stay while
+    its record changes (`is_staying`)."""
 
     name: str
     value: str
@@ -46,26 +49,31 @@ class Voucher(msgspec.Struct, frozen=True):
     is_leaving: bool
     is_staying: bool = False
     successor: str = ""
-    """The text that was to replace it: where both are there, this one goes, whatever it vouches for."""
+    """The text that was to replace it: if both are there, this one is removed, whatever it vouches for."""
     is_done: bool = False
-    """All that it was noted for has been written: what became of its record since is not for us to judge."""
+    """All writes of its apply have succeeded. If its record has got other values since, that is none of our business.
+    """
     is_given_up: bool = False
-    """Another owner has claimed the record, and external-dns did not want it when that was looked at before."""
+    """Another owner has claimed the record, and at the listing before external-dns did not want it."""
     waits: int = 0
-    """For so many listings more, it and its record may come late: a create without an answer may yet be carried out."""
+    """For how many more listings it or its record may still appear, since a create that was not answered may yet be
+    carried out."""
     is_whole: bool = False
-    """No ownership record, but a set, of all `owned_values` or of none of them. It has no `value` of its own."""
+    """Not about an ownership record, but about a TXT set, which must have all `owned_values` or none; `value` is empty.
+    """
 
 
 class Settlement(msgspec.Struct, frozen=True):
+    """What `settle` has decided."""
+
     remove: tuple[Record, ...]
-    """Rows of ownership records that vouch for nothing of ours, and those of half a set."""
+    """Rows to be removed: ownership records that vouch for nothing of ours, and halves of sets."""
     open: tuple[Voucher, ...]
-    """Not decided yet: look again at the next listing. Includes those to be removed, until they are gone."""
+    """The notes to keep until the next listing, including those about rows to be removed."""
     contested: tuple[Voucher, ...] = ()
-    """Of those, the ones whose record another owner has claimed."""
+    """Those of `open` whose record another owner has claimed."""
     claims: tuple[Record, ...] = ()
-    """Of `remove`, those that claim what somebody else has put there: external-dns would take it for its own."""
+    """Those of `remove` that vouch for a record of somebody else, which external-dns would take for its own."""
 
 
 def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
@@ -104,12 +112,13 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             contested.append(msgspec.structs.replace(voucher, is_given_up=False))
             is_given_up = not _may_be_desired(voucher, is_desired)
             if is_with_ours and not (is_given_up and voucher.is_given_up):
-                # The other one, whose record may not have come, lets go of ours now. If both did, it would be nobody's.
+                # Kept once more: the other owner, whose record may not have been added, may just remove its text for
+                # the same reason. If both did, the record would be nobody's.
                 still_open.append(msgspec.structs.replace(voucher, is_given_up=is_given_up))
                 continue
         elif not own or is_with_ours or (covered and voucher.is_done):
-            # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
-            # Unless it is to go, and does so later than its removal was answered.
+            # It is gone, or its record is there; once all was written, with any values. external-dns sees to the rest,
+            # unless it is to go, and goes later than its removal was answered.
             if voucher.waits or (own and voucher.is_leaving and not _may_be_desired(voucher, is_desired)):
                 still_open.append(_after_listing(done(voucher)))
             continue
@@ -124,7 +133,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
 
 
 def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[Voucher, ...]:
-    """Without sets that are there as a whole, or not at all: what a later call makes of them is no half."""
+    """The notes without TXT sets that are there completely, or not at all: they have not been left half-written."""
     noted = tuple(vouchers)
     rows: dict[str, list[Record]] = {voucher.name: [] for voucher in noted if voucher.is_whole}
     for record in records:
@@ -134,9 +143,9 @@ def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[V
 
 
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
-    """Those that vouch for one of the records about to be written, which are then ours as well.
+    """The notes whose ownership records vouch for some of the records `added`, with their values as `owned_values` too.
 
-    external-dns does not send an ownership record again that it has seen, so only the record names its voucher here.
+    external-dns does not send an ownership record again that it has listed, so a plan may have the record alone.
     """
     by_name: dict[str, list[RecordSpec]] = {}
     for spec in added:
@@ -156,7 +165,7 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
 
 
 def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Voucher, ...]:
-    """Those whose text, successor or record may come late, by a create that was not answered."""
+    """The notes whose text, successor or record may still appear (`pending`, see `Run`), set to wait for that."""
     keys = {_key(spec) for spec in pending}
     texts = {(spec.name, spec.value) for spec in pending if spec.type == "TXT"}
     found = []
@@ -165,7 +174,7 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
         if voucher.is_whole:
             continue
         counts[voucher.name] += 1
-        # An encrypted text is another one in each pass: those of before have gone, and must not wait on and on.
+        # Encrypted texts differ in each pass. Notes about older ones are obsolete, and must not begin to wait again.
         has_record = counts[voucher.name] <= MAX_NOTED_TEXTS and any(voucher.owned.covers(*key) for key in keys)
         replacing = voucher.successor if voucher.is_staying else voucher.value
         if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, replacing))):
@@ -174,7 +183,7 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
 
 
 def done(voucher: Voucher) -> Voucher:
-    """As it is noted for what may still come when its record is there: that may be edited, as any that is owned."""
+    """The note after all writes have succeeded: from now on somebody may edit its record, like any that is owned."""
     return voucher if voucher.is_leaving or voucher.successor else msgspec.structs.replace(voucher, is_done=True)
 
 
@@ -183,13 +192,13 @@ def _after_listing(voucher: Voucher) -> Voucher:
 
 
 def _half(voucher: Voucher, rows: Iterable[Record]) -> list[Record]:
-    """What is there of a set that is not there as a whole."""
+    """The rows of a TXT set that is there in part; empty: all of it is there, or nothing."""
     found = [row for row in rows if row.value in voucher.owned_values and voucher.owned.covers(*_key(row))]
     return found if {row.value for row in found} < voucher.owned_values else []
 
 
 def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
-    """external-dns parses the first text only, and that is another owner's."""
+    """Whether external-dns does not read the text, since it parses only the first one, which is another owner's."""
     owner = owner_in(voucher.value)
     if not owner or voucher.is_leaving or voucher.is_staying:
         return False
@@ -198,8 +207,8 @@ def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
 
 
 def _is_held_by_another(voucher: Voucher, rows: Mapping[str, list[Record]]) -> bool:
-    """The name has a record of some other type, and that another owner. So external-dns asks for nothing there, and
-    that of the other writes no ownership record of this type as long as ours is there."""
+    """Whether another owner has a record of some other type on the name. Then our external-dns wants nothing there, and
+    the other one writes no ownership record of this type while ours is there."""
     ours = owner_in(voucher.value)
     texts = [
         min((text.value for text in rows.get(name, ()) if text.type == "TXT"), key=place_in_listing, default="")
@@ -218,7 +227,7 @@ def _key(row: Record | RecordSpec) -> tuple[str, str]:
 
 
 def _may_be_desired(voucher: Voucher, is_desired: IsDesired) -> bool:
-    """True as well when nobody knows: the record may be about to follow."""
+    """Whether external-dns wants the record, or may want it: while that is not known, it may be about to send it."""
     if not voucher.owned.types:
         return True
     return any(is_desired(voucher.owned.name, kind) is not False for kind in voucher.owned.types)

@@ -1,12 +1,12 @@
 """Records in one SQLite file: for a host without a controller, for demos, and as the plain model of a store.
 
-The file is in WAL mode, so it survives kill -9 at any moment, and several processes may use it at once; the database
-itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name.
-`synchronous=NORMAL`: a power cut may lose the last moments of writes (the next pass repeats them), never the file.
+The file is in WAL mode, so it survives kill -9 at any moment, and several processes may use it at once. The store
+itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name. With
+`synchronous=NORMAL` a power cut may lose the latest writes (the next pass repeats them), but never the file.
 
-The file is opened when it is first needed, again after a failure, and again when it has lost its name to another one or
-to none, for which each call looks. So a full disk or a read-only directory shows as not ready, and heals without a
-restart; and what is written after the file was removed or replaced goes to the file that is there, when it was listed.
+The file is opened when it is first needed, and again after a failure. So a full disk or a read-only directory shows as
+not ready, and heals without a restart. Each call checks whether the file was removed or replaced, and if so, opens the
+file that is there now; that one takes writes once it has been listed.
 """
 
 import os
@@ -59,27 +59,28 @@ _SCHEMA = (
 
 
 _Identity = tuple[int, int]
-"""Device and inode."""
+"""Device and inode of a file."""
 
 
 class EmbeddedStore:
     """One connection, used by one thread at a time; SQLite's own locks keep processes apart."""
 
     def __init__(self, directory: Path, *, makes_file: bool = True) -> None:
-        """`makes_file`: else a file that is not there holds no records, and reading leaves it so."""
+        """`makes_file`: if false, listing does not create a missing file, but returns no records."""
         self.path = directory / FILE_NAME
         self._makes_file = makes_file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._files: dict[Path, _Identity | None] = {}
-        """Those of the connection: the database, and beside it SQLite's write-ahead log with an index of that."""
+        """The files of the connection: the database, SQLite's write-ahead log and the index of that (`-wal`, `-shm`).
+        """
         self._listing: Listing | None = None
         self._foreign_version = -1
         self._was_listed = False
         self._generation = 0
-        """How often what was listed was of another file than before."""
+        """How many listings were of another file than the one before; see `Listing.generation`."""
         self._is_outdated = False
-        """Whether what was listed last is of another file than the one that is there."""
+        """Whether the last listing is of another file than the one that is there now."""
 
     def capabilities(self) -> Capabilities:
         return _CAPABILITIES
@@ -89,7 +90,7 @@ class EmbeddedStore:
             return Listing(())
         with self._open(deadline) as connection:
             self._generation += self._is_outdated
-            # Moves only when another connection, hence another process, has committed.
+            # Changes only when another connection, hence another process, has committed.
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if self._listing is None or version != self._foreign_version:
                 rows = connection.execute("SELECT id, name, type, value, ttl_s FROM record ORDER BY id")
@@ -138,7 +139,7 @@ class EmbeddedStore:
             connection.execute("INSERT OR REPLACE INTO probe VALUES (1, datetime('now'))")
 
     def check(self, deadline: Deadline) -> Iterator[Finding]:
-        """Reads only, except that a database that does not exist yet is not made either."""
+        """As `Store.check`. A directory or database that does not exist yet is not created."""
         directory = self.path.parent
         yield Finding("store", Grade.OK, f"embedded, {self.path}")
         if not _is_directory(directory):
@@ -179,7 +180,7 @@ class EmbeddedStore:
 
     @contextmanager
     def _open(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; SQLite's errors leave as ours."""
+        """The connection, for this thread alone. Errors of SQLite and of the file system are raised as StoreError."""
         if not self._lock.acquire(timeout=max(0.0, deadline.remaining_s)):
             raise StoreTimeout(f"{self.path} stayed busy until the deadline of the call")
         try:
@@ -195,21 +196,22 @@ class EmbeddedStore:
     @contextmanager
     def _write(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
         with self._open(deadline) as connection:
-            if self._is_outdated:  # an ownership record would be in the one file, and what it owns in the other
+            if self._is_outdated:  # an ownership record could get into one file, and its record into the other
                 raise StoreFailed(f"{self.path} was removed or replaced since it was listed; the next pass writes anew")
             with _transaction(connection):
                 yield connection
             self._listing = None
 
     def _current(self) -> sqlite3.Connection | None:
-        """The connection, unless one of its files has lost its name: then writes may be gone when it is closed."""
+        """The connection; None: there is none, or one of its files was removed or replaced, so that whatever is written
+        may be lost when it is closed."""
         lost = {path for path, opened in self._files.items() if _identity(path) != opened}
         self._is_outdated |= self._was_listed and self.path in lost
         if self._connection is None or not lost:
             return self._connection
         log.warning("the database was removed or replaced, it is opened anew", path=str(self.path))
-        # SQLite saves what it can: where the database still has its name, the log is written into it. Otherwise SQLite
-        # leaves all files alone, and the old log would be read into the new database.
+        # If the database is still in its place, SQLite now writes the log into it. Otherwise it leaves all files alone,
+        # and the old log would be read into the new database.
         self._disconnect()
         if self.path in lost:
             for path in self._files.keys() - lost:
@@ -219,7 +221,7 @@ class EmbeddedStore:
     def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_new = _make_file(self.path)
-        # Before SQLite opens it: if another one takes its place meanwhile, the next call sees that.
+        # Before SQLite opens the file: if it is replaced in between, the next call sees that.
         identity = _identity(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
@@ -232,7 +234,7 @@ class EmbeddedStore:
             raise
         beside = [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
         is_still_there = _identity(self.path) == identity
-        # It may be lost after `_current` has looked for it, and a new file may have the number of the one before.
+        # It may be removed after `_current` has looked, and a new file may get the inode number of the old one.
         self._is_outdated |= self._was_listed and (is_new or identity != self._files.get(self.path, identity))
         self._files = {self.path: identity} | ({path: _identity(path) for path in beside} if is_still_there else {})
         self._connection = connection
@@ -280,12 +282,15 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _busy_timeout(deadline: Deadline) -> str:
-    """Makes what waits for another process end with the call."""
+    """A statement that lets SQLite wait for other processes until the deadline, and no longer."""
     return f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}"
 
 
 def _use_wal(connection: sqlite3.Connection, deadline: Deadline) -> None:
-    """Where another process makes the same file just now, SQLite says that it is busy at once, whatever its timeout."""
+    """Put the database into WAL mode.
+
+    While another process creates the same file, SQLite reports at once that it is busy, whatever the timeout.
+    """
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -317,17 +322,17 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
 
 
 def _make_file(path: Path) -> bool:
-    """False when there is one, which can be written to."""
+    """Create the file; False if it is there already. Raises OSError if it cannot be created or written to."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what it is a link to may be missing
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # created if it is a link to nothing
         return False
     return True
 
 
 def _identity(path: Path) -> _Identity | None:
-    """Tells one file from another that has the same name; None when there is none."""
+    """Distinguishes a file from another one at the same path; None: there is none."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -348,5 +353,5 @@ def _is_missing(path: Path) -> bool:
 def _is_directory(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a directory above may not be looked into
+    except OSError:  # no permission to look into a directory above it
         return False
