@@ -114,7 +114,7 @@ def read_secret(path: str, names: str) -> Secret:
         text = octets.decode("utf-8-sig")
     except UnicodeDecodeError:
         # `from None`: the original error contains the file's content.
-        raise ValueError(f"{names}: the file {path!r} is no UTF-8 text") from None
+        raise ValueError(f"{names}: the file {path!r} is not UTF-8 text") from None
     return _secret(text, f"{names}: the file {path!r} is empty", path)
 
 

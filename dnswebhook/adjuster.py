@@ -130,7 +130,7 @@ class Adjuster:
             )
         if adjusted.limit and adjusted.endpoint is not None:
             log.warning(
-                "endpoint stays as it is served",
+                "endpoint left as it is in the store",
                 name=adjusted.endpoint.dns_name,
                 type=adjusted.endpoint.record_type,
                 detail=adjusted.limit,

@@ -144,7 +144,7 @@ class WebhookApp:
         if origin is not None:
             # Browsers send `Origin` with every POST, and let pages from anywhere send one here if it has no content
             # type.
-            message = f"sent by a page in a browser, of origin {origin[:100]!r}; records are external-dns' to write"
+            message = f"sent by a web page, of origin {origin[:100]!r}; only external-dns may change records"
             raise _Refused(403, "forbidden", message)
         content_type = request.headers.get("Content-Type")
         if not is_supported_content_type(content_type):
@@ -161,7 +161,7 @@ class WebhookApp:
                 )
             case MethodNotAllowed():
                 allowed = ", ".join(sorted(error.valid_methods or ()))
-                return _Refused(405, "method not allowed", f"this path answers {allowed}", Allow=allowed)
+                return _Refused(405, "method not allowed", f"this path allows {allowed}", Allow=allowed)
             case HTTPException():
                 return _Refused(error.code or 400, "bad request", error.description or error.name)
             case wire.WireError():

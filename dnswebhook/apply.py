@@ -261,7 +261,7 @@ class Run:
         added = [self._create(spec) for spec in add]
         if added and not any(added):
             if has_cname and not self.pending.isdisjoint(add):  # it may still appear, and a CNAME must stand alone
-                log.warning("not put back, since its successor may still come", name=add[0].name)
+                log.warning("not put back, since its replacement may still appear", name=add[0].name)
             else:
                 self._put_back(removed)
                 return False

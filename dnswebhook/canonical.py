@@ -106,7 +106,7 @@ def _canonical_label(label: str, *, is_first: bool, name: str) -> str:
         return idna.encode(label, uts46=True).decode("ascii")
     except UnicodeError as error:
         raise Unacceptable(
-            DropReason.INVALID_NAME, f"label {label[:70]!r} in name {name[:260]!r} is no valid IDN: {error}"
+            DropReason.INVALID_NAME, f"label {label[:70]!r} in name {name[:260]!r} is not a valid IDN: {error}"
         ) from error
 
 

@@ -69,22 +69,22 @@ class Claims:
         if may_wait and own and not any(row.value in self._served_texts.get(row.name, ()) for row in own):
             gone = repr(own[0].name)
             return (
-                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
-                "that lists"
+                f"external-dns has seen its ownership record {gone}, which was removed since: both will be written "
+                "after the next listing"
             )
         owners.update(owner_in(row.value) for row in seen)  # even if it was removed since
         others = owners - {"", subject.owner}
         if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
             return (
-                "external-dns sends no ownership record with it and there is none, so it has seen one before the last "
-                "restart of dnswebhook: both come in the next pass that lists"
+                "external-dns sends no ownership record with it, and the store has none, so it has seen one before "
+                "dnswebhook was restarted: both will be written after the next listing"
             )
         if not others or not others.isdisjoint(taken_over) or with_affix:
             return ""
         who = repr(excerpt(min(others), 100))
         return (
-            f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
-            f"when that one has gone; if {who} is gone for good, remove it by hand"
+            f"external-dns has seen an ownership record of {who} for it, and writes no other beside that: it will be "
+            f"written once that one is gone; if {who} no longer exists, remove that one by hand"
         )
 
     @cached_property

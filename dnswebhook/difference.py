@@ -203,8 +203,8 @@ class Difference:
             return False
         result.has_blocked_delete = True
         detail = (
-            f"{row.value!r} has id {row.id!r}, which more than one row carries; UNIFI_API=v2 may know them by "
-            "their own ids, else delete it in the controller's UI"
+            f"{row.value!r} has id {row.id!r}, as another row has, so a write could hit either; set UNIFI_API=v2, "
+            "which may give each an id of its own, or delete the row in the controller's UI"
         )
         self.refuse(wish, RefusalReason.AMBIGUOUS_ID, detail)
         return False
@@ -225,8 +225,8 @@ class Difference:
         if not theirs or (wish.is_released and len(theirs) < len(live)):
             return
         detail = (
-            f"somebody has put {excerpt(', '.join(theirs))!r} there since external-dns listed, which would claim it, "
-            "and remove it in a later pass; so it stays, and to hand the name over to external-dns, remove it by hand"
+            f"somebody has added {excerpt(', '.join(theirs))!r} since external-dns listed, which would claim it, and "
+            "remove it in a later pass, so it stays; to hand the name over to external-dns, remove it by hand"
         )
         self.refuse(wish, RefusalReason.NO_OWNERSHIP, detail)
         self.sets[wish.key] = SetDifference([], [], [])
@@ -312,7 +312,8 @@ class Difference:
                 self._bring_voucher_back(subject)
             vouchers = self._vouchers_of(subject)
             if vouchers and all(self._is_refused(voucher) for voucher in vouchers):
-                detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
+                named = repr(vouchers[0].name)
+                detail = f"its ownership record {named} cannot be written, so external-dns would not manage it"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
             elif not vouchers and subject.owner and (detail := self._claims.why_unclaimed(subject, self._taken_over)):

@@ -98,7 +98,7 @@ def _suffix(entry: str, option: str) -> str:
 
 def _no_domain(text: str, option: str) -> ValueError:
     return ValueError(
-        f"{option}: {text[:260]!r} is no domain, want domains separated by commas: example.com for a domain and all "
+        f"{option}: {text[:260]!r} is not a domain, want domains separated by commas: example.com for a domain and all "
         "below it, .example.com for what is below it"
     )
 
@@ -125,7 +125,7 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
             "this program does not: write it with a character class such as [a-z0-9]"
         )
     if _NO_CHARACTER.search(pattern):
-        raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is no UTF-8")
+        raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is not UTF-8")
     try:
         return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 means them
     except re.error as error:

@@ -78,7 +78,7 @@ def fit(
     kept = _fitting_values(owner, record_type, targets, capabilities, served, drops, limits)
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
         # A second CNAME stops dnsmasq, and DHCP with it. The lowest is kept, so that every pass chooses the same one.
-        detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
+        detail = f"a name can have only one {record_type}; kept {kept[0]!r}"
         for value in kept[1:]:
             _add(drops, Drop(DropReason.SURPLUS_CNAME_TARGET, owner, record_type, value, detail))
         kept = kept[:1]
@@ -167,9 +167,7 @@ def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reser
 
 def _require_fitting_star(owner: str, record_type: str, capabilities: Capabilities) -> None:
     if owner == "*":  # dnsmasq would answer for the whole Internet with it
-        raise Unacceptable(
-            DropReason.UNSUPPORTED_WILDCARD, "name '*' stands for every name that there is, want a domain after it"
-        )
+        raise Unacceptable(DropReason.UNSUPPORTED_WILDCARD, "name '*' stands for every name, want a domain after it")
     if is_wildcard(owner) and record_type not in capabilities.wildcard_types:
         raise Unacceptable(
             DropReason.UNSUPPORTED_WILDCARD, f"{capabilities.store} refuses a wildcard name for type {record_type}"

@@ -19,8 +19,8 @@ PREFIX = "DNSWEBHOOK_"
 DESCRIPTION = "The webhook provider with which external-dns keeps records on a UniFi network controller."
 COMMANDS = {
     "run": "serve the webhook until told to stop",
-    "check": "look at everything between here and the records, write nothing, exit 1 if something is wrong",
-    "records": "print the records that are held",
+    "check": "check everything between this machine and the records; write nothing; exit 1 if something is wrong",
+    "records": "print the records in the store",
 }
 
 
@@ -34,7 +34,7 @@ class Options(CommonOptions):
         parse=ListenAddress.parse,
         default="127.0.0.1:8888",
         group="servers",
-        help="where external-dns calls; keep it on loopback, there is no authentication",
+        help="where external-dns calls the webhook; keep it on loopback, since there is no authentication",
     )
     health_addr: ListenAddress = option(
         parse=ListenAddress.parse,
@@ -50,7 +50,7 @@ class Options(CommonOptions):
         help="larger request bodies are answered 413; 5 MiB hold about 25,000 records",
     )
     api_threads: int = option(
-        parse=integer(1, 256), default="16", group="servers", help="requests that are served at once"
+        parse=integer(1, 256), default="16", group="servers", help="how many requests are served at once"
     )
     call_deadline_s: float = option(
         parse=duration(1, 3600),
@@ -92,7 +92,7 @@ class Options(CommonOptions):
         "there are at least 20); 1 switches the guard off, 0.5 is a good start",
     )
     write_parallelism: int = option(
-        parse=integer(1, 16), default="5", group="records", help="writes to the store at once"
+        parse=integer(1, 16), default="5", group="records", help="how many writes to the store run at once"
     )
     domain_filter: tuple[str, ...] = option(
         parse=comma_list(),
@@ -100,7 +100,7 @@ class Options(CommonOptions):
         env="DOMAIN_FILTER",
         group="domain filter",
         metavar="DOMAIN,...",
-        help="only these domains and what is below them; .example.com means only below",
+        help="only these domains and names below them; .example.com: only names below it",
     )
     exclude_domain_filter: tuple[str, ...] = option(
         parse=comma_list(),
@@ -108,19 +108,19 @@ class Options(CommonOptions):
         env="EXCLUDE_DOMAIN_FILTER",
         group="domain filter",
         metavar="DOMAIN,...",
-        help="not these domains",
+        help="not these domains and names below them; .example.com: not names below it",
     )
     regexp_domain_filter: str | None = option(
         env="REGEXP_DOMAIN_FILTER",
         group="domain filter",
         metavar="REGEX",
-        help="only names in which this expression (RE2) is found; not together with the lists",
+        help="only names that this expression (RE2) matches somewhere; not together with the lists",
     )
     regexp_domain_filter_exclusion: str | None = option(
         env="REGEXP_DOMAIN_FILTER_EXCLUSION",
         group="domain filter",
         metavar="REGEX",
-        help="not names in which this expression (RE2) is found",
+        help="not names that this expression (RE2) matches somewhere",
     )
     unifi_host: str | None = option(
         env="UNIFI_HOST", group="UniFi", metavar="URL", help="the controller, such as https://192.168.1.1"
@@ -128,7 +128,7 @@ class Options(CommonOptions):
     unifi_api_key: Secret | None = option(
         secret=True, env="UNIFI_API_KEY", group="UniFi", help="API key of the controller (Network 9.0 or newer)"
     )
-    unifi_user: str | None = option(env="UNIFI_USER", group="UniFi", help="local user, where there are no API keys")
+    unifi_user: str | None = option(env="UNIFI_USER", group="UniFi", help="local user, if there are no API keys")
     unifi_pass: Secret | None = option(secret=True, env="UNIFI_PASS", group="UniFi", help="password of the local user")
     unifi_site: str = option(
         default="default", env="UNIFI_SITE", group="UniFi", help="internal name of the site; `default` is the first one"
@@ -151,7 +151,7 @@ class Options(CommonOptions):
         env="UNIFI_CA_CERT",
         group="UniFi",
         metavar="FILE",
-        help="PEM file with the authority of the controller's certificate",
+        help="PEM file with the authority that issued the controller's certificate",
     )
     unifi_tls_fingerprint: str | None = option(
         env="UNIFI_TLS_FINGERPRINT",

@@ -389,8 +389,8 @@ class Provider:
         names = ", ".join(f"{name} {record_type}" for name, record_type in vanishing[:MAX_NAMES_IN_MESSAGE])
         raise DeleteGuardTripped(
             f"refused to delete {len(vanishing)} of {len(live)} record sets ({names}, ...), nothing was "
-            f"changed: --max-delete-share {share:g} allows {int(limit)}; if this is wanted, raise it for one pass, "
-            "else look at what external-dns reads as its sources"
+            f"changed: --max-delete-share {share:g} allows {int(limit)}; if this is intended, raise it for one pass; "
+            "otherwise check the sources of external-dns"
         )
 
     def _within_filter(self, sets: Iterable[SetKey]) -> list[SetKey]:

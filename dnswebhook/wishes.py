@@ -184,7 +184,7 @@ class _Collector:
             self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
             return False
         if own_name := self.unclaimable.get(subject):
-            detail = f"--protect matches {own_name!r}, its ownership record, without which it would never be claimed"
+            detail = f"--protect matches {own_name!r}, its ownership record, which external-dns needs to manage it"
             self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
             return False
         # If an ownership record is its own subject, its name may not tell which record it is for.

@@ -151,12 +151,12 @@ class EmbeddedStore:
             return
         yield Finding("state directory", Grade.OK, f"{directory} is writable")
         if not self.path.exists():
-            yield Finding("records", Grade.OK, "no database yet; it is made at the first start")
+            yield Finding("records", Grade.OK, "no database yet; it will be created at the first start")
             return
         try:
             count = len(self.list_records(deadline).records)
         except StoreError as error:
-            remedy = "look at the disk; the database can be moved away, external-dns then writes its records anew"
+            remedy = "check the disk; if the database is moved away, external-dns writes its records anew"
             yield Finding("records", Grade.FAILED, str(error), remedy)
         else:
             yield Finding("records", Grade.OK, f"{count} records")
@@ -165,14 +165,14 @@ class EmbeddedStore:
     def _check_missing_directory(directory: Path) -> Iterator[Finding]:
         parent = next(path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
         if not _is_directory(parent):
-            yield Finding("state directory", Grade.FAILED, f"{parent} is no directory", "choose another --state-dir")
+            yield Finding("state directory", Grade.FAILED, f"{parent} is not a directory", "choose another --state-dir")
         elif os.access(parent, os.W_OK | os.X_OK):
-            yield Finding("state directory", Grade.OK, f"{directory} is made at the first start")
+            yield Finding("state directory", Grade.OK, f"{directory} will be created at the first start")
         else:
             remedy = (
                 f"make it writable for the user that runs dnswebhook, below {parent}, or choose another --state-dir"
             )
-            yield Finding("state directory", Grade.FAILED, f"{directory} cannot be made", remedy)
+            yield Finding("state directory", Grade.FAILED, f"{directory} cannot be created", remedy)
 
     def close(self) -> None:
         with self._lock:

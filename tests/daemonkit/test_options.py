@@ -156,7 +156,7 @@ def test_a_secret_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Pa
     assert "No such file" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "absent"))[0]
     assert "Is a directory" in problems(UNIFI_API_KEY_FILE=str(tmp_path))[0]
     assert "is empty" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "empty"))[0]
-    assert "no UTF-8 text" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "binary"))[0]
+    assert "not UTF-8 text" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "binary"))[0]
     assert "larger than 65536 bytes" in problems("--api-key-file", str(tmp_path / "large"))[0]
 
 

@@ -325,4 +325,5 @@ def test_what_is_beyond_the_store_stays_for_as_long_as_it_is_served_and_each_tur
     assert is_desired
     assert [[]] * 3 == gone
     assert [DropReason.NAME_TOO_LONG] * 3 == desk.reasons
-    assert ["endpoint stays as it is served", "endpoint dropped"] == [record.getMessage() for record in caplog.records]
+    logged = [record.getMessage() for record in caplog.records]
+    assert ["endpoint left as it is in the store", "endpoint dropped"] == logged

@@ -49,7 +49,7 @@ def test_an_unknown_path_is_404_and_never_redirected(site: BuildSite, path: str)
     ("method", "path", "told"),
     [
         ("GET", "/nowhere", "want one of GET /, GET /records, POST /records, POST /adjustendpoints"),
-        ("DELETE", "/records", "this path answers GET, HEAD, POST"),
+        ("DELETE", "/records", "this path allows GET, HEAD, POST"),
         ("POST", "/records", f"body is 'text/html', want '{MEDIA_TYPE}'"),
     ],
 )

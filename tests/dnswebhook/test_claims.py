@@ -55,17 +55,19 @@ def test_it_is_ours_where_ours_is_served_beside_one_of_ours_under_another_name_t
 
 
 def test_it_is_nobodys_where_ours_has_gone_since_external_dns_has_seen_it() -> None:
-    assert "which has gone since" in claims([], [OURS]).why_unclaimed(WANTED, NOBODY)
+    assert "which was removed since" in claims([], [OURS]).why_unclaimed(WANTED, NOBODY)
 
 
 def test_it_is_nobodys_where_ours_has_been_disabled_since() -> None:
     disabled = msgspec.structs.replace(OURS, is_enabled=False)
 
-    assert "which has gone since" in claims([disabled], [OURS]).why_unclaimed(WANTED, NOBODY)
+    assert "which was removed since" in claims([disabled], [OURS]).why_unclaimed(WANTED, NOBODY)
 
 
 def test_it_is_nobodys_where_ours_has_given_way_to_a_record_of_another_type() -> None:
-    assert "which has gone since" in claims([row(OWNERSHIP, "MX", text("ours"))], [OURS]).why_unclaimed(WANTED, NOBODY)
+    assert "which was removed since" in claims([row(OWNERSHIP, "MX", text("ours"))], [OURS]).why_unclaimed(
+        WANTED, NOBODY
+    )
 
 
 @pytest.mark.parametrize(("served", "told"), [([OTHERS], [OTHERS]), ([], [OTHERS]), ([OTHERS], [])])
@@ -86,7 +88,7 @@ def test_nobody_is_asked_where_no_ownership_record_was_there_to_be_seen() -> Non
 def test_before_a_first_listing_it_is_nobodys_where_its_owner_keeps_ownership_records_of_other_names() -> None:
     elsewhere = of("ours", "a-two.example.com")
 
-    assert "before the last restart" in claims([elsewhere], None).why_unclaimed(WANTED, NOBODY)
+    assert "before dnswebhook was restarted" in claims([elsewhere], None).why_unclaimed(WANTED, NOBODY)
     assert "" == claims([of("other", "a-two.example.com")], None).why_unclaimed(WANTED, NOBODY)
 
 

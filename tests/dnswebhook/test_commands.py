@@ -173,4 +173,4 @@ def test_a_check_on_a_terminal_is_a_table_with_what_to_do(tmp_path: Path) -> Non
 
     assert 1 == exit_code
     assert "what to do" in shown
-    assert "look at the disk" in shown
+    assert "check the disk" in shown

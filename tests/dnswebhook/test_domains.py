@@ -97,9 +97,9 @@ def test_expressions_are_searched_in_the_unicode_form_with_exclusion_first(
     ],
 )
 def test_an_entry_that_is_no_domain_is_refused(entry: str) -> None:
-    with pytest.raises(ValueError, match=r"^DOMAIN_FILTER: .* is no domain, want domains separated by commas"):
+    with pytest.raises(ValueError, match=r"^DOMAIN_FILTER: .* is not a domain, want domains separated by commas"):
         DomainFilter([entry])
-    with pytest.raises(ValueError, match=r"^EXCLUDE_DOMAIN_FILTER: .* is no domain"):
+    with pytest.raises(ValueError, match=r"^EXCLUDE_DOMAIN_FILTER: .* is not a domain"):
         DomainFilter(exclude=["good.example", entry])
 
 
@@ -147,7 +147,7 @@ def test_what_we_would_read_as_something_else_is_refused(pattern: str) -> None:
 
 
 def test_an_expression_with_octets_that_are_no_utf_8_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"REGEXP_DOMAIN_FILTER: .* it is no UTF-8"):
+    with pytest.raises(ValueError, match=r"REGEXP_DOMAIN_FILTER: .* it is not UTF-8"):
         DomainFilter(regex_include=os.fsdecode(b"gr\xfc"))
 
 

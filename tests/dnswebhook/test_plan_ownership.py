@@ -503,7 +503,7 @@ def test_what_comes_without_its_ownership_record_is_not_written_where_that_has_g
     assert [] == steps(plan)
     (refusal,) = plan.refusals
     assert RefusalReason.NO_OWNERSHIP is refusal.reason
-    assert f"'{own}.example.com', which has gone since" in refusal.detail
+    assert f"'{own}.example.com', which was removed since" in refusal.detail
 
 
 class CountedRows(tuple[Record, ...]):

@@ -330,7 +330,7 @@ def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
 
-    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+    with pytest.raises(ApplyFailed, match="both will be written after the next listing"):
         each.apply(create=[record])
     assert {other.name: [HERITAGE]} == {row.name: [row.value] for row in each.store.rows.values()}
 
@@ -353,7 +353,7 @@ def test_a_record_that_somebody_removed_with_its_ownership_record_comes_again_wi
     for _ in range(2):
         assert {} == each.listed()
 
-    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+    with pytest.raises(ApplyFailed, match="both will be written after the next listing"):
         each.apply(create=[record])
     assert {} == each.listed()
     each.apply(create=[record, text])

@@ -64,7 +64,7 @@ def parse_address(text: str) -> ControllerAddress:
         host_and_port = typed.rpartition("://")[2].partition("/")[0]
         is_bare_ipv6 = host_and_port.count(":") > 1 and not host_and_port.startswith("[")
         why = "want an IPv6 address in brackets, as in https://[fd00::1]" if is_bare_ipv6 else error
-        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is no URL: {why}") from error
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is not a URL: {why}") from error
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")

@@ -142,7 +142,7 @@ class _Walk:
             return
         yield Finding("flavour", Grade.OK, f"{decision.flavour.value}")
         yield Finding(
-            "version", Grade.OK, f"Network application {version}" if version else "not told by this controller"
+            "version", Grade.OK, f"Network application {version}" if version else "not reported by this controller"
         )
         chosen = "chosen automatically" if self._settings.api is ApiChoice.AUTO else "set by UNIFI_API"
         yield Finding("API", Grade.OK, f"{decision.api.value}, {chosen}")
@@ -175,7 +175,7 @@ class _Walk:
         yield Finding("records", Grade.OK, detail)
         if ambiguous := sum(record.origin is Origin.AMBIGUOUS for record in listing.records):
             detail = f"{ambiguous} rows share their ids with others, so they can be neither changed nor removed"
-            remedy = "set UNIFI_API=v2, which may know them by their own ids, else delete them in the controller's UI"
+            remedy = "set UNIFI_API=v2, which may give each an id of its own, or delete them in the controller's UI"
             yield Finding("row ids", Grade.WARNING, detail, remedy)
 
     def _site_remedy(self) -> str:

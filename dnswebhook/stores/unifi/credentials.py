@@ -34,7 +34,7 @@ FIRST_LOGIN_PAUSE_S = 15.0
 MAX_LOGIN_PAUSE_S = 600.0
 _STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
-_HINT_EXCHANGED = "with the password of the start: restart dnswebhook when it was exchanged"
+_HINT_EXCHANGED = "with the password that was read at the start: restart dnswebhook after changing it"
 _HINT_ROLE = "if reading works and writing does not, make UNIFI_USER an administrator of the site"
 _HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
 

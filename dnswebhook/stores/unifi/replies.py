@@ -39,8 +39,8 @@ HINT_LISTED_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that ex
 HINT_KEY = (
     "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
     "application's settings, not at unifi.ui.com, and needs version 9.0 or later; a self-hosted application takes "
-    "none, set UNIFI_USER and UNIFI_PASS there; dnswebhook reads them when it starts: restart it when they were "
-    "exchanged; a console that restarts refuses them for some minutes"
+    "none, set UNIFI_USER and UNIFI_PASS there; dnswebhook reads them when it starts: restart it after changing "
+    "them; a console that restarts refuses them for some minutes"
 )
 HINT_DEVICE = "a device or client of the network has this name: rename its local DNS record, or use another name"
 HINT_ALIAS = "look for all rows of this name in the controller: those that are disabled count as well"
@@ -164,7 +164,7 @@ def _redirect(reply: Reply) -> StoreError:
         host = excerpt(target.netloc.rpartition("@")[2] or "the same host", 100)
         where_to = f"{host} ({target.scheme or 'same scheme'})"
     except ValueError:
-        where_to = "something that is no URL"
+        where_to = "something that is not a URL"
     where = f"{reply.request.method} {reply.request.path}"
     return StoreUnreachable(
         f"{where} answered {reply.status_code}, a redirect to {where_to}; it is not "

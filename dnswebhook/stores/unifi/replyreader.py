@@ -89,7 +89,7 @@ def read_reply(sock: socket.socket, timeout_s: float, max_body_bytes: int) -> tu
     try:
         _feed(parser, sink, sock, time.monotonic() + timeout_s, max_body_bytes)
     except HttpParserError as error:
-        raise ProtocolError(f"the answer is no valid HTTP: {error}") from error
+        raise ProtocolError(f"the answer is not valid HTTP: {error}") from error
     except HttpParserUpgrade as error:
         raise ProtocolError("the answer switches to another protocol, which was not asked for") from error
     finally:
@@ -116,7 +116,7 @@ def _feed(parser: HttpResponseParser, sink: _Sink, sock: socket.socket, at: floa
         if not sink.has_head and received_bytes > MAX_HEAD_BYTES:
             raise ProtocolError(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
         if received_bytes - body_bytes > MAX_FRAMING_BYTES:
-            raise ProtocolError(f"the answer has more than {MAX_FRAMING_BYTES} bytes that are no body")
+            raise ProtocolError(f"the answer has more than {MAX_FRAMING_BYTES} bytes besides its body")
 
 
 def _receive(sock: socket.socket, at: float, size_bytes: int) -> bytes:

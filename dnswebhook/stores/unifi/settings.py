@@ -114,5 +114,6 @@ def _plain_fingerprint(text: str) -> str:
     """Lower-case hexadecimal without colons, as the TLS library compares it."""
     plain = text.strip().lower().removeprefix("sha256").lstrip(":= ").replace(":", "").replace(" ", "")
     if text.strip() and not _FINGERPRINT.fullmatch(plain):
-        raise ValueError(f"UNIFI_TLS_FINGERPRINT {text[:100]!r} is no SHA-256 fingerprint, want 64 hexadecimal digits")
+        seen = f"UNIFI_TLS_FINGERPRINT {text[:100]!r}"
+        raise ValueError(f"{seen} is not a SHA-256 fingerprint, want 64 hexadecimal digits")
     return plain

@@ -97,5 +97,5 @@ def verification_failure(settings: UnifiSettings, cause: str, timeout_s: float) 
         "or UNIFI_CA_CERT to a file with the authority that issued its certificate"
     )
     if settings.ca_cert is not None:
-        remedy += f"; dnswebhook reads {settings.ca_cert} when it starts: restart it when that was exchanged"
+        remedy += f"; dnswebhook reads {settings.ca_cert} when it starts: restart it after replacing that file"
     return f"TLS: the certificate of {address.origin} was not accepted ({cause}); {seen}; {remedy}"

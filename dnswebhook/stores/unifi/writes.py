@@ -91,7 +91,7 @@ class RowWrites:
                 log.info("create confirmed by listing", error=error, record=spec.name, record_type=spec.type)
                 return record
         if found:
-            raise AlreadyExists(f"{spec.type} {spec.name} is there with another TTL or disabled") from error
+            raise AlreadyExists(f"{spec.type} {spec.name} exists already, with another TTL or disabled") from error
         raise error
 
     def _rows_like(self, spec: RecordSpec, deadline: Deadline) -> list[Record]:
@@ -171,7 +171,8 @@ class _PutUse:
 
 
 def _taken_for_another(spec: RecordSpec, refusal: StoreError) -> RecordError:
-    return RecordError(f"{refusal}; no row says {spec.value!r}, so the controller takes another one for the same")
+    seen = f"no row has the value {spec.value!r}"
+    return RecordError(f"{refusal}; {seen}, so the controller takes another row for the same")
 
 
 def _may_pass_for(row: Record, spec: RecordSpec) -> bool:

@@ -202,7 +202,7 @@ def test_a_refused_login_is_not_repeated_soon(
         with pytest.raises(CredentialsRefused, match="next login attempt at 20") as refusal:
             store.list_records(deadline)
         assert "hunter2" not in str(refusal.value)
-        assert str(refusal.value).endswith("restart dnswebhook when it was exchanged")
+        assert str(refusal.value).endswith("restart dnswebhook after changing it")
 
     assert controller.sessions.refused_logins == 1
     assert ("login", "credentials") in outcomes

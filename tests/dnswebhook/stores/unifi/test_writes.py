@@ -142,7 +142,7 @@ def test_a_row_that_the_controller_takes_for_another_one_is_refused_instead_of_t
     """Both APIs compare mail exchangers by their hosts alone. "It exists" would be asked for again at each pass."""
     store.create(MX, deadline)
 
-    with pytest.raises(RecordError, match=r"no row says '20 mail\.example\.com'") as refusal:
+    with pytest.raises(RecordError, match=r"no row has the value '20 mail\.example\.com'") as refusal:
         store.create(LIKE_MX, deadline)
 
     assert not isinstance(refusal.value, AlreadyExists)
@@ -154,7 +154,7 @@ def test_moving_a_row_onto_the_host_of_another_one_is_refused_and_says_nothing_a
     store.create(MX, deadline)
     other = store.create(RecordSpec(MX.name, "MX", "20 backup.example.com"), deadline)
 
-    with pytest.raises(RecordError, match=r"no row says '20 mail\.example\.com'") as refusal:
+    with pytest.raises(RecordError, match=r"no row has the value '20 mail\.example\.com'") as refusal:
         store.update(other, LIKE_MX, deadline)
 
     assert not isinstance(refusal.value, AlreadyExists | UpdateUnsupported)
@@ -280,7 +280,7 @@ def test_a_text_that_differs_only_in_case_from_another_row_is_refused_and_says_n
     record = store.create(RecordSpec(TEXT.name, "TXT", "another-text"), deadline)
     taken_for_the_other = controller.fault(faults.reply_of(ALREADY_THERE[api]), on="update")
 
-    with pytest.raises(RecordError, match="no row says 'some-text'") as refusal:
+    with pytest.raises(RecordError, match="no row has the value 'some-text'") as refusal:
         store.update(record, RecordSpec(TEXT.name, "TXT", "some-text"), deadline)
     controller.faults.remove(taken_for_the_other)
 
