@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from daemonkit import interrupts, standardfiles
 
 QUESTIONS = {
-    "check": "say what of a folder of manifests would be accepted, refused and why",
-    "explain": "say what becomes of a request",
-    "status": "show Gateways, listeners and routes, and how they are",
-    "diff": "say what would change in the proxies and at the provider",
+    "check": "tell which manifests of a folder would be accepted or refused, and why",
+    "explain": "tell what would happen to a request",
+    "status": "show the state of Gateways, listeners and routes",
+    "diff": "tell what would change in the proxies and at the provider",
 }
 """Commands for people; see `tunnelgw.commands`."""
 

@@ -174,7 +174,7 @@ class _Controller:
 
     def _crashed(self, error: BaseException) -> None:
         log.exception("courier failed", error=error)
-        self._daemon.fail("a courier ended for a bug, see above")
+        self._daemon.fail("a courier ended because of a bug, see above")
 
     # -- leadership and health ---------------------------------------------------------------------------------------
 

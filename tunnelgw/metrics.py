@@ -19,7 +19,7 @@ class Metrics:
         self.registry = registry
         self.passes = Histogram(
             "tunnelgw_reconcile_duration_seconds",
-            "From taking changes to handing out what follows from them",
+            "Time from taking changes to handing out the results",
             ["outcome"],
             registry=registry,
             buckets=_PASS_BUCKETS_S,
@@ -35,13 +35,13 @@ class Metrics:
         )
         self.objects = Gauge(
             "tunnelgw_objects",
-            "Objects that are read, and those kept out as unreadable",
+            "Objects by kind, and whether they can be read",
             ["kind", "validity"],
             registry=registry,
         )
         self.deliveries = Counter(
             "tunnelgw_deliveries_total",
-            "Changes of what a target holds or fails to",
+            "Results of deliveries that differ from the one before",
             ["target", "outcome"],
             registry=registry,
         )

@@ -19,7 +19,7 @@ DESCRIPTION = (
     "A Gateway API controller: turns Gateways and routes into the configuration of tunnelgw-proxy and the tunnel "
     "provider's ingress document, and writes the truth into their statuses."
 )
-COMMANDS = {"run": "control until told to stop"}
+COMMANDS = {"run": "run the controller until told to stop"}
 
 KUBERNETES, DIRECTORY = "kubernetes", "directory"
 DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
@@ -55,7 +55,7 @@ def parse_endpoint(text: str) -> str:
 def parse_namespace(text: str) -> str:
     name = text.strip()
     if not _NAMESPACE.fullmatch(name) or len(name) > _MAX_LABEL_CHARACTERS:
-        raise ValueError(f"seen {name!r}, want a name of a namespace")
+        raise ValueError(f"seen {name!r}, want a valid namespace name")
     return name
 
 
@@ -83,21 +83,21 @@ class Options(CommonOptions):
         parse=choice(KUBERNETES, DIRECTORY),
         default=KUBERNETES,
         group="source",
-        help="where Gateways, routes and all else come from: a Kubernetes API server, or a folder of manifests",
+        help="where Gateways, routes and other objects come from: a Kubernetes API server, or a folder of manifests",
     )
     kubeconfig: str | None = option(
         env="KUBECONFIG",
         group="source",
         metavar="FILE",
-        help="how to reach the API server; without it the Pod's own account, then ~/.kube/config",
+        help="how to reach the API server; if not set: by the Pod's service account, or else by ~/.kube/config",
     )
     manifests: str | None = option(
-        group="source", metavar="DIR", help="with --source directory: YAML and JSON files, with all folders below"
+        group="source", metavar="DIR", help="with --source directory: folder of YAML and JSON files, read recursively"
     )
     status_dir: str | None = option(
         group="source",
         metavar="DIR",
-        help="with --source directory: where statuses are written; without it, `status` in that folder",
+        help="with --source directory: where statuses are written; if not set: `status` in that folder",
     )
     controller_name: str = option(
         parse=parse_controller_name,
@@ -115,20 +115,21 @@ class Options(CommonOptions):
         default="",
         group="source",
         metavar="NAMESPACE",
-        help="with --source kubernetes: read Secrets in these namespaces and the controller's own; without it, in all",
+        help="with --source kubernetes: read Secrets only in these namespaces and the controller's own; if not set: in "
+        "all",
     )
     leader_elect: bool = option(
         parse=parse_bool,
         default="false",
         group="source",
-        help="with --source kubernetes: of several controllers only the holder of a Lease writes",
+        help="with --source kubernetes: of several controllers, only the one that holds a Lease writes",
     )
     debounce_s: float = option(
         parse=duration(0, 10),
         default="5ms",
         unit="duration",
         group="source",
-        help="wait this long after a change for more of them, before all are carried out together",
+        help="after a change, wait this long for more of them, and carry all out together",
     )
     proxy_endpoints: tuple[str, ...] = option(
         parse=comma_list(parse_endpoint),
@@ -144,31 +145,31 @@ class Options(CommonOptions):
         help="the proxies are the endpoints of this Service's port `config`, ready or not",
     )
     proxy_ca_file: str | None = option(
-        group="proxies", metavar="FILE", help="authorities (PEM) that vouch for https config APIs"
+        group="proxies", metavar="FILE", help="PEM file with the authorities to trust for https config APIs"
     )
     proxy_tls_server_name: str | None = option(
         group="proxies",
         metavar="NAME",
-        help="with --proxy-service: speak https to its endpoints; certificates of config APIs that are named by an "
-        "address must carry this name",
+        help="with --proxy-service: speak https to its endpoints; the certificate of a config API that is reached by "
+        "its IP address must have this name",
     )
     proxy_auth_token: Secret | None = option(
         secret=True,
         env="PROXY_AUTH_TOKEN",
         group="proxies",
-        help="the token of the proxies' config APIs, where no Secret of the API server holds it",
+        help="the token of the proxies' config APIs, if no Secret in the cluster holds it",
     )
     proxy_auth_secret: str | None = option(
         group="proxies",
         metavar="NAME",
-        help="Secret in the controller's namespace whose key auth-token is the token of the proxies' config APIs; made "
-        "when it is absent, never changed. Without it: the last part of the controller name, -proxy-auth-token",
+        help="Secret in the controller's namespace whose key auth-token is the token of the proxies' config APIs; "
+        "created if absent, never changed. If not set: the last part of the controller name with -proxy-auth-token",
     )
     proxy_auth_secret_managed: bool = option(
         parse=parse_bool,
         default="false",
         group="proxies",
-        help="somebody else makes that Secret: wait for it, never create it",
+        help="somebody else creates that Secret: wait for it, never create it",
     )
     proxy_visit_interval_s: float = option(
         parse=duration(0.1, 3600),
@@ -191,7 +192,7 @@ class Options(CommonOptions):
         parse=parse_bool,
         default="false",
         group="tunnel provider",
-        help="replace rules of others in the ingress document that have a hostname of ours",
+        help="in the ingress document, replace rules that others made for hostnames of ours",
     )
     dry_run: bool = option(
         parse=parse_bool,

@@ -27,7 +27,7 @@ def test_namespaces_whose_secrets_are_read_are_a_list_of_names() -> None:
 
 @pytest.mark.parametrize("name", ["Infra", "a_b", "-a", "a/b", "a" * 64, "*"])
 def test_what_no_namespace_can_be_called_is_refused_as_one_whose_secrets_are_read(name: str) -> None:
-    with pytest.raises(BadOptions, match=r"--secret-namespaces .*want a name of a namespace"):
+    with pytest.raises(BadOptions, match=r"--secret-namespaces .*want a valid namespace name"):
         parse(Options, prefix=PREFIX, argv=["--secret-namespaces", f"infra,{name}"], environ={})
 
 

@@ -78,9 +78,9 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
     for problem in (*world.problems, *world.skipped):
         show.note(str(problem))
     for plane in _unheld(world, translation, access):
-        show.note(f"nobody holds the document of data plane {plane}: no proxy is named that could be asked")
+        show.note(f"the document of data plane {plane} cannot be compared: it has no proxies")
     if any(each.action == "error" for each in found):
-        raise NotAllAsked("not all could be compared, see the rows that begin with `error`")
+        raise NotAllAsked("not everything could be compared, see the rows that begin with `error`")
     if not any(each.action != "keep" for each in found):
         show.note("nothing would change")
         return True
@@ -132,7 +132,7 @@ def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access)
             client.close()
         now = _parts(held or b"{}")
     except _UNREADABLE as error:
-        yield Difference("error", url, message=f"no proxy of ours: its answer to GET /config: {error}")
+        yield Difference("error", url, message=f"not a tunnelgw-proxy: its answer to GET /config: {error}")
         return
     except (Undelivered, ValueError) as error:
         yield Difference("error", url, message=str(error))

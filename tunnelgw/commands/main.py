@@ -112,7 +112,7 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
     parser = _parser(
         "check",
         environ,
-        "Say what of some manifests would be accepted, refused and why, without a cluster. Exit code 1 when something "
+        "Tell which manifests would be accepted or refused, and why, without a cluster. Exit code 1 when something "
         "is refused, so that it fits a pre-commit hook.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files; - reads standard input")
@@ -132,13 +132,13 @@ def _explain(arguments: Sequence[str], environ: Environ) -> bool:
     parser = _parser(
         "explain",
         environ,
-        "Say which Gateway, listener, route and rule a request would get, why, what would be done with it, and what "
-        "missed it nearly. Nothing is sent anywhere.",
+        "Tell which Gateway, listener, route and rule would serve a request, why, what would be done with it, and what "
+        "nearly matched. Nothing is sent anywhere.",
     )
     _add_source(parser, environ)
     parser.add_argument("--method", "-X", default="GET", help="default: GET")
     parser.add_argument("--header", "-H", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
-    parser.add_argument("--listener", metavar="NAME", help="ask at this one only: namespace/gateway/listener")
+    parser.add_argument("--listener", metavar="NAME", help="only through this listener: namespace/gateway/listener")
     parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example.org/cart")
     found = parser.parse_args(arguments)
     try:
@@ -174,9 +174,9 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
         prefix=PREFIX,
         argv=rest,
         environ=environ,
-        description="Say what the controller would change in the proxies and at the provider. Nothing is written. "
-        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not all of "
-        "it could be told.",
+        description="Tell what the controller would change in the proxies and at the provider. Nothing is written. "
+        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not "
+        "everything could be compared.",
     )
     from tunnelgw.commands.diff import NotAllAsked, diff
 

@@ -152,7 +152,7 @@ class ConfigClient:
         version = headers.get(_VERSION_FIELD, "")
         if not _VERSION.fullmatch(version):
             seen = f"it answered 200 to HEAD /config with {_VERSION_FIELD} {version[:64]!r}"
-            raise Undelivered(f"no proxy of ours: {seen}, want a number")
+            raise Undelivered(f"not a tunnelgw-proxy: {seen}, want a number")
         return Loaded(int(version), "Configuration-Problems" in headers)
 
     def document(self) -> bytes | None:
@@ -161,7 +161,9 @@ class ConfigClient:
         if status_code == HTTPStatus.NOT_FOUND and _error_in(body).error:
             return None
         if status_code == HTTPStatus.NOT_FOUND:
-            raise Undelivered("no proxy of ours: it answered 404 to GET /config, and not as one that has no document")
+            raise Undelivered(
+                "not a tunnelgw-proxy: it answered 404 to GET /config, but not as a proxy without a document does"
+            )
         if status_code != HTTPStatus.OK:
             raise self._undelivered("GET", status_code, body)
         return body
@@ -176,7 +178,7 @@ class ConfigClient:
         try:
             return _decode_answer(body)
         except _UNREADABLE as error:
-            raise Undelivered(f"no proxy of ours: its answer to PUT /config: {error}") from error
+            raise Undelivered(f"not a tunnelgw-proxy: its answer to PUT /config: {error}") from error
 
     def _exchange(
         self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES

@@ -19,7 +19,7 @@ from tunnelgw.deliver.receipts import Receipt
 
 log = get_logger(__name__)
 
-_NO_THREAD = "no thread can be had to serve it: let the controller have more tasks (TasksMax, or the pod's pids limit)"
+_NO_THREAD = "no thread can be started to serve it: allow the controller more tasks (TasksMax, or the pod's pids limit)"
 
 
 class Located(Hashable, Protocol):

@@ -276,7 +276,7 @@ def _token(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) ->
     if found.secret is None or found.secret.fits_header():
         return found
     where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or field}"
-    return Credentials(None, f"{where}: a token is one line of printable ASCII, this is not")
+    return Credentials(None, f"{where}: not a token, want one line of printable ASCII")
 
 
 def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:

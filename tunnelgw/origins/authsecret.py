@@ -57,7 +57,7 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
         else:
             if token is not None:
                 return token
-            patient.info("waiting for the auth secret, which somebody else makes", name=str(key), delay_s=_RETRY_S)
+            patient.info("waiting for the auth secret, which somebody else creates", name=str(key), delay_s=_RETRY_S)
         stop.wait(_RETRY_S)
     return None
 

@@ -75,7 +75,7 @@ class Configuration(msgspec.Struct, frozen=True):
         """Fails if rules cannot be read: those of others would be lost with the next write."""
         rules = (self.config or {}).get("ingress")
         if rules is not None and not (isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
-            raise ValueError("`config.ingress` is no list of rules")
+            raise ValueError("`config.ingress` is not a list of rules")
 
 
 class Account(msgspec.Struct, frozen=True):

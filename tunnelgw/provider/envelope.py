@@ -92,8 +92,8 @@ def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
     match answer.status_code:
         case 401 | 403 | 404 if envelope is None:
             return ProviderUnreachable(
-                f"{seen}: that is no answer of the API, but of a proxy or firewall before it: check the way there, and "
-                "the provider's API URL"
+                f"{seen}: that is not an answer of the API, but of a proxy or firewall in front of it: check the "
+                "network on the way, and the provider's API URL"
             )
         case 401 | 403:
             return AuthenticationFailed(f"authentication failed: {seen}: the token is wrong or expired, or {_SCOPE}")

@@ -124,7 +124,7 @@ class TunnelDocument:
             self._doubted_version = version
             raise OldAnswer(
                 f"read configuration: the provider answered version {version} of the ingress document, which was at "
-                f"{last}: asked again in {OldAnswer.retry_after_s:g} s"
+                f"{last}: asking again in {OldAnswer.retry_after_s:g} s"
             )
 
     def _account(self) -> str:

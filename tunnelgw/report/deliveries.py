@@ -56,7 +56,7 @@ def delivered(
         why = f" ({'; '.join(starting[:_MAX_ERRORS])})" if starting else ""
         return _pending(f"{awaited} of {expected} proxies have not answered yet{why}")
     if has_tunnel and tunnel is None:
-        return _pending("the provider has not been told yet")
+        return _pending("the provider has not got the hostnames yet")
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
     if conflicts:
         return _failed("; ".join(conflicts[:_MAX_ERRORS]))

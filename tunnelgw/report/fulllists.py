@@ -35,7 +35,7 @@ class FullLists:
         field = "ancestors" if id_.kind is Kind.BACKEND_TLS_POLICY else "parents"
         log.warning("status has no room", kind=str(id_.kind), name=str(id_.key), field=field, left_out=names)
         if self._recorder is not None:
-            note = f"status.{field} is full, so nothing is said there of {names}; remove entries that are out of date"
+            note = f"status.{field} is full, so it says nothing about {names}; remove entries that are out of date"
             self._recorder.warn(id_.kind, item, REASON, note)
 
 

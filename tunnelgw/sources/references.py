@@ -33,7 +33,7 @@ REFERRING = frozenset(
 _NAME = re.compile(SUBDOMAIN)
 
 Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
-"""Objects that keep what they named before (`before`) while something that they name now cannot be read."""
+"""Objects that keep their previous spec as `before` while something that they name now cannot be read."""
 
 
 def references(item: Object, home: str) -> frozenset[Entry]:
@@ -45,7 +45,7 @@ def references(item: Object, home: str) -> frozenset[Entry]:
 
 
 def named(item: Object, home: str) -> frozenset[Entry]:
-    """Likewise, without what it named before."""
+    """The objects that `item` names now."""
     namespace = item.metadata.namespace
     match item:
         case Gateway():
@@ -87,7 +87,7 @@ def stub(item: Object) -> Object:
 
 
 def can_be(entry: Entry) -> bool:
-    """Whether an object can have this name at all. References are not checked for that: one may be `../x`, or `x?y`."""
+    """Whether an object can have this name at all: the API does not check references, so one may be `../x` or `x?y`."""
     return all(map(_NAME.fullmatch, (entry.key.namespace, entry.key.name)))
 
 

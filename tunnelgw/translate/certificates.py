@@ -246,8 +246,8 @@ def _mismatch(key: PrivateKeyTypes, chain: list[x509.Certificate]) -> str:
     if key.public_key() == leaf:
         return ""
     if key.public_key() in others:
-        return "has authorities under tls.crt before the certificate of tls.key, which comes first"
-    return "has a private key under tls.key that is not that of the certificate under tls.crt"
+        return "has other certificates under tls.crt before that of tls.key, which must come first"
+    return "has a private key under tls.key that does not match the certificate under tls.crt"
 
 
 def _weakness(certificate: x509.Certificate) -> str:

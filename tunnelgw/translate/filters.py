@@ -111,7 +111,7 @@ class FilterReader:
         if content is None:
             self._remarks.unsupported.append(f"{at}: type is {entry.type}, but its field is missing")
         elif field in parts:
-            self._remarks.incompatible.append(f"{at}: a second {entry.type}, want it once")
+            self._remarks.incompatible.append(f"{at}: a second {entry.type}, want only one")
         else:
             parts[field] = carry(content, struct, f"{at}.{_spelled(field)}", self._remarks) or document.UNSET
 
@@ -141,7 +141,7 @@ class FilterReader:
             return None
         at = f"{at}.externalAuth"
         if is_second:
-            self._remarks.incompatible.append(f"{at}: a second ExternalAuth, want it once")
+            self._remarks.incompatible.append(f"{at}: a second ExternalAuth, want only one")
         if auth.protocol != "HTTP":
             self._remarks.unsupported.append(f"{at}.protocol: {excerpt(auth.protocol)} is not served, want HTTP")
         if auth.forward_body.max_size:

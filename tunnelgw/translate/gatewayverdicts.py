@@ -38,7 +38,7 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | OrphanVerdict | No
     findings = [view.ask(gateway_accepted, key), *view.ask(gateway_programmed, key)]
     findings.append(_resolved_refs(view, key, setup, own))
     if is_insecure(gateway):
-        message = "AllowInsecureFallback lets clients in whose certificate is missing or not valid"
+        message = "AllowInsecureFallback admits clients whose certificate is missing or not valid"
         findings.append(true(ConditionType.INSECURE_FRONTEND_VALIDATION_MODE, Reason.CONFIGURATION_CHANGED, message))
     if setup.data_plane != SHARED:
         findings += left_out(setup.proxy)

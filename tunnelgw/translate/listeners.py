@@ -174,7 +174,7 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[O
     """`deprived`: why it gets no requests at all; empty: it gets some."""
     conflict = draft.slot.conflict
     if conflict is not None:
-        message = f"port {draft.slot.listener.port} is wanted by {draft.slot.rival} too"
+        message = f"port {draft.slot.listener.port} is also wanted by {draft.slot.rival}"
         return (
             false(ConditionType.ACCEPTED, conflict, message),
             false(ConditionType.PROGRAMMED, conflict, message),
@@ -209,11 +209,11 @@ def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
         by_hostname = rivals([(draft.slot.listener.hostname,) for draft in group])
         for draft, of_host, of_certificate in zip(group, by_hostname, by_certificate, strict=True):
             if of_host is not None:
-                message = f"listener {group[of_host].slot.listener.name} has hosts of this one too"
+                message = f"listener {group[of_host].slot.listener.name} also has hosts of this listener"
                 reason = Reason.OVERLAPPING_HOSTNAMES
             elif of_certificate is not None:
                 name = group[of_certificate].slot.listener.name
-                message = f"a certificate of listener {name} has names of those of this one"
+                message = f"a certificate of listener {name} is also valid for names of this listener"
                 reason = Reason.OVERLAPPING_CERTIFICATES
             else:
                 continue

@@ -87,7 +87,7 @@ def _obstacle(view: View, policy: Key, target: ServicePortName) -> Finding | Non
         return false(
             ConditionType.ACCEPTED,
             Reason.CONFLICTED,
-            f"{spelled} is a target of BackendTLSPolicy {winner} too, which comes first",
+            f"{spelled} is also a target of BackendTLSPolicy {winner}, which takes precedence",
         )
     return None
 

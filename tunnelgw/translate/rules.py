@@ -89,7 +89,7 @@ class _RouteReader:
         reader = _RuleReader(rule, self._id, self._referrer, remarks, self._patterns)
         made = reader.read()
         if rule.name in self._names:
-            remarks.unsupported.append(f"name: {excerpt(rule.name)} is the name of an earlier rule")
+            remarks.unsupported.append(f"name: {excerpt(rule.name)} is also the name of an earlier rule")
         if remarks.is_refused or reader.is_closed:
             refused = reader.answering_500("" if rule.name in self._names else rule.name)
             self.rules += [refused] if refused else []

@@ -69,7 +69,7 @@ def test_a_firewall_before_the_provider_does_not_end_the_controller_at_its_start
     provider.fault(faults.Reply(status=403, body="<html><title>Attention Required!</title>"))
     with arena.controller(proxies=[proxy]) as controller:
         line = controller.expect("delivery failed, retrying")
-        assert "403 (Attention Required!): that is no answer of the API" in line["error"]
+        assert "403 (Attention Required!): that is not an answer of the API" in line["error"]
         provider.heal()
         settled(arena)
 

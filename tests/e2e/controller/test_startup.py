@@ -108,7 +108,7 @@ def test_white_space_around_the_auth_secret_s_value_is_no_part_of_it(arena: Aren
 def test_an_auth_secret_that_somebody_else_manages_is_waited_for_and_never_made(arena: Arena) -> None:
     managed = ("--proxy-auth-secret-managed", "--proxy-auth-secret", f"{arena.namespace}-theirs")
     with arena.controller(*managed, token=None) as controller:
-        controller.expect("waiting for the auth secret, which somebody else makes")
+        controller.expect("waiting for the auth secret, which somebody else creates")
         assert controller.readiness() == (503, "waiting for the auth secret")
 
         arena.secret(f"{arena.namespace}-theirs", {"auth-token": "abc"}, HOME)

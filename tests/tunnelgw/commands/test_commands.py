@@ -159,7 +159,7 @@ def test_check_says_where_the_first_of_two_objects_is_in_a_file_whose_name_is_no
 
     assert result.returncode == 1
     reasons = [row["message"] for row in json.loads(result.stdout) if row["grade"] == "refused"]
-    assert any(reason.endswith(f" is at {tmp_path}/a\\xfc.yaml:1 already") for reason in reasons)
+    assert any(reason.endswith(f" is already defined at {tmp_path}/a\\xfc.yaml:1") for reason in reasons)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["rows", "JSON"])
@@ -330,14 +330,14 @@ def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path)
     ((action, target, _, message),) = lines(result)
     assert (action, target) == ("error", url)
     assert "No such file or directory" in message
-    assert result.stderr == "tunnelgw diff: not all could be compared, see the rows that begin with `error`\n"
+    assert result.stderr == "tunnelgw diff: not everything could be compared, see the rows that begin with `error`\n"
 
 
 def test_diff_tells_that_there_is_nobody_to_ask(folder: Path) -> None:
     result = run("diff", "--source", "directory", "--manifests", str(folder))
 
     assert (result.returncode, result.stdout) == (0, "")
-    assert result.stderr.startswith("nobody holds the document of data plane shared: no proxy is named")
+    assert result.stderr.startswith("the document of data plane shared cannot be compared: it has no proxies")
 
 
 @pytest.mark.parametrize(
@@ -350,10 +350,10 @@ def test_diff_tells_that_something_else_answers_in_place_of_a_proxy(folder: Path
     assert result.returncode == 2
     ((action, target, _, message),) = lines(result)
     assert (action, target) == ("error", url)
-    assert message.startswith("no proxy of ours: its answer to GET /config: ")
+    assert message.startswith("not a tunnelgw-proxy: its answer to GET /config: ")
 
 
-NO_PROXY = "no proxy of ours: it answered 404 to GET /config, and not as one that has no document"
+NO_PROXY = "not a tunnelgw-proxy: it answered 404 to GET /config, but not as a proxy without a document does"
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_a_target_without_a_thread_says_so_and_is_served_when_there_is_one(
             receipts = row.couriers.receipts()
 
             assert receipts[A].is_current
-            assert "no thread can be had" in receipts[B].error
+            assert "no thread can be started" in receipts[B].error
             assert receipts[B].wanted == "two"
             row.couriers.send({A: Parcel("one")})
             assert row.couriers.receipts().keys() == {A}

@@ -294,7 +294,7 @@ def test_credentials_may_be_in_another_namespace_and_under_another_key() -> None
 
     assert token(there) == Credentials(Secret("abc"))
     assert token() == Credentials(None, "secret not found: secrets/vault (key cloud)")
-    assert token(broken).problem.startswith("Secret secrets/vault key cloud: a token is one line")
+    assert token(broken).problem.startswith("Secret secrets/vault key cloud: not a token, want one line")
 
 
 def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
@@ -337,7 +337,7 @@ def test_a_token_that_no_header_can_carry_is_a_problem_that_does_not_show_it() -
     broken = secret("own", "shop", api_token="abc\n# of May", auth_token="caf\u00e9")
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(**spec), broken])
 
-    want = "a token is one line of printable ASCII, this is not"
+    want = "not a token, want one line of printable ASCII"
     assert tunnels(snapshot, DISCOVERY)[ONE].token == Credentials(None, f"Secret shop/own key api-token: {want}")
     assert planes(snapshot, DISCOVERY)["shop/gw"].token == Credentials(None, f"Secret shop/own key auth-token: {want}")
 

@@ -111,7 +111,7 @@ def test_a_page_of_whoever_stands_before_the_api_says_nothing_of_token_or_tunnel
     provider.fault(Reply(status=status_code, body=page))
 
     with pytest.raises(
-        ProviderUnreachable, match=rf"{status_code} \(Attention Required!\): that is no answer of the API"
+        ProviderUnreachable, match=rf"{status_code} \(Attention Required!\): that is not an answer of the API"
     ):
         client.configuration(ACCOUNT_ID, TUNNEL_ID)
 

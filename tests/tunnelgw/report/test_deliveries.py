@@ -91,7 +91,7 @@ def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
     assert said(delivered([HELD], 1, None, has_tunnel=True)) == (
         Status.UNKNOWN,
         Reason.PENDING,
-        "the provider has not been told yet",
+        "the provider has not got the hostnames yet",
     )
     assert said(delivered([HELD], 1, TUNNEL, has_tunnel=True))[0] is Status.TRUE
 

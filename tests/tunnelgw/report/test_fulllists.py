@@ -30,7 +30,7 @@ def test_what_a_status_has_no_room_for_is_told_once(
         lists.note(ObjectId(Kind.HTTP_ROUTE, WEB), item, left_out)
     lists.note(ObjectId(Kind.HTTP_ROUTE, WEB), second, (ONE,))
 
-    told = "status.parents is full, so nothing is said there of {}; remove entries that are out of date"
+    told = "status.parents is full, so it says nothing about {}; remove entries that are out of date"
     names = ["Gateway infra/one", "Gateway infra/one, Gateway two/https", "Gateway infra/one", "Gateway infra/one"]
     assert recorder.said == [(Kind.HTTP_ROUTE, WEB, "StatusFull", told.format(name)) for name in names]
     assert [record.getMessage() for record in caplog.records] == ["status has no room"] * 4

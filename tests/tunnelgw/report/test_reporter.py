@@ -304,7 +304,7 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
     scene.outcomes.receipts = {"shop/gw": (msgspec.structs.replace(down, attempts=2),)}
     assert scene.delivered() == {}, "the same words"
     scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": (HOLDS,)}, None
-    assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}
+    assert scene.delivered() == {GATEWAY: "the provider has not got the hostnames yet"}
 
 
 def test_who_begins_tells_of_a_gateway_when_it_knows_of_its_deliveries_and_of_routes_before() -> None:
@@ -319,7 +319,7 @@ def test_who_begins_tells_of_a_gateway_when_it_knows_of_its_deliveries_and_of_ro
     assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
     assert scene.sample("tunnelgw_status_queue_depth") == 0.0
     scene.outcomes.tunnel = None
-    assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}, "later it is told at once"
+    assert scene.delivered() == {GATEWAY: "the provider has not got the hostnames yet"}, "later it is told at once"
 
 
 @pytest.mark.parametrize(

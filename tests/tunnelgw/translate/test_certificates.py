@@ -163,13 +163,13 @@ def test_names_are_those_of_the_leaf() -> None:
         ({"tls.crt": in_base64(b"\xff\xfe")}, "no certificate in PEM under tls.crt"),
         ({"tls.crt": RSA_CERTIFICATE}, "no private key in PEM without password under tls.key"),
         ({"tls.crt": RSA_CERTIFICATE, "tls.key": RSA_CERTIFICATE}, "no private key in PEM without password"),
-        ({"tls.crt": RSA_CERTIFICATE, "tls.key": in_base64(key_text(P256))}, "is not that of the certificate"),
+        ({"tls.crt": RSA_CERTIFICATE, "tls.key": in_base64(key_text(P256))}, "does not match the certificate"),
         (
             {
                 "tls.crt": in_base64(RSA_PEM + base64.b64decode(issue(P256, RSA)["tls.crt"])),
                 "tls.key": in_base64(key_text(P256)),
             },
-            "authorities under tls.crt before the certificate of tls.key, which comes first",
+            "other certificates under tls.crt before that of tls.key, which must come first",
         ),
         (
             {

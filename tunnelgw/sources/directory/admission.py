@@ -172,7 +172,7 @@ class _Admission:
             self._say(("metadata",), "metadata is missing")
             return None
         for field in sorted(metadata.keys() - _METADATA_FIELDS):
-            self._say_at(("metadata", field), "is not a field that there is")
+            self._say_at(("metadata", field), "is not a known field")
         kept: dict[str, Any] = {}
         if not self._is_named("name", metadata, _LABEL_NAME if kind in _LABEL_NAMED else SECTION, kept):
             return None
@@ -183,7 +183,7 @@ class _Admission:
                 return None
         elif metadata.get("namespace"):
             self._say(
-                ("metadata", "namespace"), f"metadata.namespace is not for a {kind}, which belongs to no namespace"
+                ("metadata", "namespace"), f"metadata.namespace is not allowed for a {kind}, which has cluster scope"
             )
         for field in ("labels", "annotations"):
             table = metadata.get(field) or {}
@@ -211,7 +211,7 @@ class _Admission:
         shape = SPECS.get(kind)
         if shape is not None:
             for name in sorted(data.keys() - _OWN_FIELDS):
-                self._say((name,), f"{name} is not a field that there is")
+                self._say((name,), f"{name} is not a known field")
             if "spec" in data:
                 content["spec"] = shape.check(data["spec"], ("spec",), self._say_at)
             else:

@@ -55,7 +55,7 @@ class _Loader(SafeLoader):
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise BrokenFile(key.start_mark.line + 1, "a key is not a string; write it in quotes")
             if key.value in seen:
-                raise BrokenFile(key.start_mark.line + 1, f"key {key.value!r} is there twice")
+                raise BrokenFile(key.start_mark.line + 1, f"key {key.value!r} occurs twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -63,7 +63,7 @@ class _Loader(SafeLoader):
         value: str = super().construct_scalar(node)
         # Libyaml refuses such escapes; what PyYAML makes of them is not a text that can be encoded.
         if not value.isascii() and _HALF.search(value):
-            raise BrokenFile(node.start_mark.line + 1, "a half of a surrogate pair is no character")
+            raise BrokenFile(node.start_mark.line + 1, "half of a surrogate pair is not a character")
         return value
 
 
@@ -185,7 +185,7 @@ def _check_aliases(root: yaml.Node) -> None:
             parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
             found = counts[id(node)] = 1 + sum(map(count, parts))
         if found > _MOST_VALUES:
-            raise BrokenFile(node.start_mark.line + 1, f"aliases make more than {_MOST_VALUES:,} values of this")
+            raise BrokenFile(node.start_mark.line + 1, f"aliases expand this to more than {_MOST_VALUES:,} values")
         return found
 
     count(root)

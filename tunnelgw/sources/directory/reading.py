@@ -83,7 +83,7 @@ class Manifests:
             for each in file.admitted:
                 first = found.setdefault(each.entry, each)
                 if first is not each:
-                    reason = f"{each.entry.room} {each.entry.key} is at {first.where} already"
+                    reason = f"{each.entry.room} {each.entry.key} is already defined at {first.where}"
                     problems.append(Problem(name, each.line, reason, each.entry))
         for each in kept:
             found.setdefault(each.entry, each)

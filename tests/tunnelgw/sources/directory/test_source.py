@@ -193,7 +193,7 @@ def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Si
     site.write("b.yaml", route(hostname="second.example.org"))
 
     assert site.hostnames() == ("first.example.org",)
-    assert site.problems() == [f"b.yaml:1: HTTPRoute default/web is at {first}:1 already"]
+    assert site.problems() == [f"b.yaml:1: HTTPRoute default/web is already defined at {first}:1"]
     first.unlink()
     assert site.hostnames() == ("second.example.org",)
     assert site.problems() == []

@@ -16,16 +16,16 @@ ADDRESS_TYPE: Final = rf"Hostname.*|.*IPAddress.*|.*NamedAddress.*|.*{SUBDOMAIN}
 PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{LABEL}(\.{LABEL})*/[A-Za-z0-9]+"
 
 NAME: Final = Text(1, 253)
-NAMESPACE: Final = Text(1, 63, LABEL, "a name of a namespace")
+NAMESPACE: Final = Text(1, 63, LABEL, "a valid namespace name")
 SECTION: Final = Text(1, 253, SUBDOMAIN, "a name of lower-case letters, digits, '-' and '.'")
 PRECISE_HOSTNAME: Final = Text(1, 253, SUBDOMAIN, "a domain name in lower case")
 HOSTNAME: Final = Text(1, 253, rf"(\*\.)?{SUBDOMAIN}", "a domain name in lower case, with '*.' before it or not")
 PORT: Final = Number(1, 65535)
 DURATION: Final = Text(0, None, r"([0-9]{1,5}(h|m|s|ms)){1,4}", "a duration such as 1m30s")
 _FIELD_NAME: Final = r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+"
-HEADER_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a header field")
-COOKIE_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a cookie")
-HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ][!-~]+)*", "a value of a header field")
+HEADER_NAME: Final = Text(1, 256, _FIELD_NAME, "a valid header name")
+COOKIE_NAME: Final = Text(1, 256, _FIELD_NAME, "a valid cookie name")
+HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ][!-~]+)*", "a valid header value")
 """Matches the same as the API's own expression; that one has `[\t ]?`, for which `re` would need years."""
 
 
@@ -34,7 +34,7 @@ def group(default: Any = NO_DEFAULT) -> Text:
 
 
 def kind(default: Any = NO_DEFAULT) -> Text:
-    return Text(1, 63, r"[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?", "a name of a kind", default=default)
+    return Text(1, 63, r"[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?", "a valid name of a kind", default=default)
 
 
 LOCAL_REF: Final = Fields({"group": group(), "kind": kind(), "name": NAME}, "group", "kind", "name")
@@ -68,7 +68,7 @@ def port_of_reference(value: Any) -> str | None:
     if target == ("", "Service") and "port" not in value:
         return "port is missing, which a reference to a Service needs"
     if target == _XBACKEND and "port" in value:
-        return "port is not for a reference to an XBackend"
+        return "port is not allowed in a reference to an XBackend"
     return None
 
 

@@ -31,7 +31,7 @@ _BACKEND: Final = Fields(BACKEND_FIELDS, "name", rules=[port_of_reference])
 
 
 def _one_of_share(mirror: Any) -> str | None:
-    return "percent and fraction must not be there together" if {"percent", "fraction"} <= mirror.keys() else None
+    return "percent and fraction must not both be set" if {"percent", "fraction"} <= mirror.keys() else None
 
 
 def _fraction(fraction: Any) -> str | None:
@@ -151,9 +151,9 @@ def _once(items: Any) -> str | None:
     types = [item["type"] for item in items]
     for each in _ONCE:
         if types.count(each) > 1:
-            return f"filter {each} is there more than once"
+            return f"filter {each} occurs more than once"
     if "RequestRedirect" in types and "URLRewrite" in types:
-        return "filters RequestRedirect and URLRewrite must not be there together"
+        return "filters RequestRedirect and URLRewrite must not be used together"
     return None
 
 

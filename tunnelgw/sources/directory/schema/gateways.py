@@ -33,15 +33,15 @@ _PLAIN = ("HTTP", "TCP", "UDP")
 def _listener(value: Any) -> str | None:
     protocol, tls = value["protocol"], value.get("tls")
     if protocol in _PLAIN and tls is not None:
-        return f"tls is not for protocol {protocol}"
+        return f"tls is not allowed with protocol {protocol}"
     if protocol == "HTTPS" and tls is not None and tls["mode"] != "Terminate":
         return "tls.mode must be Terminate for protocol HTTPS"
     if protocol == "TLS" and tls is None:
         return "tls.mode is missing, which protocol TLS needs"
     if protocol in ("TCP", "UDP") and value.get("hostname"):
-        return f"hostname is not for protocol {protocol}"
+        return f"hostname is not allowed with protocol {protocol}"
     if protocol not in ("HTTP", "HTTPS") and "filters" in value:
-        return f"filters are not for protocol {protocol}"
+        return f"filters are not allowed with protocol {protocol}"
     return None
 
 
@@ -50,14 +50,14 @@ def _distinct_listeners(listeners: Any) -> str | None:
     for listener in listeners:
         place = (listener["port"], listener["protocol"], listener.get("hostname"))
         if place in seen:
-            return f"listener {listener['name']} has port, protocol and hostname of another one"
+            return f"listener {listener['name']} has the same port, protocol and hostname as another one"
         seen.add(place)
     return None
 
 
 def _certificates(tls: Any) -> str | None:
     if tls["mode"] == "Terminate" and not tls.get("certificateRefs") and not tls.get("options"):
-        return "certificateRefs or options must be there for mode Terminate"
+        return "certificateRefs or options must be set for mode Terminate"
     return None
 
 
@@ -66,7 +66,7 @@ def _distinct_addresses(addresses: Any) -> str | None:
     for address in addresses:
         place = (address["type"], address.get("value", ""))
         if "value" in address and place[0] in ("IPAddress", "Hostname") and place in seen:
-            return f"{place[0]} {place[1]} is there twice"
+            return f"{place[0]} {place[1]} occurs twice"
         seen.add(place)
     return None
 
@@ -108,7 +108,7 @@ def _bundles(refs: Any) -> str | None:
         (ref["group"], ref["kind"]) == ("certificates.k8s.io", "ClusterTrustBundle") and "namespace" in ref
         for ref in refs
     ):
-        return "namespace is not for references to a ClusterTrustBundle"
+        return "namespace is not allowed in references to a ClusterTrustBundle"
     return None
 
 
@@ -181,7 +181,7 @@ GATEWAY = Fields(
         "addresses": Items(
             Fields(
                 {
-                    "type": Text(1, 253, ADDRESS_TYPE, "a type of address", default="IPAddress"),
+                    "type": Text(1, 253, ADDRESS_TYPE, "a valid type of address", default="IPAddress"),
                     "value": Text(0, 253),
                     "routability": Text(0, 253, _ROUTABILITY, "Cluster or a word such as example.org/name"),
                 },
@@ -194,7 +194,7 @@ GATEWAY = Fields(
         "infrastructure": Fields(
             {
                 "labels": Table(
-                    Text(0, 63, r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", "a value of a label"), 8, [_keys]
+                    Text(0, 63, r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", "a valid label value"), 8, [_keys]
                 ),
                 "annotations": Table(Text(0, 4096), 16, [_keys]),
                 "parametersRef": LOCAL_REF,

@@ -13,15 +13,13 @@ _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
 
 def _one_door(direct: Any) -> str | None:
     return (
-        "exactly one of addresses and service must be there"
-        if ("addresses" in direct) == ("service" in direct)
-        else None
+        "exactly one of addresses and service must be set" if ("addresses" in direct) == ("service" in direct) else None
     )
 
 
 def _doors(spec: Any) -> str | None:
     if "tunnelID" not in spec and "direct" not in spec:
-        return "one of tunnelID and direct must be there"
+        return "one of tunnelID and direct must be set"
     for field in ("providerCredentialsSecretRef", "tunnelTokenSecretRef"):
         if field in spec and "tunnelID" not in spec:
             return f"{field} needs a tunnelID"
@@ -32,7 +30,7 @@ def _doors(spec: Any) -> str | None:
 def _secret(key: str, *, is_elsewhere: bool) -> Fields:
     fields: dict[str, Shape] = {
         "name": NAME,
-        "key": Text(1, 253, r"[-._a-zA-Z0-9]+", "a key of a Secret", default=key),
+        "key": Text(1, 253, r"[-._a-zA-Z0-9]+", "a valid key of a Secret", default=key),
     }
     return Fields({**fields, **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {})}, "name")
 

@@ -33,7 +33,7 @@ REFERENCE_GRANT = Fields(
 
 def _authorities(validation: Any) -> str | None:
     if ("caCertificateRefs" in validation) == ("wellKnownCACertificates" in validation):
-        return "exactly one of caCertificateRefs and wellKnownCACertificates must be there"
+        return "exactly one of caCertificateRefs and wellKnownCACertificates must be set"
     return None
 
 

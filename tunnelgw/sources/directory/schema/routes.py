@@ -44,7 +44,7 @@ def _path(match: Any) -> str | None:
     for end in _NOT_AT_ENDS:
         if value.endswith(end):
             return f"{value!r} ends with {end!r}"
-    return None if _PATH.fullmatch(value) else f"{value!r} has characters that are not for paths"
+    return None if _PATH.fullmatch(value) else f"{value!r} has characters that paths cannot have"
 
 
 def _few_matches(rules: Any) -> str | None:
@@ -55,12 +55,12 @@ def _few_matches(rules: Any) -> str | None:
 def _distinct_names(rules: Any) -> str | None:
     names = [rule["name"] for rule in rules if "name" in rule]
     twice = next((name for name in names if names.count(name) > 1), None)
-    return f"name {twice} is there twice" if twice else None
+    return f"name {twice} occurs twice" if twice else None
 
 
 def _no_backend_for_redirect(rule: Any) -> str | None:
     if rule.get("backendRefs") and any("requestRedirect" in each for each in rule.get("filters", ())):
-        return "filter RequestRedirect must not be there together with backendRefs"
+        return "filter RequestRedirect must not be used together with backendRefs"
     return None
 
 
@@ -98,12 +98,12 @@ def _persistence(persistence: Any) -> str | None:
 
 def _grpc_method(method: Any) -> str | None:
     if "service" not in method and "method" not in method:
-        return "one of service and method must be there"
+        return "one of service and method must be set"
     if method["type"] == "Exact":
         if not _GRPC_SERVICE.fullmatch(method.get("service", "a")):
-            return f"{method['service']!r} is not a name of a service"
+            return f"{method['service']!r} is not a valid service name"
         if not _GRPC_METHOD.fullmatch(method.get("method", "a")):
-            return f"{method['method']!r} is not a name of a method"
+            return f"{method['method']!r} is not a valid method name"
     return None
 
 

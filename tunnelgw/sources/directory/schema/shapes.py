@@ -63,7 +63,7 @@ class Text:
 
     def _problem(self, text: str, shown: str) -> str:
         if self._words:
-            return "" if text in self._words else f"{shown} is none of {', '.join(sorted(self._words))}"
+            return "" if text in self._words else f"{shown} is not one of {', '.join(sorted(self._words))}"
         if len(text) < self._shortest:
             return f"is shorter than {self._shortest} characters" if text else "is empty"
         if self._longest is not None and len(text) > self._longest:
@@ -90,7 +90,7 @@ class Number:
         if type(value) is not int:
             say(place, f"{_shown(value)} is not a whole number")
         elif self._among and value not in self._among:
-            say(place, f"{value} is none of {', '.join(map(str, sorted(self._among)))}")
+            say(place, f"{value} is not one of {', '.join(map(str, sorted(self._among)))}")
         elif self._least is not None and value < self._least:
             say(place, f"{value} is less than {self._least}")
         elif self._most is not None and value > self._most:
@@ -152,7 +152,7 @@ class Items:
             told_by = item.get(self._unique_by) if self._unique_by and isinstance(item, dict) else item
             if (self._unique_by or self._is_set) and isinstance(told_by, str | int):
                 if told_by in seen:
-                    say((*place, number), f"{_shown(told_by)} is there already")
+                    say((*place, number), f"{_shown(told_by)} occurs twice")
                 seen.add(told_by)
 
 
@@ -210,7 +210,7 @@ class Fields:
                 near = (self._instead.get(name), *difflib.get_close_matches(name, self._fields, n=1))
                 meant = next(filter(None, near), None)
                 hint = f", did you mean {meant}?" if meant else ""
-                counting((*place, name), f"is not a field that there is{hint}")
+                counting((*place, name), f"is not a known field{hint}")
             else:
                 checked[name] = shape.check(item, (*place, name), counting)
         for name in self._required:
