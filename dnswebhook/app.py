@@ -232,7 +232,7 @@ def _require_acceptable(request: Request) -> None:
 
 
 def _answer(body: bytes, request: Request) -> Response:
-    """With the webhook's media type, unless the client asks for plain JSON and not for that."""
+    """A response with the webhook's media type, or as plain JSON if the client asks for that instead."""
     accept = request.headers.get("Accept") or ""
     plain = PLAIN_MEDIA_TYPE in accept.lower() and not prefers_bare(accept)
     response = Response(_slices(body))

@@ -1,4 +1,4 @@
-"""What of a wanted record set a store can hold, and in which spelling (pure).
+"""Which part of a wanted record set a store can hold, and in which spelling (pure).
 
 `adjust` uses it to answer external-dns before anything is planned, and `plan` uses it again on what arrives for
 writing, because ownership TXT records are made after adjusting, and hand-made requests skip adjusting. So plan never

@@ -38,12 +38,12 @@ class OpenNotes:
         return note.successor if note else ""
 
     def waits(self, name: str, text: str) -> int:
-        """For how many more listings it, or its record, may still come late."""
+        """For how many more listings the text, or its record, may still appear."""
         note = self._at(name).get(text)
         return note.waits if note else 0
 
     def late_texts(self, name: str) -> list[str]:
-        """Texts of the ownership record `name` that may come late, or whose record may."""
+        """Texts of the ownership record `name` that may still appear, or whose record may."""
         return [text for text, note in self._at(name).items() if note.waits]
 
     def _at(self, name: str) -> Mapping[str, Voucher]:

@@ -148,7 +148,7 @@ def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
 
 
 def _superseded_texts(difference: Difference, wish: Wish) -> dict[str, str]:
-    """What may come late beside the text that is wanted now, with that one: external-dns would never name it again."""
+    """Texts that may still appear beside the wanted one, with that as successor: external-dns would never name them."""
     here = {row.value for row in difference.live(wish.key)}
     late = [text for text in difference.notes.late_texts(wish.name) if text not in here and text not in wish.wanted]
     return {text: new for text in sorted(late) for new in wish.wanted[:1] if owner_in(text) == owner_in(new)}

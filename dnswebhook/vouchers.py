@@ -30,8 +30,8 @@ LATE_LISTINGS = 10
 """For how many listings a row is awaited whose creation had no clear result. By default, external-dns lists every
 minute."""
 MAX_NOTED_TEXTS = 16
-"""Of one ownership record, per apply. external-dns writes one text into it; more than this must come from somebody else
-who uses its name, and each would be noted with all values of the record."""
+"""How many texts of one ownership record are noted per apply. external-dns writes one; so many must come from somebody
+else who uses its name, and each note has all values of the record."""
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""

@@ -585,6 +585,6 @@ def test_a_row_whose_id_names_several_is_never_written(view: UnifiView) -> None:
         assert isinstance(outcome, SoftError)
         message = json.loads(rig.loop.replies[-1].body)["message"]
         assert "UNIFI_API=v2" in message
-        assert "delete it in the controller's UI" in message
+        assert "delete the row in the controller's UI" in message
         assert view.held() == rows_of([*ours, *AFTER]) | FOREIGN
         rig.assert_clean()

@@ -134,7 +134,7 @@ def reconciles() -> Row:
             ),
             graph(
                 "Duration of reconciles",
-                "From taking changes to handing out what follows. It grows with what has changed, not with what "
+                "Time from taking changes to handing out the results. It grows with what has changed, not with what "
                 "there is.",
                 *(Query(quantile(part / 100, series(f"{RECONCILES}_bucket")), f"p{part}") for part in (50, 95)),
                 unit="s",

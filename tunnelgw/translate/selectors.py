@@ -47,8 +47,11 @@ def problem_of(allowed: NamespacesFrom) -> str:
 
 
 def _selects_namespace(view: View, selector: LabelSelector, namespace: str) -> bool:
-    """Of a Namespace that we have not heard of yet only the name is known. It is selected only if the selector asks for
-    nothing else, since it is not known which labels it lacks."""
+    """Whether `selector` selects the namespace.
+
+    While we have not read its Namespace object, only its name is known. Then it is selected only if `selector` asks for
+    nothing else, since it is not known which labels it lacks.
+    """
     found = view.get(Kind.NAMESPACE, Key("", namespace))
     if found is None and not _asks_for_name_alone(selector):
         return False

@@ -42,7 +42,7 @@ class _Sink:
 
     def __init__(self) -> None:
         self.parser: HttpResponseParser | None = None
-        """Has the rest. Removed after reading, since the two refer to each other."""
+        """Knows status code and persistence. Removed after reading, since parser and sink refer to each other."""
         self.headers = urllib3.HTTPHeaderDict()
         self.has_head = self.is_whole = self.keeps_alive = self.has_excess = False
         self.status = 0

@@ -52,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that this reply sets, as they are to be sent back; without empty or invalid ones.
+        """The cookies that this reply sets, as they are to be sent back; without empty or invalid ones.
 
         Attributes are ignored: the standard library drops a cookie with an attribute that it does not know.
         """

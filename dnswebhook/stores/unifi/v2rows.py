@@ -87,7 +87,7 @@ class RowMemory:
         listing."""
 
     def records_of(self, rows: list[V2Row]) -> tuple[Record, ...]:
-        """As the function of this name."""
+        """The same as the module's `records_of`."""
         known, used = self._known, {}
         for row in rows:
             if row.record_type in _TYPES:
