@@ -88,7 +88,9 @@ class Journal:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             self._rare_log.warning(
-                "unsettled ownership records cannot be remembered across a restart", error=error, path=str(self._path)
+                "notes about ownership records cannot be saved, a restart would lose them",
+                error=error,
+                path=str(self._path),
             )
             with contextlib.suppress(OSError):  # its content is out of date, and would be used after a restart
                 self._path.unlink()
@@ -131,13 +133,15 @@ class Journal:
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("remembered ownership records are unreadable, forgotten", error=error, path=str(self._path))
+            log.warning(
+                "saved notes about ownership records cannot be read, ignoring them", error=error, path=str(self._path)
+            )
             return ()
         if notes.store != self._store:
             return ()
         if (age_s := self._age_s(notes.written_at)) > MAX_AGE_S:
             log.warning(
-                "remembered ownership records are out of date, forgotten", age_s=int(age_s), path=str(self._path)
+                "saved notes about ownership records are too old, ignoring them", age_s=int(age_s), path=str(self._path)
             )
             with contextlib.suppress(OSError):
                 self._path.unlink()

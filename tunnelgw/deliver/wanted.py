@@ -108,7 +108,7 @@ class Wanted:
         sharing = frozenset(tunnel for tunnel, planes_ in self.planes_by_tunnel.items() if SHARED in planes_)
         if len(sharing) > 1 and sharing != self._sharing:
             log.warning(
-                "several tunnels lead to the shared proxies, each needs one that opens it", tunnels=sorted(sharing)
+                "several tunnels lead to the shared proxies, each needs a proxy that opens it", tunnels=sorted(sharing)
             )
         self._sharing = sharing
 

@@ -63,7 +63,7 @@ class DecisionFile:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            log.warning("remembered controller API is unreadable, asking again", error=error, path=str(self._path))
+            log.warning("saved controller API cannot be read, asking the controller", error=error, path=str(self._path))
             return None
         is_same = remembered.base_url == self._settings.address.base_url
         return None if not is_same or remembered.decision.contradicts(self._settings) else remembered.decision
@@ -76,4 +76,4 @@ class DecisionFile:
         try:
             replace_file(self._path, content)
         except OSError as error:
-            log.warning("the controller's API cannot be remembered", error=error, path=str(self._path))
+            log.warning("the controller's API cannot be saved", error=error, path=str(self._path))

@@ -172,7 +172,7 @@ class IntegrationStore:
     def _give_up_overlap(self) -> None:
         if self._overlap:
             self._overlap = 0
-            log.info("pages of a listing cannot overlap here, rows that move between two may be missed")
+            log.info("pages of a listing cannot overlap here, rows that move between pages may be missed")
 
     def _all_pages(self, path: str, deadline: Deadline, overlap: int = 0) -> list[Reply]:
         first = self._page(path, 0, deadline)

@@ -181,7 +181,7 @@ def test_of_classes_with_different_tunnels_and_the_same_proxies_each_tunnel_gets
         for gateway, tunnel_id in (("gw", TUNNEL_ID), ("other", other_id)):
             told = f"{arena.controller_name}: held by 1 proxy and tunnel {tunnel_id}"
             arena.until(Kind.GATEWAY, gateway, DELIVERED, "True", lambda found, told=told: found["message"] == told)  # type: ignore[misc]
-        line = controller.expect("several tunnels lead to the shared proxies, each needs one that opens it")
+        line = controller.expect("several tunnels lead to the shared proxies, each needs a proxy that opens it")
 
         assert line["tunnels"] == sorted([TUNNEL_ID, other_id])
     assert other.config is not None

@@ -50,7 +50,7 @@ class LastGoodFile:
         except FileNotFoundError:
             return {}
         except (ValueError, RecursionError) as error:
-            _log.warning("last good manifests are damaged and forgotten", error, file=str(self._path))
+            _log.warning("saved last good manifests are damaged, ignoring them", error, file=str(self._path))
             return {}
         found: dict[str, tuple[Admitted, ...]] = {}
         for row in rows:

@@ -31,7 +31,7 @@ class Ledger:
         except FileNotFoundError:
             return
         except (ValueError, RecursionError) as error:
-            _log.warning("what was remembered of manifests is damaged and forgotten", error, file=str(self._path))
+            _log.warning("saved generations of manifests are damaged, ignoring them", error, file=str(self._path))
             return
         self._entries = {Entry(kind, Key(namespace, name)): found for kind, namespace, name, found in rows}
 
