@@ -1,9 +1,10 @@
-"""The document that `PUT /config` takes: all that a proxy knows about the traffic it serves.
+"""The document that `PUT /config` takes: everything a proxy knows about the traffic it serves.
 
-Written by people or by a controller, read by the proxy; the consumer owns the contract. In come bytes, out come
-frozen structs (`Document` and its parts), or a `DocumentError` that lists problems by the path of their field.
-Nothing here knows sockets, clocks or chance, and any thread may call it. docs/proxy-document.md is its manual and
-docs/proxy-document.schema.json its JSON Schema. Field names and meanings follow Gateway API v1.6 where it has them.
+People or a controller write it and the proxy reads it, so the proxy owns the contract. Bytes are decoded to frozen
+structs (`Document` and its parts), or refused with a `DocumentError` that lists each problem with the path of its
+field. Nothing here uses sockets, clocks or random numbers, and any thread may call it. docs/proxy-document.md is the
+manual and docs/proxy-document.schema.json the JSON Schema. Field names and meanings follow Gateway API v1.6 wherever
+it has an equivalent.
 """
 
 from proxy.document.codec import (

@@ -1,4 +1,4 @@
-"""Check what spans several fields: names that must be unique or known, fields that exclude or need each other."""
+"""Checks that span several fields: names that must be unique or known, fields that exclude or need each other."""
 
 import ipaddress
 import re
@@ -18,16 +18,16 @@ _TAKEN = UNTOUCHABLE | {
     *("authorization", "client-cert", "client-cert-chain", "cookie", "expect", "forwarded", "host", "proxy", "via"),
     *("true-client-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip"),
 }
-"""Fields of requests that say something else than their id."""
+"""Request header fields with a meaning of their own, which therefore cannot carry the request id."""
 _ZONE = re.compile(r"[!-~]{1,15}")
-"""The name or number of an interface: `ipaddress` takes anything for one, what no system call takes included."""
+"""A zone: the name or number of an interface. `ipaddress` accepts any text here, even what no system call accepts."""
 
 Names: TypeAlias = tuple[Set[str], Set[str]]
-"""Of listeners and of backends."""
+"""The names of listeners, and of backends."""
 
 
 def check(document: Document) -> None:
-    """Raises DocumentError with the first problems, in the order of the document."""
+    """Check a whole document. Raises DocumentError with the first MAX_PROBLEMS problems."""
     findings = Findings()
     check_settings(document, findings)
     check_backends(document.backends, findings)
@@ -38,18 +38,18 @@ def check(document: Document) -> None:
 
 
 def names_of(settings: Settings, backends: Set[str]) -> Names:
-    """The names that routes may use."""
+    """The names that routes may refer to."""
     return {listener.name for listener in settings.listeners}, backends
 
 
 def check_settings(settings: Settings, findings: Findings) -> None:
-    """Check all but backends and routes."""
+    """Check everything except backends and routes."""
     _check_listeners(settings.listeners, findings)
     _check_forwarding(settings.forwarding, findings)
 
 
 def check_backends(backends: Iterable[Backend], findings: Findings) -> None:
-    """Check each backend by itself."""
+    """Check each backend on its own."""
     for place, backend in enumerate(backends):
         at = f"backends[{place}]"
         check_addresses(backend.addresses, f"{at}.addresses", findings)
@@ -61,12 +61,12 @@ def check_backends(backends: Iterable[Backend], findings: Findings) -> None:
 
 
 def check_backend_names(backends: Iterable[Backend], findings: Findings) -> None:
-    """Names are unique."""
+    """Check that names are unique."""
     _check_unique("backends", (backend.name for backend in backends), findings)
 
 
 def check_routes(routes: Iterable[Route], names: Names, findings: Findings, patterns: Patterns | None = None) -> None:
-    """Check each route by itself. `patterns`: what is known of them."""
+    """Check each route on its own. `patterns` caches what is known about regular expressions, and limits their cost."""
     checker = RouteChecker(*names, findings, patterns)
     for place, route in enumerate(routes):
         if findings.is_full:
@@ -75,7 +75,7 @@ def check_routes(routes: Iterable[Route], names: Names, findings: Findings, patt
 
 
 def check_route_names(routes: Iterable[Route], findings: Findings) -> None:
-    """Names are unique among routes of one kind."""
+    """Check that names are unique among routes of one kind; routes without a name are skipped."""
     seen: dict[tuple[str, str], int] = {}
     for place, route in enumerate(routes):
         if route.name:
@@ -111,7 +111,7 @@ def _check_listeners(listeners: tuple[Listener, ...], findings: Findings) -> Non
 
 
 def _entrances(listener: Listener) -> Iterable[tuple[str, ...]]:
-    """The places where requests can reach this listener, each shared with listeners of other hostnames only."""
+    """Keys for the places where requests can reach this listener. Listeners that share one need different hostnames."""
     if listener.port:
         yield "socket", canonical_address(listener.address), str(listener.port)
     if listener.tunnel:
@@ -144,7 +144,7 @@ def _check_forwarding(forwarding: Forwarding, findings: Findings) -> None:
     _check_networks(forwarding.trusted_proxies, "forwarding.trustedProxies", findings)
     _check_networks(forwarding.proxy_protocol, "forwarding.proxyProtocol", findings)
     name = forwarding.request_id_header
-    # Backends of the CGI family take one for the other.
+    # CGI and its relatives cannot tell `-` from `_` in field names.
     if name.lower().replace("_", "-") in _TAKEN:
         findings.add("forwarding.requestIdHeader", f"`{name}` has a meaning of its own, want X-Request-Id or the like")
 

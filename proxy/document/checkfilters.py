@@ -1,4 +1,4 @@
-"""Check filters: combinations that have no meaning, and fields that only the proxy itself may write."""
+"""Checks of filters: combinations without a meaning, and header fields that only the proxy may write."""
 
 from proxy.document.filters import BackendFilters, Cors, ExternalAuth, HeaderModifier, PathModifier, RequestMirror
 from proxy.document.part import Unset
@@ -8,9 +8,9 @@ from proxy.document.routes import Rule
 UNTOUCHABLE = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
-"""Connection management belongs to each connection (RFC 9110, 7.6.1), framing to the codecs."""
+"""Header fields that filters cannot change: they belong to one connection (RFC 9110, 7.6.1), or to message framing."""
 _ERRORS = 400
-"""Status codes from here on."""
+"""The lowest status code of an error."""
 
 
 def check_filters(rule: Rule, kind: str, at: str, findings: Findings) -> None:
@@ -35,7 +35,7 @@ def check_filters(rule: Rule, kind: str, at: str, findings: Findings) -> None:
 
 
 def _has_one_prefix(rule: Rule) -> bool:
-    """Whether ReplacePrefixMatch knows its prefix; no match at all is the prefix `/`."""
+    """Whether it is clear which prefix ReplacePrefixMatch replaces; a rule without matches has the prefix `/`."""
     if not rule.matches:
         return True
     path = rule.matches[0].path
@@ -87,7 +87,7 @@ def _want_path(value: str, at: str, findings: Findings) -> None:
 
 
 def _check_mirror(mirror: RequestMirror, at: str, findings: Findings) -> None:
-    # A percentage of 0 is given, though false.
+    # A percentage of 0 counts as given, so truth would not do.
     if isinstance(mirror.percent, int) and mirror.fraction:
         findings.add(f"{at}.fraction", "`percent` is given too, want one of the two")
     if mirror.fraction and mirror.fraction.numerator > mirror.fraction.denominator:
@@ -95,7 +95,7 @@ def _check_mirror(mirror: RequestMirror, at: str, findings: Findings) -> None:
 
 
 def _check_auth(auth: ExternalAuth, rule: Rule, at: str, findings: Findings) -> None:
-    # An answer that asks nobody would look protected, and is not.
+    # Answers that the proxy gives by itself are not authorized first, so such a rule would only look protected.
     if rule.filters.request_redirect:
         findings.add(at, "nobody would be asked: `requestRedirect` answers all requests")
     answers = (rule.respond, *(backend.respond for backend in rule.backends))

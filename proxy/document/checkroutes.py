@@ -1,4 +1,4 @@
-"""Check routes: parts of rules that exclude or need each other, paths no request can have, regular expressions."""
+"""Checks of routes: parts of rules that exclude or need each other, paths no request can have, regular expressions."""
 
 import math
 import re
@@ -23,29 +23,30 @@ from proxy.document.routes import (
 from proxy.document.targets import BackendTarget
 from proxy.pattern import MAX_ENTRIES, MAX_LENGTH, PatternError, TooManyStates, automaton
 
-# Such a path is another spelling of a path without it, and requests are matched in their one spelling.
+# What no normalised path contains (see routing/paths.py), so a match with it would never apply.
 _FOREIGN_IN_PATH = re.compile(r"//|/(?:\.|%2[eE]){1,2}(?:[/;]|\Z)|%2[fF]|%00|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
 
 MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
-"""Of the regular expressions of a rule together: some 0.2 s and 2 MiB, which is hundreds of usual ones."""
+"""Of all regular expressions of a rule: takes about 0.2 s and 2 MiB, enough for hundreds of common ones."""
 _ENTRIES_A_CHARACTER = 8
-"""What it takes to read one, some 5 us."""
+"""The cost of parsing one character, about 5 us, in entries of an automaton's table."""
 _TOO_LARGE = (
     "the regular expressions of this {0} are too large together; want fewer or simpler ones, or some in another {0}"
 )
 
 
 class _Judged(NamedTuple):
-    """A regular expression."""
+    """What is known about a regular expression."""
 
     weight: int
-    """In the rule that has it."""
+    """Its size, which counts towards MAX_RULE_WEIGHT."""
     problem: str
+    """Empty: none."""
     cost: int
-    """To find this out, in entries of an automaton's table: a text may take long to read and come to few, or none."""
+    """The work of finding this out, in entries of an automaton's table: parsing a long text may yield few of them."""
 
 
-@lru_cache(maxsize=8192)  # more than a route can have, which is read anew for each Gateway that it names
+@lru_cache(maxsize=8192)  # more than one route can have; a controller checks a route once per Gateway that it names
 def _judged(pattern: str) -> _Judged:
     try:
         weight = automaton(pattern).weight
@@ -58,15 +59,15 @@ def _judged(pattern: str) -> _Judged:
 
 
 class Patterns:
-    """What is known of regular expressions, each of which is looked at once."""
+    """Remembers the verdict on each regular expression, and limits the work spent on them."""
 
     def __init__(self, most_cost: float = math.inf) -> None:
-        """`most_cost`: of all that are looked at, sound or not; others are refused then."""
+        """`most_cost`: once those examined, valid or not, have cost this much, all others are refused."""
         self._left = most_cost
         self._found: dict[str, tuple[int, str]] = {}
 
     def found(self, pattern: str) -> tuple[int, str]:
-        """Its weight, and what is wrong with it."""
+        """Its weight, and what is wrong with it (empty: nothing)."""
         known = self._found.get(pattern)
         if known is not None:
             return known
@@ -79,16 +80,16 @@ class Patterns:
 
 
 class _RulePatterns:
-    """The regular expressions of one rule, each counted once."""
+    """Limits the weight of the regular expressions of one rule; equal ones count once."""
 
     def __init__(self, known: Patterns) -> None:
-        """`known`: those of other rules too."""
+        """`known` is shared by all rules."""
         self._known = known
         self._counted: set[str] = set()
         self._left = MAX_RULE_WEIGHT
 
     def problem_of(self, pattern: str) -> str:
-        """Empty: it is sound, and there is room for it."""
+        """Empty: it is valid, and the rule's limit has room for it."""
         if pattern in self._counted:
             return ""
         if self._left <= 0:
@@ -104,7 +105,7 @@ class _RulePatterns:
 
 
 def sound_matches(matches: Iterable[Match], kind: str, known: Patterns) -> Iterable[Match]:
-    """Those that a rule may have, each with the ones before it."""
+    """Those of `matches` that are valid together with the valid ones before them in the same rule."""
     patterns = _RulePatterns(known)
     for match in matches:
         findings = Findings()
@@ -114,7 +115,7 @@ def sound_matches(matches: Iterable[Match], kind: str, known: Patterns) -> Itera
 
 
 class RouteChecker:
-    """Checks one route after the other, each by itself."""
+    """Checks routes one at a time."""
 
     def __init__(
         self, listeners: Set[str], backends: Set[str], findings: Findings, patterns: Patterns | None = None
@@ -159,7 +160,7 @@ class RouteChecker:
             self._check_persistence(rule.session_persistence, f"{at}.sessionPersistence")
 
     def _check_answers(self, rule: Rule, at: str) -> None:
-        """A request gets one answer: from backends, from the document, or a redirect."""
+        """A rule answers in one way only: from backends, with a fixed response, or with a redirect."""
         ways = {
             "filters.requestRedirect": bool(rule.filters.request_redirect),
             "respond": bool(rule.respond),
@@ -195,7 +196,7 @@ class RouteChecker:
             self._findings.add(at, "field `absoluteTimeout` is missing, which `lifetimeType` Permanent needs")
 
     def check_match(self, match: Match, kind: str, patterns: _RulePatterns, at: str) -> None:
-        """`patterns`: those of its rule so far."""
+        """`patterns`: the regular expressions of the rule's earlier matches."""
         self._check_kind(match, kind, at)
         if match.path:
             self._check_path(match.path, f"{at}.path.value")
@@ -219,7 +220,7 @@ class RouteChecker:
             self._findings.add(at, f"{excerpt(path.value)} does not begin with `/`")
         foreign = _FOREIGN_IN_PATH.search(path.value)
         if foreign:
-            # An encoded slash stays in paths; Gateway API refuses it here.
+            # Normalised paths may contain an encoded slash, but Gateway API does not allow one here.
             is_slash = foreign[0].upper() == "%2F"
             why = "want a RegularExpression for that" if is_slash else "which no path has once it is normalised"
             self._findings.add(at, f"{excerpt(path.value)} contains {excerpt(foreign[0])}, {why}")

@@ -1,4 +1,4 @@
-"""Check backends: addresses, TLS material, and that a reference says exactly one thing about where requests go."""
+"""Checks of backends: addresses, certificates and keys, and that a target says in just one way where requests go."""
 
 import ipaddress
 import re
@@ -15,11 +15,11 @@ _NUMBER = re.compile(r"[0-9]*|0[xX][0-9A-Fa-f]*")
 _PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{1,40})-----\r?\n[A-Za-z0-9+/=\s]+-----END (?P=kind)-----")
 
 _ENCRYPTED = re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
-"""Its two forms."""
+"""Both forms of an encrypted key in PEM: PKCS #8, and the traditional one of OpenSSL."""
 
 
 def check_target(target: BackendTarget, known: Set[str], at: str, findings: Findings) -> None:
-    """Check where a reference or a mirror goes; `known` are the names in `backends`."""
+    """Check the target of a backend reference, mirror or authorization; `known` are the names in `backends`."""
     inline = bool(target.address or target.addresses or target.tls or target.protocol != "http")
     if target.backend:
         if target.backend not in known:
@@ -86,7 +86,7 @@ def check_tls(protocol: str, tls: BackendTLS | Unset, at: str, findings: Finding
 
 
 def check_active_health(policy: ActiveHealth, at: str, findings: Findings) -> None:
-    """The two durations of the document that cannot be turned off."""
+    """Check the only durations of a document that must not be 0s."""
     if not seconds(policy.interval):
         findings.add(f"{at}.interval", f"{policy.interval} is no time between two questions, want one such as 10s")
     if not seconds(policy.timeout):
@@ -106,7 +106,7 @@ def check_certificate(certificate: Certificate, at: str, findings: Findings) -> 
 
 
 def check_pem(text: str, kind: str, at: str, findings: Findings) -> None:
-    """Check the form alone; whether the content makes a certificate is found where it is loaded."""
+    """Check only that there is a PEM block of this kind; whether its content is valid shows when it is loaded."""
     kinds = [block["kind"] for block in _PEM.finditer(text)]
     if not any(found.endswith(kind) for found in kinds):
         seen = f"blocks {', '.join(sorted(set(kinds)))}" if kinds else f"{len(text)} characters without a PEM block"

@@ -1,7 +1,7 @@
 """Bytes to document and back.
 
-`decode` makes all checks and tells every problem at once. `decode_outline` leaves backends and routes as bytes, for
-readers that know most of them from before, or must not stop for long.
+`decode` makes all checks and reports all problems at once. `decode_outline` leaves backends and routes as bytes, for
+callers that already know most of them, or that must not block for long.
 """
 
 import codecs
@@ -26,11 +26,11 @@ _backend_decoder = msgspec.json.Decoder(Backend)
 _encoder = msgspec.json.Encoder()
 
 _MALFORMED = re.compile(r"JSON is malformed: (?P<reason>.*) \(byte (?P<byte>\d+)\)", re.DOTALL)
-"""How the decoder says where it could not go on."""
+"""How msgspec words a syntax error, with the byte offset where it stopped."""
 
 
 def decode(data: bytes) -> Document:
-    """The document in `data`, checked as a whole. Raises DocumentError with up to MAX_PROBLEMS problems."""
+    """Decode and check a whole document. Raises DocumentError with up to MAX_PROBLEMS problems."""
     try:
         document = _document_decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -45,17 +45,17 @@ def decode(data: bytes) -> Document:
 
 
 def decode_outline(data: bytes | memoryview) -> Outline:
-    """The document with its backends and routes still encoded. Raises msgspec.MsgspecError and UnicodeDecodeError."""
+    """Decode all but backends and routes, unchecked. Raises MsgspecError, UnicodeDecodeError or RecursionError."""
     return _outline_decoder.decode(data)
 
 
 def decode_route(raw: msgspec.Raw | bytes) -> Route:
-    """One route of an outline; its types are right then, no more. Raises msgspec.ValidationError."""
+    """Decode one route of an outline; only types and ranges are checked. Raises msgspec.ValidationError."""
     return _route_decoder.decode(raw)
 
 
 def decode_backend(raw: msgspec.Raw) -> Backend:
-    """Likewise a backend."""
+    """Decode one backend of an outline, see `decode_route`."""
     return _backend_decoder.decode(raw)
 
 
@@ -65,7 +65,7 @@ def settings_of(document: Settings) -> Settings:
 
 
 def encode_redacted(document: Document) -> bytes:
-    """The document as `GET /config` shows it: in place of each private key its SHA-256."""
+    """The document as `GET /config` shows it, with the SHA-256 of each private key in its place."""
     return _encoder.encode(_redacted(msgspec.to_builtins(document)))
 
 
@@ -99,7 +99,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "this is UTF-16",
     codecs.BOM_UTF16_BE: "this is UTF-16",
 }
-"""What some editors and shells write before a text."""
+"""Byte order marks, which some editors and shells write at the start of a file."""
 
 
 def _not_json(data: bytes, error: Exception) -> DocumentError:

@@ -1,7 +1,7 @@
-"""What a document says, in pieces that are known again: routes and backends that did not change stay the same objects.
+"""The content of a document, in pieces that are recognised again: unchanged routes and backends stay the same objects.
 
-So the difference between two documents is found by comparing numbers, and whoever serves the one needs to be told no
-more than the difference to serve the other.
+The difference between two documents is thus found by comparing route numbers, and a worker that serves one document
+needs only the difference to serve the next.
 """
 
 import hashlib
@@ -19,27 +19,27 @@ from proxy.document.tlsparts import TLSPart, placed_tls_parts, targets_of, tls_p
 
 _encode = msgspec.json.Encoder().encode
 _HASH_BYTES: Final = 4
-"""Enough to tell documents apart, and too little to tell anything of the secrets in one."""
+"""Enough to tell documents apart, but too few to reveal anything about the secrets in one."""
 
 
 class KnownRoute(msgspec.Struct, frozen=True, gc=False):
-    """A route that was checked."""
+    """A route that has been checked, with what is derived from it."""
 
     number: int
-    """No other route of the same reader ever has it; equal numbers, equal routes."""
+    """Given by the reader and never reused by it, so routes with the same number are the same."""
     place: int
-    """In the document, of a route without a name, which it is known and ranked by; -1 of others."""
+    """Index in the document's `routes`, which names and ranks a route without a name; -1 for routes that have one."""
     route: Route
     text: msgspec.Raw
     """Canonical JSON."""
     backends: tuple[str, ...]
-    """Names of the backends that it refers to."""
+    """Names of the entries in `backends` that it refers to."""
     tls: tuple[tuple[str, BackendTLS], ...]
-    """Of targets that it describes itself, with the path in the route."""
+    """TLS settings of targets that are described inside the route, with their paths relative to it."""
 
 
 def known_route(number: int, place: int, route: Route) -> KnownRoute:
-    """Remember a route; `place` counts only when it has no name."""
+    """Derive a KnownRoute; `place` is ignored if the route has a name."""
     targets = targets_of(route)
     return KnownRoute(
         number,
@@ -62,7 +62,7 @@ class Content:
     """By number, in the order of the document."""
 
     def says_the_same_as(self, other: "Content") -> bool:
-        """Compared as canonical JSON: white space and the order of keys do not count."""
+        """Whether both are the same as canonical JSON: white space and the order of keys do not matter."""
         return (
             self.settings == other.settings
             and [*self.backends.values()] == [*other.backends.values()]
@@ -73,23 +73,23 @@ class Content:
         )
 
     def tls_parts(self) -> Iterator[tuple[str, TLSPart]]:
-        """All that speaks of TLS, each with the path of its field."""
+        """All TLS settings, each with the path of its field."""
         of_routes = (route.tls for route in self.routes.values())
         return placed_tls_parts(self.settings.listeners, self.backends.values(), of_routes)
 
     def document(self, version: Version | Unset) -> Document:
-        """The whole document again."""
+        """The document as one struct."""
         routes = tuple(known.route for known in self.routes.values())
         return Document(**self._settings(version), backends=tuple(self.backends.values()), routes=routes)
 
     def encode(self, version: Version | Unset) -> bytes:
-        """The whole document in bytes, private keys included. Contents that say the same have the same bytes."""
+        """The document as JSON, private keys included. Equal contents give equal bytes."""
         backends = tuple(msgspec.Raw(_encode(backend)) for backend in self.backends.values())
         routes = tuple(known.text for known in self.routes.values())
         return _encode(Outline(**self._settings(version), backends=backends, routes=routes))
 
     def hash(self) -> int:
-        """The same for the same content, also in another process."""
+        """A 32-bit hash of the content, equal in every process."""
         return int.from_bytes(hashlib.sha256(self.encode(msgspec.UNSET)).digest()[:_HASH_BYTES])
 
     def _settings(self, version: Version | Unset) -> dict[str, Any]:

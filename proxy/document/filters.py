@@ -1,8 +1,8 @@
-"""Filters: what is changed, answered, or copied on the way of a request and its response.
+"""Filters: what is changed, answered or copied between a request and its response.
 
-They are fields and not a list, so the order is fixed: CORS preflight, redirect, then the question to who authorizes,
-then request header changes and rewrite, then the backend's own, then mirrors, which get the request as the backend
-does; header changes and CORS headers of the response come last.
+Filters are fields, not a list, so their order is fixed: CORS preflight, redirect, external authorization, request
+header changes and rewrite, the same of the chosen backend, then mirrors, which get the request as the backend does.
+Header changes and CORS headers of the response come last.
 """
 
 from typing import Annotated, Literal
@@ -32,17 +32,18 @@ class HeaderValue(Part, frozen=True):
 
 
 class HeaderModifier(Part, frozen=True):
-    """Changes of header fields. Of entries whose names differ only in case the first counts."""
+    """Changes to header fields. Of entries whose names differ only in case, the first counts."""
 
     set: Annotated[tuple[HeaderValue, ...], msgspec.Meta(max_length=16)] = ()
-    """Overwrites the field, or creates it."""
+    """Sets the field to this value, whether or not it was there."""
     add: Annotated[tuple[HeaderValue, ...], msgspec.Meta(max_length=16)] = ()
-    """Appends one more field of this name."""
+    """Adds one more field of this name."""
     remove: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=16)] = ()
 
 
 class PathModifier(Part, frozen=True):
-    """A new path: `ReplaceFullPath` replaces all of it, `ReplacePrefixMatch` the prefix that the rule matched."""
+    """How to replace the path: `ReplaceFullPath` replaces all of it, `ReplacePrefixMatch` the prefix that the rule
+    matched."""
 
     type: Literal["ReplaceFullPath", "ReplacePrefixMatch"]
     replace_full_path: PathText | Unset = UNSET
@@ -50,72 +51,73 @@ class PathModifier(Part, frozen=True):
 
 
 class RequestRedirect(Part, frozen=True):
-    """Answer with a redirect; what is absent stays as the client sent it."""
+    """Answer with a redirect. Parts of the URL that are not given stay as the client sent them."""
 
     scheme: Literal["http", "https"] | Unset = UNSET
     hostname: PlainHostname | Unset = UNSET
     port: Port | Unset = UNSET
-    """Default: the well-known port of `scheme` when that is given, else the listener's public port."""
+    """Default: the default port of `scheme` if that is given, else the listener's public port."""
     path: PathModifier | Unset = UNSET
     status_code: Literal[301, 302, 303, 307, 308] = 302
 
 
 class UrlRewrite(Part, frozen=True):
-    """Change host or path before forwarding."""
+    """Change the host or the path before forwarding."""
 
     hostname: PlainHostname | Unset = UNSET
-    """Sent as Host; the original goes to X-Forwarded-Host."""
+    """Sent as Host; the original host is sent in X-Forwarded-Host."""
     path: PathModifier | Unset = UNSET
 
 
 class Fraction(Part, frozen=True):
-    """A share, numerator of denominator."""
+    """A share of requests: numerator divided by denominator."""
 
     numerator: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
     denominator: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 100
 
 
 class RequestMirror(Part, frozen=True):
-    """Send a copy of requests to another backend and ignore what it answers."""
+    """Send a copy of requests to another backend, and ignore its responses."""
 
     backend: BackendTarget
     percent: Percent | Unset = UNSET
-    """Share of requests to copy; neither this nor `fraction` copies all."""
+    """Share of requests to copy. With neither this nor `fraction`, all are copied."""
     fraction: Fraction | Unset = UNSET
 
 
 class Cors(Part, frozen=True):
-    """Cross-origin resource sharing: preflights are answered here, responses get the headers that browsers ask for.
+    """Cross-origin resource sharing: the proxy answers preflights, and adds the CORS headers to responses.
 
-    A preflight is matched as the request that it announces; docs/proxy-document.md says what that means.
+    A preflight is matched as if it were the request that it announces, see docs/proxy-document.md.
     """
 
     allow_origins: Annotated[tuple[Origin, ...], msgspec.Meta(max_length=64)] = ()
     allow_methods: Annotated[tuple[Method | Literal["*"], ...], msgspec.Meta(max_length=9)] = ()
-    """GET, HEAD and POST are always usable."""
+    """Browsers always allow GET, HEAD and POST."""
     allow_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
     expose_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
     allow_credentials: bool = False
     max_age: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 5
-    """Seconds for which browsers may remember a preflight."""
+    """Seconds for which browsers may cache the answer to a preflight."""
 
 
 class ExternalAuth(Part, frozen=True):
-    """Ask a server whether a request is allowed, before anything of it goes to a backend.
+    """Ask an authorization server whether a request is allowed, before any of it goes to a backend.
 
-    The server is asked with the request's method, host, normal path and query, and no body. Status code 200 allows
-    the request, and its cookies go to the client. 3xx, 4xx and 5xx go to the client as they are, other codes become
-    403; where the server cannot be asked, the request fails as it does for a backend.
+    The server gets a request with the same method, host, query and normalised path, without a body. Status code 200
+    allows the request, and cookies set by that response go to the client. 3xx, 4xx and 5xx responses go to the client
+    as they are; other codes become 403. If the server cannot be reached, the request fails as if a backend could not.
     """
 
     backend: BackendTarget
     path: PathText | Unset = UNSET
-    """Put before the request's path."""
+    """Prefix for the path that the server is asked for."""
     allowed_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
-    """Fields of the request that the server gets beside Authorization. X-Forwarded-* are those that backends get."""
+    """Fields of the request that the server gets, besides Authorization. X-Forwarded-* have the values that backends
+    get."""
     allowed_response_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
-    """Fields of its 200 that backends get; what clients send by these names is taken away. Empty: all but those that
-    describe the message itself, in place of the client's."""
+    """Fields of the server's 200 response that are passed to backends; fields of these names from the client are
+    removed. Empty: all except those that describe the message itself, each replacing the client's."""
 
 
 class BackendFilters(Part, frozen=True):
@@ -124,7 +126,7 @@ class BackendFilters(Part, frozen=True):
     request_header_modifier: HeaderModifier | Unset = UNSET
     response_header_modifier: HeaderModifier | Unset = UNSET
     url_rewrite: UrlRewrite | Unset = UNSET
-    """A backend's takes precedence over its rule's, part by part."""
+    """On a backend, `hostname` and `path` each take precedence over the rule's."""
     request_mirrors: Annotated[tuple[RequestMirror, ...], msgspec.Meta(max_length=16)] = ()
 
 

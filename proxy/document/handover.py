@@ -1,8 +1,8 @@
-"""From what a worker serves to what it shall serve: the difference of two contents as bytes, read in small parts.
+"""Encodes the difference between the content a worker serves and the one it is to serve, to be read in small parts.
 
-A worker that serves nothing yet gets the difference to nothing, which is everything. Routes that refer to a backend
-that changed leave and come again, so that nobody has to know who refers to whom. Each part has its length before it;
-the first says what leaves, the others hold some dozens of backends or routes each.
+A worker that serves nothing yet gets everything. A route that refers to a changed backend is removed and added again,
+so that the worker need not track references. The first part (`Leaving`) says what to remove; the others (`Coming`)
+hold up to 50 backends or routes each. Every part is JSON, preceded by its length as a 32-bit big-endian integer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,18 +19,18 @@ _LENGTH = Struct(">I")
 
 
 class Leaving(msgspec.Struct, frozen=True, array_like=True):
-    """The first part."""
+    """The first part: what to remove, and new settings."""
 
     is_whole: bool
-    """Nothing of before stays; then the rest is empty."""
+    """Drop everything that was served before; then `backends` and `routes` are empty."""
     settings: Settings | None
-    """Those from now on; None: as before."""
+    """The new settings; None: unchanged."""
     backends: tuple[str, ...]
     routes: tuple[int, ...]
 
 
 class RouteText(msgspec.Struct, frozen=True, array_like=True):
-    """A route that comes; see `content.KnownRoute`."""
+    """A route to add; fields as in `content.KnownRoute`."""
 
     number: int
     place: int
@@ -38,10 +38,10 @@ class RouteText(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Coming(msgspec.Struct, frozen=True, array_like=True):
-    """Another part; all backends come before the first route."""
+    """A part with what to add; parts with backends come before those with routes."""
 
     backends: tuple[Backend, ...] = ()
-    """New, or in place of the one with the same name."""
+    """New ones, and replacements for those with the same name."""
     routes: tuple[RouteText, ...] = ()
 
 
@@ -51,7 +51,7 @@ _decode_coming = msgspec.json.Decoder(Coming).decode
 
 
 def pack(before: Content | None, after: Content) -> bytes:
-    """What has to be told to somebody who serves `before`."""
+    """Encode what a worker that serves `before` needs in order to serve `after`; None: it serves nothing yet."""
     if before is None:
         return _packed(Leaving(True, after.settings, (), ()), [*after.backends.values()], [*after.routes.values()])
     backends = [backend for name, backend in after.backends.items() if before.backends.get(name) != backend]
@@ -59,7 +59,7 @@ def pack(before: Content | None, after: Content) -> bytes:
     kept = before.routes.keys() & after.routes.keys()
     kept -= {number for number in kept if not changed.isdisjoint(after.routes[number].backends)} if changed else set()
     if 2 * len(kept) < len(before.routes):
-        # Building anew is less work than taking most of it away first.
+        # Building from scratch is less work than removing most routes first.
         return pack(None, after)
     leaving = Leaving(
         False,
@@ -71,7 +71,7 @@ def pack(before: Content | None, after: Content) -> bytes:
 
 
 def unpack(data: memoryview) -> tuple[Leaving, Iterator[Coming]]:
-    """What leaves, then what comes, some at a time."""
+    """What to remove, and an iterator that decodes one part of what to add at a time."""
     parts = _parts(data)
     return _decode_leaving(next(parts)), map(_decode_coming, parts)
 

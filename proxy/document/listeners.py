@@ -1,4 +1,4 @@
-"""Listeners: where requests come in, on a port of this host or through the tunnel."""
+"""Listeners: where requests enter, on a port of this host or through the tunnel."""
 
 import ipaddress
 from functools import lru_cache
@@ -9,68 +9,71 @@ import msgspec
 from proxy.document.part import UNSET, Certificate, Hostname, Name, Part, Pem, Port, Timestamp, Unset
 
 TUNNEL_PORTS: Final = (80, 443)
-"""The public ports of the tunnel: for http and for https requests."""
+"""The tunnel's public ports, for http and https requests."""
 _MAX_KEPT: Final = 64
-"""Characters: more than any address has, with its zone."""
+"""Characters: longer than any IP address with its zone, so nothing longer is cached."""
 
 
 class ClientValidation(Part, frozen=True):
     """Ask clients for a certificate."""
 
     ca: Pem
-    """The certificate authorities whose clients are accepted."""
+    """The certificate authorities whose client certificates are accepted."""
     mode: Literal["AllowValidOnly", "AllowInsecureFallback"] = "AllowValidOnly"
-    """`AllowInsecureFallback` also serves clients without a certificate, or with one that does not verify."""
+    """`AllowInsecureFallback` also serves clients that show no certificate, or one that does not verify."""
 
 
 class ListenerTLS(Part, frozen=True):
-    """TLS of a listener with protocol HTTPS. Several certificates: the one whose names fit the client's SNI is used."""
+    """TLS of a listener with protocol HTTPS. Of several certificates, the one that covers the client's SNI is used."""
 
     certificates: Annotated[tuple[Certificate, ...], msgspec.Meta(min_length=1, max_length=64)]
     client_validation: ClientValidation | Unset = UNSET
     alpn: Annotated[tuple[Literal["h2", "http/1.1"], ...], msgspec.Meta(min_length=1)] = ("h2", "http/1.1")
-    """Protocols offered to clients, preferred first."""
+    """Protocols to negotiate with clients, most preferred first."""
 
 
 class Listener(Part, frozen=True):
-    """One entrance. Requests on a port go to the listener whose hostname fits best, and to its routes only."""
+    """A port, the tunnel, or both, for some hostnames. A request on a port belongs to the listener whose hostname fits
+    most closely, and only that listener's routes may match it."""
 
     name: Name
-    """Unique; routes name their listeners by it."""
+    """Unique. Routes refer to listeners by it."""
     gateway: str = ""
-    """Listeners of one Gateway share this word; it matters for the tunnel alone, see `tunnel`."""
+    """The Gateway that this listener belongs to, as any text; only the tunnel uses it, see `tunnel`."""
     created_at: Timestamp | Unset = UNSET
-    """When the Gateway was made. Where two Gateways want the same name on the tunnel, the older one gets it; one
-    without a time comes last, then `gateway` in alphabetical order decides, then the order here."""
+    """When the Gateway was created. When two Gateways want the same hostname on the tunnel, the older one gets it. A
+    Gateway without a time counts as the youngest; ties are decided by `gateway` in alphabetical order, then by the
+    order of the listeners."""
     address: str = ""
-    """Address to bind, IPv4 or IPv6; empty binds all addresses of both families."""
+    """IPv4 or IPv6 address to bind. Empty: all addresses of both families."""
     port: Port | Unset = UNSET
-    """Port to bind. Absent: nothing is bound, the listener is reached through the tunnel only."""
+    """Port to bind. Absent: nothing is bound, and only the tunnel reaches the listener."""
     public_port: Port | Unset = UNSET
-    """Port that clients see, for redirects and X-Forwarded-Port. Default: `port`, else 443 for HTTPS, 80 for HTTP."""
+    """Port that clients connect to, used in redirects and X-Forwarded-Port. Default: `port`, else 443 for HTTPS and 80
+    for HTTP."""
     protocol: Literal["HTTP", "HTTPS"] = "HTTP"
     hostname: Hostname | Unset = UNSET
-    """Absent: every host. More specific listeners of the same port take their hosts away from this one."""
+    """Absent: every host. Hosts that a more specific listener of the same port covers belong to that one."""
     tls: ListenerTLS | Unset = UNSET
-    """Needed when protocol is HTTPS and a port is bound; through the tunnel the provider's edge ends TLS."""
+    """Needed when protocol is HTTPS and a port is bound; for the tunnel, the provider's edge terminates TLS."""
     tunnel: bool = False
-    """Serve requests of the tunnel too: https requests go to public port 443, http requests to 80; a Gateway that has
-    only one of the two gets both."""
+    """Also serve requests that come through the tunnel: https requests go to listeners with public port 443, http
+    requests to those with 80. A Gateway that has listeners for only one of the two gets both kinds."""
 
     @property
     def visible_port(self) -> int:
-        """The port that clients see."""
+        """The port that clients connect to, with its default filled in."""
         return self.public_port or self.port or (443 if self.protocol == "HTTPS" else 80)
 
 
 def canonical_address(address: str) -> str:
-    """The one spelling of an IP address, since IPv6 has many; what is none stays as it is."""
+    """An IP address in canonical spelling, since IPv6 allows many; anything else is returned unchanged."""
     return _canonical(address) if len(address) <= _MAX_KEPT else address
 
 
 @lru_cache(maxsize=256)
 def _canonical(address: str) -> str:
-    """Thousands of listeners have few addresses, and are gone through with each change."""
+    # Cached: there may be thousands of listeners with few addresses, and every change goes through all of them.
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

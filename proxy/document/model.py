@@ -1,4 +1,4 @@
-"""The document: all that a proxy knows about the traffic it serves. `PUT /config` replaces it as a whole."""
+"""The document as a whole, and its settings that belong to no listener, backend or route."""
 
 from typing import Annotated
 
@@ -15,58 +15,59 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=MAX_VERSION)]
 
 
 class Forwarding(Part, frozen=True):
-    """What backends learn about the client, and whom we believe when it says who its client is."""
+    """What backends are told about the client, and which peers are believed when they name the client."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept, and whose
-    X-Forwarded-Proto is the scheme of redirects and decides whether cookies of sessions are Secure; those of others are
-    replaced. The tunnel's edge is trusted always."""
+    """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept; those from other peers are
+    replaced. Their X-Forwarded-Proto also sets the scheme of redirects, and decides whether session cookies are
+    Secure. The tunnel's edge is always trusted."""
     proxy_protocol: tuple[str, ...] = ()
-    """Addresses or networks of balancers whose connections all begin with a header of the PROXY protocol, version 1 or
-    2: its client's address counts as that of the peer. Those of others begin without one."""
+    """Addresses or networks of load balancers whose connections all begin with a PROXY protocol header, version 1 or 2.
+    The client address in it is used as the peer's. Connections from other addresses must not begin with one."""
     client_cert: bool = False
-    """Also send Client-Cert (RFC 9440): the certificate of a client that had to show one, in base64."""
+    """Also send Client-Cert (RFC 9440): the client's certificate in base64, where a listener requires one."""
     forwarded: bool = False
     """Also send the standard field Forwarded (RFC 7239)."""
     via: bool = False
     """Also send Via."""
     request_id_header: FieldName = "X-Request-Id"
-    """Field that carries the request id; taken over from trusted proxies."""
+    """Header field that carries the request id. An id from a trusted proxy is kept."""
 
 
 class Limits(Part, frozen=True):
-    """Bounds that protect the proxy. A duration of 0s means no limit."""
+    """Limits that protect the proxy. A duration of 0s means no limit."""
 
     max_header_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1024 * 1024)] = 64 * 1024
-    """Larger request heads are answered 431. Those of the tunnel may have 1 MiB, whatever is said here."""
+    """Larger request heads are answered with 431. Through the tunnel the limit is always 1 MiB."""
     max_uri_bytes: Annotated[int, msgspec.Meta(ge=256, le=1024 * 1024)] = 16 * 1024
-    """Longer request targets are answered 414."""
+    """Longer request targets are answered with 414."""
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
-    """Client connections of one worker process."""
+    """Most client connections of one worker process."""
     header_timeout: Duration = "10s"
-    """Time for a request head to arrive; over HTTP/2, for the first SETTINGS. Before that, each as long: for a PROXY
-    header, and for the TLS handshake."""
+    """Time for a request head to arrive; over HTTP/2, for the first SETTINGS frame. A PROXY protocol header and the TLS
+    handshake, which come before it, may each take as long."""
     idle_timeout: Duration = "75s"
-    """A client connection without a request under way is closed after this time."""
+    """A client connection with no request in progress is closed after this time."""
     stream_idle_timeout: Duration = "5m"
-    """A request whose two bodies both stand still is ended after this time."""
+    """A request is aborted when neither its body nor the response's has moved for this time."""
     connect_timeout: Duration = "5s"
-    """Time to connect to a backend, TLS included."""
+    """Time to connect to a backend, TLS handshake included."""
     request_timeout: Duration = "0s"
-    """For rules that set no `timeouts.request`."""
+    """Applies to rules that set no `timeouts.request`."""
     backend_idle_timeout: Duration = "60s"
     """An unused connection to a backend is closed after this time."""
 
 
 class Settings(Part, frozen=True):
-    """Everything but backends and routes: small, and read at once, while those are read a few at a time."""
+    """Everything except backends and routes. It is small and is read in one go; backends and routes may be thousands,
+    and are read a few at a time."""
 
     version: Version | Unset = UNSET
-    """Rises with each change. Absent: the loaded version plus one."""
+    """Must rise with each change. Absent: the loaded version plus one."""
     listeners: tuple[Listener, ...] = ()
-    """Empty: the tunnel serves every route, http and https alike."""
+    """Empty: no port is bound, and the tunnel serves every route for http and https requests."""
     merge_slashes: bool = True
-    """Read several slashes in a row in request paths as one, for matching and forwarding alike."""
+    """Collapse repeated slashes in request paths into one, for matching and for forwarding."""
     forwarding: Forwarding = Forwarding()
     limits: Limits = Limits()
 
@@ -78,12 +79,12 @@ class Document(Settings, frozen=True):
     """
 
     backends: tuple[Backend, ...] = ()
-    """Backends that several rules share."""
+    """Backends that rules refer to by name."""
     routes: tuple[Route, ...] = ()
 
 
 class Outline(Settings, frozen=True):
-    """The document with its backends and routes still undecoded: most of them have been read before."""
+    """The document with backends and routes still encoded, so that those already known need no decoding."""
 
     backends: tuple[msgspec.Raw, ...] = ()
     routes: tuple[msgspec.Raw, ...] = ()

@@ -1,8 +1,8 @@
-"""What all parts of the document share: how a struct is read, and the value types that several parts use.
+"""The base class of the document's parts, and the value types that several parts use.
 
-Every part is frozen and strict: an unknown field is refused, and so is null, since an absent field
-already says "not wanted". Fields are snake_case here and camelCase in JSON, as in Gateway API. Absent optional parts
-are `UNSET`, which is false in a boolean context. Parts hold no reference cycles, so the collector need not track them.
+Parts are frozen and strict: unknown fields are refused, and so is null, since leaving a field out already says "not
+wanted". Fields are snake_case here and camelCase in JSON, as in Gateway API. An absent optional part is `UNSET`, which
+is false in a boolean context. Parts form no reference cycles, so the garbage collector does not track them.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 Unset: TypeAlias = UnsetType
 
-# `$` alone would let a trailing newline pass in Python; `(?!\n)` says the same to JSON Schema and to Python.
+# In Python `$` alone also matches before a trailing newline; with `(?!\n)` Python and JSON Schema validators agree.
 END = r"$(?!\n)"
 DURATION = r"^([0-9]{1,5}(h|m|s|ms)){1,4}" + END
 HOSTNAME = r"^(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*" + END
@@ -72,7 +72,7 @@ class Certificate(Part, frozen=True):
     certificate: Pem
     """The leaf first, then its intermediates."""
     private_key: Pem
-    """Never returned by GET /config and never part of a message."""
+    """Never returned by GET /config, and never shown in a message."""
 
     def __repr__(self) -> str:
         return "Certificate(<redacted>)"

@@ -1,4 +1,4 @@
-"""What is wrong with a document: each problem with the path of its field, as the document spells it."""
+"""Problems of a document, each with the path of its field in the document's own spelling."""
 
 import json
 
@@ -9,28 +9,28 @@ MAX_EXCERPT = 60
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """One thing to repair."""
+    """One thing that is wrong."""
 
     path: str
     """Such as `routes[3].rules[0].matches[1].path.value`; empty for the document as a whole."""
     message: str
-    """What was seen and what is wanted; never a private key."""
+    """What was seen and what is wanted; never contains a private key."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class DocumentError(Exception):
-    """The document is refused. The only exception that `decode` and `Reader.read` raise."""
+    """The document is refused. `decode` and `Reader.read` raise nothing else."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.problems = problems
-        """At least one and at most MAX_PROBLEMS, in the order of the document."""
+        """At least one and at most MAX_PROBLEMS."""
 
 
 class Findings:
-    """Problems met so far; keeps the first MAX_PROBLEMS."""
+    """Collects problems; keeps the first MAX_PROBLEMS."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -52,7 +52,7 @@ class Findings:
 
 
 def excerpt(value: object) -> str:
-    """A foreign value fit for a message: one line of JSON, cut, and nothing of a private key."""
+    """A value from a document, fit for a message: one line of JSON, shortened, and never a private key."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Reads one document after another, and looks only at what has changed since the last.
+"""Reads one document after another, and decodes and checks only what has changed since the last.
 
-A document of ten thousand routes usually differs from the one before in one of them. Taking it apart without decoding
-its parts costs little; a part whose bytes were there before is known to be sound, as long as the names that it refers
-to are still there.
+A document with ten thousand routes usually differs from the previous one in a single route. Splitting it without
+decoding its parts is cheap, and a part whose bytes have not changed is still valid, as long as the names that it refers
+to still exist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,34 +33,35 @@ _RouteName = tuple[str, str]
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read."""
+    """A document that was read."""
 
     version: Version | Unset
     content: Content
 
 
 class Reader:
-    """Accepts and refuses what `decode` does, only that it looks for fields that are there twice in no long document.
+    """Accepts and refuses the same documents as `decode`, except for repeated fields, which it does not look for in
+    documents over LONGEST_BY_HAND_BYTES.
 
-    Not thread-safe: for the one thread that takes configurations.
+    Not thread-safe.
     """
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._content = Content(Settings(), {}, {})
-        """The last one that was sound; what follows belongs to it."""
+        """The last valid content; the attributes below belong to it."""
         self._backends: dict[bytes, Backend] = {}
-        """By their bytes as they came."""
+        """By their bytes as received."""
         self._raws: tuple[msgspec.Raw, ...] = ()
-        """The bytes of its routes as they came."""
+        """The bytes of its routes as received, in the order of the document."""
         self._route_names: set[_RouteName] = set()
 
     def read(self, data: bytes) -> Reading:
-        """The document in `data`, checked as a whole. Raises DocumentError with up to MAX_PROBLEMS problems."""
+        """Decode and check a document. Raises DocumentError with up to MAX_PROBLEMS problems."""
         try:
             return self._read(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DocumentError):
-            # Rare, and then all problems are wanted, with their places.
+            # Rare. `decode` reports all problems, with the paths that they have in the whole document.
             decode(data)
             raise
 
@@ -105,9 +106,9 @@ class Reader:
         return backends
 
     def _read_routes(self, raws: tuple[msgspec.Raw, ...]) -> tuple[list[KnownRoute], list[Route]]:
-        """All routes, and those that have to be checked.
+        """All routes, and those of them that have to be checked.
 
-        Beginning and end are usually those of before, and to compare costs less than to look up.
+        Routes at the beginning and the end have usually not changed, and comparing in order costs less than look-ups.
         """
         before = [*self._content.routes.values()]
         head = _equal(raws, self._raws)
@@ -124,13 +125,13 @@ class Reader:
                 fresh.append(route)
                 known = known_route(next(self._numbers), place, route)
             elif known.place not in (-1, place):
-                # Without a name, so another one: it is known by its place.
+                # A route without a name is identified by its place, so this counts as another route.
                 known = msgspec.structs.replace(known, number=next(self._numbers), place=place)
             routes.append(known)
         return routes, fresh
 
     def _check_kept(self, content: Content, findings: Findings) -> None:
-        """Names that a route of before refers to may have left."""
+        """Check unchanged routes that refer to listeners or backends which no longer exist."""
         before, now = _names(self._content), _names(content)
         lost_listeners, lost_backends = before[0] - now[0], before[1] - now[1]
         if not lost_listeners and not lost_backends:
@@ -145,7 +146,7 @@ class Reader:
     def _check_route_names(
         self, content: Content, routes: list[KnownRoute], findings: Findings
     ) -> tuple[set[_RouteName], set[_RouteName]]:
-        """The names that have left and those that have come."""
+        """Check that names are unique. Returns the names that were removed and those that were added."""
         before, now = self._content.routes, content.routes
         left = {_name_of(before[number]) for number in before.keys() - now.keys() if before[number].place < 0}
         newcomers = [_name_of(now[number]) for number in now.keys() - before.keys() if now[number].place < 0]
@@ -157,7 +158,7 @@ class Reader:
 
 
 def _equal(some: Sequence[msgspec.Raw], others: Sequence[msgspec.Raw]) -> int:
-    """How many of the first are equal."""
+    """The length of the common prefix."""
     return next(
         (place for place, (one, other) in enumerate(zip(some, others, strict=False)) if one != other),
         min(len(some), len(others)),

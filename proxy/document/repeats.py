@@ -1,7 +1,7 @@
-"""Fields that an object of a document has twice.
+"""Finds fields that an object of a document has more than once.
 
-JSON parsers take the last one and say nothing, so a second `listeners` that somebody appended to a document would end
-all listeners of the first. Only people write such documents, so not every document is worth this second parsing.
+JSON parsers silently take the last one, so a second `listeners` appended to a document by hand would drop all listeners
+of the first. Only people write such documents, so longer ones are spared this second parsing.
 """
 
 import json
@@ -12,17 +12,17 @@ from typing import Any, Final
 from proxy.document.problems import Findings
 
 LONGEST_BY_HAND_BYTES: Final = 64 * 1024
-"""Longer ones are the work of programs, which write no field twice; parsing this much takes about a millisecond."""
+"""Longer documents are generated, and programs do not repeat fields. Parsing this much takes about a millisecond."""
 
 
 class _Repeating(dict[str, Any]):
-    """An object with fields that were there several times; `times` says how often."""
+    """An object with repeated fields; `times` counts each name."""
 
     times: Counter[str]
 
 
 def find_repeated_fields(data: bytes, findings: Findings) -> None:
-    """Add each field of `data`, a document that could be decoded, that is there more than once in its object."""
+    """Add a problem for each repeated field in `data`, which must be valid JSON."""
     found_any = False
 
     def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

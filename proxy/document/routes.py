@@ -28,7 +28,8 @@ _EXPRESSION: Final = "RegularExpression"
 
 
 class PathMatch(Part, frozen=True):
-    """A condition on the path, without query. `PathPrefix` goes by whole elements: /a covers /a and /a/b, not /ab."""
+    """A condition on the path, without the query. `PathPrefix` compares whole elements: /a covers /a and /a/b, not
+    /ab."""
 
     type: Literal["PathPrefix", "Exact", "RegularExpression"] = "PathPrefix"
     value: PathText = "/"
@@ -36,7 +37,7 @@ class PathMatch(Part, frozen=True):
 
 
 class HeaderMatch(Part, frozen=True):
-    """A condition on a header field. A field that was sent several times is compared as one list, joined by ", "."""
+    """A condition on a header field. A field sent several times is compared as one value, joined by ", "."""
 
     name: FieldName
     value: FieldValue
@@ -44,16 +45,16 @@ class HeaderMatch(Part, frozen=True):
 
 
 class QueryParamMatch(Part, frozen=True):
-    """A condition on a query parameter; of a repeated parameter the first value counts."""
+    """A condition on a query parameter. The first value of a repeated parameter counts."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-    """Compared exactly, case included, after percent-decoding."""
+    """Compared case-sensitively, after percent-decoding."""
     value: QueryText
     type: ValueType = "Exact"
 
 
 class GrpcMethodMatch(Part, frozen=True):
-    """A condition on the gRPC method; at least one of the two names."""
+    """A condition on the gRPC call; needs `service`, `method` or both."""
 
     type: ValueType = "Exact"
     service: PathText | Unset = UNSET
@@ -61,7 +62,7 @@ class GrpcMethodMatch(Part, frozen=True):
 
 
 class Match(Part, frozen=True):
-    """Conditions that must all hold. Everything absent: matches each request."""
+    """Conditions that must all hold. Without any condition it matches every request."""
 
     path: PathMatch | Unset = UNSET
     """For routes of kind http."""
@@ -70,12 +71,12 @@ class Match(Part, frozen=True):
     grpc: GrpcMethodMatch | Unset = UNSET
     """For routes of kind grpc."""
     headers: Annotated[tuple[HeaderMatch, ...], msgspec.Meta(max_length=16)] = ()
-    """Of entries whose names differ only in case the first counts."""
+    """Of entries whose names differ only in case, the first counts."""
     query_params: Annotated[tuple[QueryParamMatch, ...], msgspec.Meta(max_length=16)] = ()
     """For routes of kind http."""
 
     def expressions(self) -> Iterator[tuple[str, str]]:
-        """The regular expressions, each with its place in the match; a new one takes up to 10 ms to build."""
+        """The regular expressions, each with its path inside the match. Compiling a new one takes up to 10 ms."""
         if self.path and self.path.type == _EXPRESSION:
             yield self.path.value, "path.value"
         if self.grpc and self.grpc.type == _EXPRESSION:
@@ -92,7 +93,7 @@ class Match(Part, frozen=True):
 
 
 class FixedResponse(Part, frozen=True):
-    """A response that comes from the document."""
+    """A response that the proxy sends by itself, without a backend."""
 
     status_code: Annotated[int, msgspec.Meta(ge=200, le=599)]
     body: Annotated[str, msgspec.Meta(max_length=65536)] = ""
@@ -100,66 +101,65 @@ class FixedResponse(Part, frozen=True):
 
 
 class BackendRef(BackendTarget, frozen=True):
-    """A backend with its share of a rule's requests: weight divided by the sum of weights."""
+    """A backend with its share of a rule's requests: its weight divided by the sum of all weights."""
 
     weight: Weight = 1
-    """0 takes no new requests; sessions that a cookie or header ties to this backend stay until it leaves the rule."""
+    """0 gets no new requests. Sessions already bound to this backend stay with it until it leaves the rule."""
     respond: FixedResponse | Unset = UNSET
-    """Answer this share instead of forwarding it: status code 500 for a reference that is not valid."""
+    """Answer this share instead of forwarding it. A controller uses it for invalid references, with status code 500."""
     filters: BackendFilters = BackendFilters()
-    """Applied after the rule's filters, and only to requests that go to this backend."""
+    """Applied after the rule's filters, to requests that go to this backend only."""
 
 
 class Timeouts(Part, frozen=True):
-    """Limits of a rule; one that expires before the response began is answered 504."""
+    """Time limits of a rule. When one expires before the response has begun, the answer is 504."""
 
     request: Duration | Unset = UNSET
-    """From the complete request head to the complete response, retries included."""
+    """From the end of the request head to the end of the response, retries included."""
     backend_request: Duration | Unset = UNSET
-    """One attempt against one backend; at most `request`."""
+    """For one attempt at one backend; at most `request`."""
 
 
 class Retry(Part, frozen=True):
-    """When a failed attempt is repeated."""
+    """Which failed attempts are repeated, and how often."""
 
     attempts: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Retries after the first attempt."""
     codes: Annotated[tuple[Annotated[int, msgspec.Meta(ge=400, le=599)], ...], msgspec.Meta(max_length=200)] = ()
-    """Status codes of the backend that count as failure; other responses are passed on."""
+    """Status codes from the backend that count as failures; other responses are passed on."""
     backoff: Duration = "25ms"
     """Shortest wait between attempts."""
     connection_errors: bool = True
-    """Also retry when connecting fails, or the connection breaks before a response began."""
+    """Also retry when connecting fails, or when the connection breaks before the response has begun."""
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_BODY_BYTES)] = 64 * 1024
-    """Requests with a larger body cannot be repeated, and are not."""
+    """Requests with a larger body are not repeated, since the body is kept in memory for that."""
 
 
 class SessionPersistence(Part, frozen=True):
-    """Requests of one session go to the same address of the same backend."""
+    """Send all requests of a session to the same address of the same backend."""
 
     session_name: FieldName | Unset = UNSET
-    """Name of the cookie or of the header field; no two rules of a host should have the same. Default:
-    `tunnelgw-session`, and for a rule with matches or a route with `listeners`, a hyphen and a number that stands for
-    them."""
+    """Name of the cookie or header field. Rules of one host should use different names. Default: `tunnelgw-session`;
+    for a rule with matches or a route with `listeners`, followed by a hyphen and a hash of these."""
     type: Literal["Cookie", "Header"] = "Cookie"
     absolute_timeout: Duration | Unset = UNSET
-    """A session ends after this time, however busy it is."""
+    """A session ends after this time, even when in use."""
     idle_timeout: Duration | Unset = UNSET
     """A session ends after this time without a request."""
     lifetime_type: Literal["Session", "Permanent"] = "Session"
-    """`Permanent` lets the cookie outlive the browser and needs `absoluteTimeout`."""
+    """`Permanent`: the cookie survives the end of the browser session. Needs `absoluteTimeout`."""
 
 
 class Rule(Part, frozen=True):
-    """What to do with requests that fit one of the matches."""
+    """What to do with requests that fit any of the matches."""
 
     name: str = ""
     """Unique in the route."""
     matches: Annotated[tuple[Match, ...], msgspec.Meta(max_length=64)] = ()
-    """Any of these; none given matches every request."""
+    """A request must fit one of these. Empty: every request does."""
     filters: Filters = Filters()
     backends: tuple[BackendRef, ...] = ()
-    """None, and neither a redirect nor `respond`: requests are answered 500."""
+    """Empty, with neither a redirect nor `respond`: requests are answered with 500."""
     respond: FixedResponse | Unset = UNSET
     """Answer with this response; excludes `backends` and a redirect."""
     timeouts: Timeouts = Timeouts()
@@ -168,23 +168,24 @@ class Rule(Part, frozen=True):
 
 
 class Route(Part, frozen=True):
-    """Rules for some hosts. Among equally good matches the older route wins, then the first name in the alphabet."""
+    """Rules for some hostnames. Among equally specific matches the older route wins, then the one whose name comes
+    first in the alphabet."""
 
     name: Name | Unset = UNSET
     """Unique among routes of its kind, such as `namespace/name`. Default: `routes[N]`."""
     kind: Literal["http", "grpc"] = "http"
-    """Routes of kind grpc see gRPC requests only, and before routes of kind http with an equally good hostname."""
+    """Routes of kind grpc get gRPC requests only. At the same hostname they are tried before routes of kind http."""
     created_at: Timestamp | Unset = UNSET
-    """Routes without a time count as younger than all others."""
+    """Routes without a time count as the youngest."""
     hostnames: tuple[Hostname, ...] = ()
-    """Empty: every host of the listener."""
+    """Empty: every host that the listener serves."""
     listeners: tuple[Name, ...] = ()
-    """Names of listeners that serve this route. Empty: all."""
+    """Names of the listeners that serve this route. Empty: all listeners."""
     rules: Annotated[tuple[Rule, ...], msgspec.Meta(max_length=128)] = ()
     backends: tuple[BackendRef, ...] = ()
-    """Short for one rule that matches everything and has these backends; excludes `rules`."""
+    """Shorthand for a single rule with these backends that matches everything; excludes `rules`."""
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """The rules, with the short form written out."""
+        """The rules, with the shorthand expanded."""
         return self.rules or (Rule(backends=self.backends),)

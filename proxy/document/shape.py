@@ -1,7 +1,7 @@
-"""Find every field of a wrong type or out of range, not just the first one.
+"""Finds all fields with a wrong type or a value out of range, where the decoder stops at the first.
 
-The decoder stops at the first problem. This slower walk is taken only when it has found one: it goes down the
-document beside the types of the parts, and asks msgspec about each piece alone.
+This slower walk runs only after the decoder has failed: it descends the decoded JSON along the types of the parts, and
+lets msgspec convert each piece on its own.
 """
 
 import difflib
@@ -24,12 +24,12 @@ _WORDS = {
     "`array`": "a list",
     "`object`": "an object",
 }
-"""What the decoder calls the types of JSON."""
+"""msgspec's names of the JSON types, and ours."""
 _PLACE = re.compile(r" - at `\$\.?(?P<path>.*)`$")
 
 
 def find_shape_problems(data: object, kind: Any, findings: Findings, path: str = "") -> bool:
-    """Add what is wrong with `data` as a value of type `kind`; True when something was."""
+    """Add what is wrong with `data` as a value of type `kind`; whether anything was."""
     if findings.is_full:
         return True
     try:
@@ -95,7 +95,7 @@ def _add(error: msgspec.ValidationError, data: object, kind: Any, findings: Find
 
 
 def _wanted(message: str, kind: Any) -> str:
-    """What a value of type `kind` must be, in words where the type has them, else as msgspec says it."""
+    """What a value of type `kind` must be: from the type's choices or description, else msgspec's words."""
     choices = [choice for option in _alternatives(kind) if get_origin(option) is Literal for choice in get_args(option)]
     if choices:
         return f"want one of {', '.join(map(str, choices))}"
@@ -124,7 +124,7 @@ def _struct_of(kind: Any) -> type[Part] | None:
 
 
 def _item_of(kind: Any) -> Any:
-    """X of `tuple[X, ...]`."""
+    """X if `kind` is, or may be, `tuple[X, ...]`."""
     for option in map(_plain, _alternatives(kind)):
         if get_origin(option) is tuple:
             return get_args(option)[0]
@@ -132,7 +132,7 @@ def _item_of(kind: Any) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """`kind` without the limits and descriptions around it."""
+    """`kind` without its `Annotated` limits and descriptions."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return kind

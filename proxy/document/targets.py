@@ -1,4 +1,4 @@
-"""Backends: the services that requests are forwarded to, how they are reached, and when they are left alone."""
+"""Backends: the services that requests are forwarded to, how to reach them, and when to stop sending them requests."""
 
 from typing import Annotated, Literal
 
@@ -19,48 +19,49 @@ StatusCode = Annotated[int, msgspec.Meta(ge=100, le=599)]
 
 
 class SubjectAltName(Part, frozen=True):
-    """A name that a backend's certificate may carry; exactly one of the two fields."""
+    """A name that a backend's certificate may carry; exactly one of the two fields must be set."""
 
     hostname: PlainHostname | Unset = UNSET
     uri: Annotated[str, msgspec.Meta(min_length=1, max_length=253)] | Unset = UNSET
 
 
 class BackendTLS(Part, frozen=True):
-    """How a backend proves who it is. A backend that cannot is never spoken to; nothing turns this check off."""
+    """How a backend's certificate is verified. One that fails gets no requests; the check cannot be turned off."""
 
     server_name: PlainHostname
-    """Sent as SNI, and the name that the certificate must carry unless `subjectAltNames` is given. The common name
-    counts only where the certificate has no other and is in `ca` itself."""
+    """Sent as SNI, and the name that the certificate must carry unless `subjectAltNames` is given. The certificate's
+    common name counts only if it has no other names and is itself in `ca`."""
     ca: Pem | Unset = UNSET
-    """The authorities to trust. Absent: those of the system."""
+    """The certificate authorities to trust. Absent: the system's."""
     subject_alt_names: Annotated[tuple[SubjectAltName, ...], msgspec.Meta(max_length=16)] = ()
-    """When given, the certificate must carry one of these, and `serverName` is only sent."""
+    """When given, the certificate must carry one of these, and `serverName` is used for SNI only."""
     client_certificate: Certificate | Unset = UNSET
 
 
 class Circuit(Part, frozen=True):
-    """Limits of one worker process towards one backend. Requests beyond `maxRequests` or `maxPending` are answered 503
-    at once; those beyond `maxConnections` wait for a connection, for `limits.connectTimeout` at most."""
+    """Limits of one worker process for one backend. Requests beyond `maxRequests` or `maxPending` are answered with 503
+    at once; those beyond `maxConnections` wait for a connection, at most for `limits.connectTimeout`."""
 
     max_connections: Count = 1024
     max_requests: Count = 4096
-    """Requests under way."""
+    """Requests in progress."""
     max_pending: Count = 1024
-    """Requests that wait for a connection."""
+    """Requests waiting for a connection."""
 
 
 class PassiveHealth(Part, frozen=True):
-    """Addresses that keep failing get no requests for a while."""
+    """Stop sending requests for a while to addresses that keep failing (outlier ejection)."""
 
     consecutive_failures: Count = 5
-    """Connection errors, timeouts and status codes 502, 503 and 504 in a row."""
+    """Connection errors, timeouts, and status codes 502, 503 and 504, in a row."""
     ejection_time: Duration = "30s"
     max_ejected_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] = 50
-    """Share of the backend's addresses that may be ejected at once."""
+    """Share of the backend's addresses that may be ejected at the same time."""
 
 
 class ActiveHealth(Part, frozen=True):
-    """Each address is asked regularly, beside `circuit`; one that does not answer as wanted gets no requests."""
+    """Probe each address regularly; one that does not answer as wanted gets no requests. Probes do not count towards
+    `circuit`."""
 
     path: Annotated[
         str,
@@ -69,11 +70,11 @@ class ActiveHealth(Part, frozen=True):
         ),
     ] = "/"
     host: PlainHostname | Unset = UNSET
-    """Host of the question. Default: the address."""
+    """Host that the probe asks for. Default: the address."""
     interval: Duration = "10s"
     """Longer than 0s."""
     timeout: Duration = "2s"
-    """Longer than 0s: an answer that never comes is a failure."""
+    """Longer than 0s. An answer that takes longer than this counts as a failure."""
     unhealthy_threshold: Count = 3
     """Failures in a row."""
     healthy_threshold: Count = 1
@@ -83,12 +84,12 @@ class ActiveHealth(Part, frozen=True):
 
 
 class BackendTarget(Part, frozen=True):
-    """Where requests go: either the name of an entry in `backends`, or addresses given on the spot."""
+    """Where requests go: either the name of an entry in `backends`, or addresses given right here."""
 
     backend: Name | Unset = UNSET
-    """Name of an entry in `backends`; excludes the other fields of a target."""
+    """Name of an entry in `backends`; excludes `address`, `addresses`, `protocol` and `tls`."""
     address: AddressText | Unset = UNSET
-    """Short for `addresses` with one entry."""
+    """Shorthand for `addresses` with one entry."""
     addresses: tuple[AddressText, ...] = ()
     protocol: Literal["http", "h2c", "https"] = "http"
     """HTTP/1.1 in clear, HTTP/2 in clear, or TLS with the version by ALPN."""
@@ -97,12 +98,12 @@ class BackendTarget(Part, frozen=True):
 
 
 class Backend(Part, frozen=True):
-    """A backend that several rules share: its connections, limits and health are counted together."""
+    """A backend that several rules can refer to. They share its connections, limits and health."""
 
     name: Name
-    """Unique; references name their backend by it."""
+    """Unique. Rules refer to the backend by it."""
     addresses: tuple[AddressText, ...] = ()
-    """Requests are spread over these. None: the backend's share is answered 503."""
+    """Requests are spread over these. Empty: the backend's share is answered with 503."""
     protocol: Literal["http", "h2c", "https"] = "http"
     """HTTP/1.1 in clear, HTTP/2 in clear, or TLS with the version by ALPN."""
     tls: BackendTLS | Unset = UNSET

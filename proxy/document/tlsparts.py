@@ -1,4 +1,4 @@
-"""Where a document speaks of TLS: listeners, shared backends, and every target that is given on the spot."""
+"""Finds the TLS settings of a document: in listeners, in named backends, and in targets described inside routes."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -12,14 +12,14 @@ TLSPart: TypeAlias = ListenerTLS | BackendTLS
 
 
 def tls_parts(document: Document) -> Iterator[tuple[str, TLSPart]]:
-    """Each with the path of its field."""
+    """All TLS settings of a document, each with the path of its field."""
     return placed_tls_parts(document.listeners, document.backends, map(tls_parts_of, document.routes))
 
 
 def placed_tls_parts(
     listeners: Iterable[Listener], backends: Iterable[Backend], of_routes: Iterable[Iterable[tuple[str, BackendTLS]]]
 ) -> Iterator[tuple[str, TLSPart]]:
-    """The same of a document in pieces; `of_routes` has those of each route, with their paths in it."""
+    """Like `tls_parts`, for a document in pieces. `of_routes` has what `tls_parts_of` found in each route."""
     for place, listener in enumerate(listeners):
         if listener.tls:
             yield f"listeners[{place}].tls", listener.tls
@@ -32,14 +32,14 @@ def placed_tls_parts(
 
 
 def tls_parts_of(route: Route) -> Iterator[tuple[str, BackendTLS]]:
-    """Likewise, with the path in the route."""
+    """The TLS settings in a route, each with its path relative to the route."""
     for path, target in _placed_targets(route):
         if target.tls:
             yield f"{path}.tls", target.tls
 
 
 def targets_of(route: Route) -> list[BackendTarget]:
-    """All that a route forwards or copies requests to."""
+    """Every target of a route: backends, mirrors and authorization servers."""
     references = [*route.backends]
     targets: list[BackendTarget] = []
     for rule in route.rules:
