@@ -1,8 +1,8 @@
 """Routing: document in, compiled table out; table and request head in, decision out.
 
-Pure: no sockets, clock or chance of its own. A table is built once (`compile_table`, or `TableBuilder` in slices) and
-never changed; `decide` may be called from any thread. The order of precedence is Gateway API's, see `match` and
-`hosts`; what becomes of hosts and paths is in `paths`.
+Pure: no sockets, and no clock or random numbers of its own. A table is built once (`compile_table`, or in slices with
+`TableBuilder`) and never changed; `decide` may be called from any thread. Precedence is that of Gateway API, see
+`match` and `hosts`; how hosts and paths are normalised is in `paths`.
 
     table = compile_table(document.decode(data))
     decision = decide(table, TUNNEL_HTTPS, head, random.random, now_s)

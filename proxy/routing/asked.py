@@ -1,8 +1,8 @@
-"""What conditions besides the path are about: header fields and query parameters, looked for once a request.
+"""What conditions ask of a request: header fields and query parameters, each looked up once per request.
 
-However many conditions there are, a request is read through a few times for names of header fields, and once for all
-query parameters, of which each is decoded once; and all regular expressions together read no more of it than
-MAX_FITTED_BYTES: else one request with thousands of either, or with a long one, would keep a worker for seconds.
+However many conditions there are, header fields are searched a few times at most, query parameters are split once and
+each is decoded once, and all regular expressions together read at most MAX_FITTED_BYTES. Otherwise a single request
+with thousands of fields or parameters, or with a very long one, would keep a worker busy for seconds.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from proxy.routing.cors import REQUEST_HEADERS, REQUEST_METHOD
 from proxy.routing.head import Head, header, joined_values
 
 MAX_FITTED_BYTES: Final = 1024 * 1024
-"""Which takes some 10 ms: many times what requests in use need."""
+"""Takes about 10 ms, and is many times what ordinary requests need."""
 _FEW_NAMES: Final = 4
-"""To look for so many one by one costs less than to sort all fields by name."""
+"""Searching for so many names one by one is cheaper than grouping all fields by name."""
 
 
 class TooMuchToFit(Exception):
-    """Which rule takes the request cannot be told in the time that a request may have."""
+    """The regular expressions would have to read more than MAX_FITTED_BYTES to find the request's rule."""
 
 
 class Asked:
-    """Of one request; `query` is the part of its path behind `?`."""
+    """What has been looked up of one request; `query` is the part of its path after the `?`."""
 
     __slots__ = (
         "_announced",
@@ -47,11 +47,11 @@ class Asked:
         self._by_name: dict[bytes, list[bytes]] | None = None
         self._parameters: Mapping[bytes, bytes] | None = None
         self._values: dict[bytes, bytes | None] = {}
-        """Of them, decoded."""
+        """Decoded values of query parameters that were asked for; None: absent."""
         self._announced: frozenset[bytes] | None = None
 
     def fits(self, expression: Automaton, value: bytes) -> bool:
-        """Raises TooMuchToFit."""
+        """Whether `expression` matches the whole value. Raises TooMuchToFit."""
         is_fit, read_bytes = expression.read(value)
         self._left_bytes -= read_bytes
         if self._left_bytes < 0:
@@ -76,13 +76,13 @@ class Asked:
 
     @property
     def announced_method(self) -> bytes | None:
-        """Of the request that a preflight asks leave for; None if this is no preflight, see `cors.is_preflight`."""
+        """The method that a preflight announces; None if this is not a preflight, see `cors.is_preflight`."""
         if self.method != b"OPTIONS" or self.header(b"origin") is None:
             return None
         return self.header(REQUEST_METHOD)
 
     def announces(self, name: bytes) -> bool:
-        """Whether this is a preflight of a request with a header field of that name, whatever its value."""
+        """Whether this is a preflight for a request with a header field of this name, whatever its value."""
         if self.announced_method is None:
             return False
         if self._announced is None:
@@ -91,7 +91,7 @@ class Asked:
         return name in self._announced
 
     def parameter(self, name: bytes) -> bytes | None:
-        """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""
+        """The first value of a query parameter, decoded as an HTML form (`+` is a space); None if it is absent."""
         values = self._values
         if name not in values:
             if self._parameters is None:
@@ -102,8 +102,8 @@ class Asked:
 
 
 def _parameters_of(query: bytes) -> dict[bytes, bytes]:
-    """The first value of each name, as sent and decoded; values are as sent."""
-    # From the last to the first, which so overwrites the others.
+    """The first value of each parameter, not decoded; a name that is encoded is listed in both forms."""
+    # In reverse, so that the first overwrites the others.
     pairs = [pair.partition(b"=") for pair in reversed(query.split(b"&")) if pair]
     if not _is_encoded(query):
         return {name: value for name, _, value in pairs}

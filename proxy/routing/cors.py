@@ -1,8 +1,8 @@
-"""Cross-origin resource sharing (Fetch standard, CORS protocol) as the `cors` filter describes it.
+"""Cross-origin resource sharing (the CORS protocol of the Fetch standard), as the `cors` filter configures it.
 
-Preflights are answered here and never forwarded. Other requests are forwarded whatever their origin; their responses
-get the fields that let the browser hand them over, and lose those that the backend may have written, since the rule
-decides. Where the answer depends on the origin, `Vary: Origin` keeps caches from mixing them up.
+Preflights are answered here and never forwarded. Other requests are forwarded whatever their origin. CORS fields that
+the backend wrote are removed from the response, since the rule decides; if the origin is allowed, the rule's are added.
+If the response depends on the origin, `Vary: Origin` keeps caches from mixing them up.
 """
 
 import re
@@ -21,7 +21,7 @@ _EXPOSE_HEADERS = b"access-control-expose-headers"
 _MAX_AGE = b"access-control-max-age"
 _OURS = frozenset({_ALLOW_ORIGIN, _ALLOW_CREDENTIALS, _EXPOSE_HEADERS})
 _VARY_ORIGIN: Field = (b"vary", b"Origin")
-# What a star stands for: no path, no list of origins.
+# Host of an Origin that a wildcard may cover: neither a path nor a list of origins.
 _NAME = re.compile(rb"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
@@ -51,7 +51,7 @@ class CorsPolicy:
         self._any_origin = "*" in spec.allow_origins
         self._origins: set[bytes] = set()
         self._suffixes: list[tuple[bytes, bytes, bytes]] = []
-        """Scheme, end of the host, port."""
+        """Origins with a wildcard: scheme, what the host must end in, port."""
         for text in spec.allow_origins:
             if text != "*":
                 self._add_origin(text.encode())
@@ -87,7 +87,7 @@ class CorsPolicy:
         )
 
     def preflight_fields(self, head: Head) -> tuple[Field, ...] | None:
-        """The fields that answer a preflight; None when its origin is not allowed."""
+        """The header fields of the answer to a preflight; None if its origin is not allowed."""
         origin = header(head, b"origin") or b""
         if not self.allows(origin):
             return None
@@ -102,7 +102,7 @@ class CorsPolicy:
         return tuple(fields)
 
     def response_edits(self, head: Head) -> HeaderEdits | None:
-        """What to change in the response to a request that is forwarded."""
+        """The changes to the response of a request other than a preflight; None: no change."""
         origin = header(head, b"origin")
         if origin is None:
             return None if self._is_same_for_all else HeaderEdits(append=(_VARY_ORIGIN,))
@@ -114,18 +114,18 @@ class CorsPolicy:
         fields = [(_ALLOW_ORIGIN, b"*")] if self._is_same_for_all else [(_ALLOW_ORIGIN, origin), _VARY_ORIGIN]
         if self._credentials:
             fields.append((_ALLOW_CREDENTIALS, b"true"))
-        # With credentials a star would be a header of that name, so it is left out.
+        # With credentials, browsers take `*` for the name of a header, so it is left out.
         if self._expose and not (self._expose == b"*" and self._credentials):
             fields.append((_EXPOSE_HEADERS, self._expose))
         return fields
 
     def _or_requested(self, configured: bytes, requested: bytes | None) -> bytes | None:
-        """What to allow: browsers read a star literally when credentials are sent, so then the wish is echoed."""
+        """The methods or headers to allow. With credentials, browsers take `*` literally, so `requested` is echoed."""
         return requested if configured == b"*" and self._credentials else configured
 
 
 def _parts(origin: bytes) -> tuple[bytes, bytes, bytes]:
-    """Scheme, host and port of an origin; an absent port is the default one of its scheme."""
+    """Scheme, host and port of an origin, in lower case; an absent port is the scheme's default."""
     scheme, _, rest = origin.lower().partition(b"://")
     host, colon, port = rest.rpartition(b":")
     if not colon or not port.isdigit():

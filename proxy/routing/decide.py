@@ -1,8 +1,8 @@
-"""The choice itself: table, door and request head in, decision out.
+"""Decides what to do with a request, from the table, the door it came in at, and its head.
 
-Pure: chance comes in as `draw`, the clock as `now_s`. It never raises, whatever the head says. Order of the steps:
-normal form of the path, listener by host, best match, then what its rule wants: CORS preflight, redirect, fixed
-answer, session or weighted choice among backends, leave to be asked for, rewrite, mirrors.
+Pure: random numbers come from `draw`, the time from `now_s`. It never raises, whatever the head contains. The steps in
+order: normalise the path, find the listener by host, find the best match, then apply its rule: CORS preflight,
+redirect, fixed answer, session or weighted choice of a backend, external authorization, rewrite, mirrors.
 """
 
 import re
@@ -38,18 +38,18 @@ NO_ROUTE = Answer(404, "no_route", b"no route matches this request\n", _TEXT, GR
 _NO_WEIGHT = FixedAnswer(500, b"no backend has a weight\n", b"text/plain; charset=utf-8", "no_backend")
 
 _DEFAULT_PORTS = {b"http": 80, b"https": 443}
-# The host goes into a Location field; a name or address needs no other characters.
+# Hosts that may be put into a Location field.
 _HOST = re.compile(rb"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 def decide(
     table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0, *, is_trusted: bool = False
 ) -> Decision:
-    """What to do with a request that came in at `door`.
+    """Decide what to do with a request that came in at `door`, see `listener.socket_door`.
 
-    `draw` returns numbers from 0.0 up to but not including 1.0, such as `random.random`; it is called only where
-    chance decides. `now_s` is the time in seconds since 1970, for the end of sessions. `is_trusted`: it comes from a
-    proxy whose word on its client's scheme is believed.
+    `draw` returns numbers in [0.0, 1.0), such as `random.random`; it is called only where chance decides. `now_s`, in
+    seconds since 1970, tells which sessions have expired. `is_trusted`: the request comes from a trusted proxy, whose
+    X-Forwarded-Proto is believed.
     """
     entrance = table.doors.get(door)
     if entrance is None:
@@ -60,7 +60,7 @@ def decide(
         try:
             path = normalise(path, merge_slashes=table.settings.merge_slashes)
         except UnusablePath:
-            # OPTIONS about the server as a whole (RFC 9110, 9.3.7), of which a proxy for many has nothing to tell.
+            # OPTIONS * asks about the server as a whole (RFC 9110, 9.3.7); a proxy for many servers has no answer.
             return NO_RESOURCE if target == b"*" else BAD_PATH
         target = path + mark + query
     authority = head.authority
@@ -97,7 +97,7 @@ def decide(
 
 
 class _Request:
-    """A request whose rule has more to do than to forward."""
+    """A request whose rule does more than forward it."""
 
     __slots__ = ("_cors_edits", "_head", "_host", "_is_trusted", "_listener", "_match", "_path", "_rule", "_suffix")
 
@@ -110,7 +110,7 @@ class _Request:
         self._head = head
         self._path = path
         self._suffix = suffix
-        """The query with its question mark, or nothing."""
+        """The query with its question mark; empty: none."""
         self._host = host
         self._is_trusted = is_trusted
         self._cors_edits: HeaderEdits | None = None

@@ -1,4 +1,4 @@
-"""What is to be done with a request: forward it, redirect it, or answer it. Values only; the exchange acts on them."""
+"""What to do with a request: forward it, redirect it, or answer it. Values only; the exchange acts on them."""
 
 from typing import TypeAlias
 
@@ -15,11 +15,11 @@ GRPC_UNAVAILABLE = 14
 
 
 class Inquiry(msgspec.Struct, frozen=True, gc=False):
-    """Ask first whether the request is allowed."""
+    """External authorization: ask first whether the request is allowed."""
 
     plan: AuthPlan
     path: bytes
-    """Path with query to ask for: what the request was matched by, before any rewrite."""
+    """Path with query to ask for: `plan.prefix` and the normalised path, before any rewrite."""
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
@@ -30,17 +30,17 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     """Holds timeouts, retry policy and session persistence, and the names for logs and metrics."""
     backend: Backend
     path: bytes
-    """Path with query to send; the very object of the head when nothing changed."""
+    """Path with query to send; the same object as in the head if nothing changed."""
     authority: bytes
-    """Host to send; the very object of the head when nothing changed."""
+    """Host to send; the same object as in the head if nothing changed."""
     request_edits: HeaderEdits | None
     response_edits: HeaderEdits | None
     mirrors: tuple[Backend, ...]
-    """Backends that get a copy of the request, with the same path, authority and edits, and whose answer is ignored."""
+    """Backends that get a copy of the request, with the same path, authority and edits. Their answers are ignored."""
     session: Session | None
-    """The session that the request belongs to, when the rule keeps sessions and the request named a valid one."""
+    """The request's session, if the rule has session persistence and the request carries a valid token."""
     inquiry: Inquiry | None
-    """Nothing may be sent to the backend before it was answered with consent."""
+    """If set, nothing may be sent to the backend before the authorization server has allowed the request."""
 
 
 class Redirect(msgspec.Struct, frozen=True, gc=False):
@@ -54,17 +54,17 @@ class Redirect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """Answer at once, with this status code, fields and body."""
+    """Answer at once with this status code, header fields and body."""
 
     status_code: int
     reason: str
-    """Why. Here: bad_path, no_resource, no_listener, no_route, too_much_to_match, no_backend, no_address, fixed,
-    preflight. The exchange answers with more, see `exchange.record`."""
+    """Why, for logs and metrics. From here: bad_path, no_resource, no_listener, no_route, too_much_to_match,
+    no_backend, no_address, fixed, preflight. The exchange adds more, see `exchange.record`."""
     body: bytes = b""
     headers: tuple[Field, ...] = ()
-    """Content-Type included where there is a body; Content-Length and Date are the codec's."""
+    """Includes Content-Type if there is a body; the codec adds Content-Length and Date."""
     grpc_status: int = GRPC_UNAVAILABLE
-    """For requests of content type application/grpc, which get 200 with this status in the trailers instead."""
+    """gRPC requests get this status in the trailers in place of `status_code`, with HTTP status code 200."""
     listener: Listener | None = None
     rule: Rule | None = None
     response_edits: HeaderEdits | None = None
@@ -74,7 +74,8 @@ Decision: TypeAlias = Forward | Redirect | Answer
 
 
 def grpc_status_of(status_code: int) -> int:
-    """What an HTTP status code is to a gRPC client (the mapping that gRPC's HTTP/2 transport publishes)."""
+    """The gRPC status for an HTTP status code, as in gRPC's http-grpc-status-mapping.md but for two: 500 is UNAVAILABLE
+    here and 504 DEADLINE_EXCEEDED, which say more than UNKNOWN and UNAVAILABLE."""
     return {400: 13, 401: 16, 403: 7, 404: GRPC_UNIMPLEMENTED, 504: 4}.get(
         status_code, GRPC_UNAVAILABLE if status_code in (429, 500, 502, 503) else 2
     )

@@ -1,8 +1,8 @@
-"""Changes of header fields, brought into one form: names to drop, then fields to append.
+"""Header modifications in one form: names to drop, then fields to append.
 
-Every modifier of Gateway API can be said this way: `remove` drops, `set` drops and appends, `add` appends. Two
-changes one after another are again one change, so a rule's and a backend's modifiers are joined once, when the table
-is compiled, and a request pays for one pass.
+Every modifier of Gateway API can be expressed this way: `remove` drops, `set` drops and appends, `add` appends. Two
+successive changes combine into one, so the modifiers of a rule and a backend are joined once, when the table is
+compiled, and each request needs only one pass.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from proxy.routing.head import Field
 
 
 class HeaderEdits(msgspec.Struct, frozen=True, gc=False):
-    """First drop all fields of these names, then append these fields."""
+    """First drop all fields with these names, then append these fields. Names are in lower case."""
 
     drop: frozenset[bytes] = frozenset()
     append: tuple[Field, ...] = ()
@@ -25,13 +25,13 @@ class HeaderEdits(msgspec.Struct, frozen=True, gc=False):
         return HeaderEdits(self.drop | later.drop, kept + later.append)
 
     def apply(self, fields: Iterable[Field]) -> list[Field]:
-        """The changed fields; names in `fields` are lower case."""
+        """The changed fields; names in `fields` must be in lower case."""
         drop = self.drop
         return [field for field in fields if field[0] not in drop] + list(self.append)
 
 
 def compile_edits(modifier: document.HeaderModifier | document.Unset) -> HeaderEdits | None:
-    """The edits of a modifier: it removes, then sets, then adds."""
+    """The edits of a modifier, which first removes, then sets, then adds; None if there is none."""
     if not modifier:
         return None
     replaced = _fields(modifier.set)
@@ -40,14 +40,14 @@ def compile_edits(modifier: document.HeaderModifier | document.Unset) -> HeaderE
 
 
 def joined(first: HeaderEdits | None, second: HeaderEdits | None) -> HeaderEdits | None:
-    """One change after another, where either may be absent."""
+    """`first`, then `second`, as one change; either may be absent."""
     if first is None or second is None:
         return first or second
     return first.then(second)
 
 
 def _fields(values: Sequence[document.HeaderValue]) -> list[Field]:
-    """Of names that differ only in case the first counts."""
+    """The fields with lower-case names; of names that differ only in case, the first counts."""
     fields: dict[bytes, bytes] = {}
     for field in values:
         fields.setdefault(field.name.lower().encode(), field.value.strip().encode())

@@ -1,7 +1,6 @@
-"""Why a request is treated as it is: the same table and the same order as `decide`, told as values.
+"""Explains why `decide` does what it does with a request, from the same table and in the same order.
 
-For people, on request: it looks at every match of the door, so it costs time in proportion to the document. Nothing
-is printed here.
+It is slow, since it looks at every match of the door. It returns values; `commands.explainview` prints them.
 """
 
 import sys
@@ -25,39 +24,39 @@ _UNROUTED = frozenset((BAD_PATH.reason, NO_RESOURCE.reason, TOO_MUCH.reason))
 
 
 class MatchPlace(msgspec.Struct, frozen=True):
-    """A match and where it stands."""
+    """A match, and where it is in the document."""
 
     route: str
     kind: str
     rule: str
-    """Its name, else its place, such as `rules[2]`."""
+    """The rule's name, else its place, such as `rules[2]`."""
     match: int
-    """Place in the rule."""
+    """Index in the rule's `matches`."""
     hostname: str
-    """The hostname of the route under which it was looked up; empty: every host."""
+    """The route's hostname under which it was found; empty: every host."""
     conditions: tuple[str, ...]
     """In words, such as `path PathPrefix /api` and `header x-canary Exact 1`."""
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """A match that did not get the request, and the first criterion that kept it from it."""
+    """A match that did not get the request, and the first criterion that failed."""
 
     place: MatchPlace
     criterion: str
     """hostname, path, method, a header or query parameter, the content type of gRPC, or the listener."""
     wanted: str
     seen: str | None
-    """None: no such header field or query parameter was sent."""
+    """None: the request has no such header field or query parameter."""
 
 
 class BackendShare(msgspec.Struct, frozen=True):
-    """One branch of the rule."""
+    """A backend reference of the rule, with its share of the requests."""
 
     backend: str
-    """Key of the backend, or the status code of a branch that answers by itself."""
+    """Key of the backend; status code and reason for a reference that answers by itself."""
     addresses: tuple[str, ...]
     share: float
-    """0.0 to 1.0, of requests without a session."""
+    """0.0 to 1.0, of the requests without a session."""
     filters: tuple[str, ...]
 
 
@@ -67,23 +66,23 @@ class Explanation(msgspec.Struct, frozen=True):
     door: str
     host: str
     path: str
-    """In the normal form that rules are compared with; as sent where it has none."""
+    """Normalised, as rules see it; as sent if it cannot be normalised."""
     listener: str | None
     listener_hostname: str
     other_listeners: tuple[str, ...]
-    """Those of the door that did not get the request, as `name (hostname)`."""
+    """The door's listeners that did not get the request, as `name (hostname)`."""
     winner: MatchPlace | None
     runner_up: MatchPlace | None
-    """The match that would have been next, if there is one."""
+    """The match that would have got the request without the winner."""
     decided_by: str | None
     """The first criterion in which winner and runner-up differ."""
     filters: tuple[str, ...]
-    """Of the rule, in the order in which they apply."""
+    """The rule's filters and policies, in words."""
     backends: tuple[BackendShare, ...]
     misses: tuple[Miss, ...]
-    """The nearest ones: those that got furthest come first."""
+    """The MAX_MISSES matches that came closest, closest first."""
     decision: Decision
-    """What `decide` says when every draw is 0."""
+    """What `decide` returns when every `draw` returns 0.0."""
 
 
 def explain(table: Table, door: str, head: Head, now_s: float = 0.0) -> Explanation:
@@ -116,7 +115,7 @@ def explain(table: Table, door: str, head: Head, now_s: float = 0.0) -> Explanat
 
 
 class _Request:
-    """A request in the form in which matches see it."""
+    """A request as matches see it."""
 
     def __init__(self, table: Table, head: Head) -> None:
         self.head = head
@@ -137,7 +136,8 @@ class _Request:
             yield from ((hostname, match) for match in (*calls, *others))
 
     def nearest_misses(self, listener: Listener | None, others: list[Listener]) -> list[Miss]:
-        """Those that failed last of all criteria; a match that only other listeners have counts when all else fits."""
+        """The matches that failed at the latest criterion. A match that only other listeners have counts as a miss if
+        all its conditions hold."""
         found: list[tuple[int, Miss]] = []
         here: set[int] = set()
         for hostname, match in listener.routes if listener is not None else ():
@@ -157,7 +157,7 @@ class _Request:
         return [miss for _, miss in found[:MAX_MISSES]]
 
     def _obstacle(self, match: Match) -> tuple[int, str, str, bytes | None] | None:
-        """The first criterion that fails, with how far the match got, what it wanted, and what was seen."""
+        """How far the match got (1 to 5), the first criterion that failed, what it wanted, and what was seen."""
         head = self.head
         if isinstance(match, GrpcMatch) and not is_grpc(head):
             return 1, "content-type", "application/grpc", header(head, b"content-type")

@@ -1,4 +1,4 @@
-"""The request head as routing reads it: what the heads of both codecs have, so that nothing is copied or wrapped."""
+"""The request head as routing reads it: a protocol that the heads of both codecs satisfy, so nothing is converted."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -10,7 +10,7 @@ Field: TypeAlias = tuple[bytes, bytes]
 
 
 class Head(Protocol):
-    """What `decide` wants to know of a request."""
+    """What `decide` reads of a request."""
 
     @property
     def method(self) -> bytes:
@@ -18,19 +18,19 @@ class Head(Protocol):
 
     @property
     def authority(self) -> bytes:
-        """Host with optional port: `:authority`, else the field Host, else empty."""
+        """Host with optional port, from `:authority`, else from the Host field, else empty."""
 
     @property
     def path(self) -> bytes:
-        """Origin-form: path with query, as sent."""
+        """Path with query (origin-form), as sent."""
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The header fields in the order in which they came."""
+        """The header fields in the order received."""
 
 
 class PlainHead(msgspec.Struct, frozen=True):
-    """A head made by hand, for `explain`."""
+    """A head built from given values, for `explain`."""
 
     method: bytes
     authority: bytes
@@ -42,28 +42,26 @@ _SCHEMES = {b"http": b"http", b"https": b"https"}
 
 
 def header(head: Head, name: bytes) -> bytes | None:
-    """The value of a header field, `name` in lower case; None when it was not sent.
+    """The value of a header field; None if it was not sent. `name` must be in lower case.
 
     Several fields of one name are joined by b", ", those of Cookie by b"; " (RFC 9110, 5.3; RFC 9113, 8.2.3).
-    Codecs keep Host apart; asked for by name, it is the authority.
+    For b"host" this is the authority, since codecs do not keep Host among the fields.
     """
     return joined_values(head, name, [value for key, value in head.fields if key == name])
 
 
 def client_scheme(head: Head, own: bytes, *, is_trusted: bool) -> bytes:
-    """b"http" or b"https", as the client has it: where a proxy that we believe ends TLS, it says so.
-
-    `own`: that of our listener.
-    """
+    """The scheme that the client uses, b"http" or b"https": X-Forwarded-Proto from a trusted proxy, which may have
+    terminated TLS, else `own`, the scheme of the listener."""
     given = header(head, b"x-forwarded-proto") if is_trusted else None
     return _SCHEMES.get(given.lower(), own) if given else own
 
 
 def joined_values(head: Head, name: bytes, values: Sequence[bytes]) -> bytes | None:
-    """The same, where all fields of that name are known."""
+    """Like `header`, given the values of all fields with that name."""
     if not values:
         return head.authority if name == b"host" else None
     if len(values) == 1:
         return values[0]
-    # Elements that are empty mean nothing (RFC 9110, 5.6.1.2), and would end the list in a space.
+    # Empty elements mean nothing (RFC 9110, 5.6.1.2), and at the end would leave a trailing space.
     return (b"; " if name == b"cookie" else b", ").join(filter(None, values))

@@ -1,12 +1,12 @@
-"""From host and path to the best match, without looking at the matches of other hosts and paths.
+"""Finds the best match for a host and path without looking at the matches of other hosts and paths.
 
-A `RouteSet` holds the routes of one listener. Hosts are looked up in a dict, wildcards label by label, the longest
-first; each hostname has a `PathIndex`. A request thus meets matches in exactly the order of their precedence, and the
-first that accepts it wins.
+A `RouteSet` holds the routes of one listener. Exact hosts are looked up in a dict, then wildcards label by label, the
+longest first; each hostname has a `PathIndex`. A request thus meets matches in exactly their order of precedence, and
+the first that accepts it wins.
 
-Matches are added and removed one at a time and each step leaves the set complete, so a table can be built in small
-slices. The next table begins with copies of the sets of the one before, which share the index of every hostname until
-it is changed: so a change costs what it changes, and a table that is in use never does.
+Matches can be added and removed in small steps, each of which leaves the set consistent, so a table can be built in
+slices. The next table begins with copies of the previous table's sets. A copy shares the index of each hostname until
+it changes that one: so the cost of a change depends on its size alone, and a table in use is never modified.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,20 +24,20 @@ class RouteSet:
     __slots__ = ("_any", "_call_hosts", "_own", "_replaced", "_wildcards", "exact")
 
     def __init__(self, replaced: list[object] | None = None) -> None:
-        """`replaced` gets the indexes that this set no longer shares with the one that it was copied from."""
+        """`replaced` collects the indexes that this set no longer shares with the set that it was copied from."""
         self.exact: dict[bytes, PathIndex] = {}
         """By host in lower case."""
         self._wildcards: dict[bytes, PathIndex] = {}
-        """By the part behind the star, such as b".example.com"."""
+        """By the part after the star, such as b".example.com"."""
         self._any: PathIndex | None = None
         self._call_hosts = 0
-        """Hostnames with gRPC matches."""
+        """Number of hostnames with gRPC matches."""
         self._own: set[bytes] = set()
-        """Hostnames whose index belongs to this set alone, so that it may be changed."""
+        """Hostnames whose index belongs to this set alone, so may be changed."""
         self._replaced: list[object] = [] if replaced is None else replaced
 
     def copy(self, replaced: list[object]) -> "RouteSet":
-        """A set that may be changed while this one is in use; each index is shared until it is."""
+        """A copy that may be changed while this set is in use. An index is copied only when it is first changed."""
         routes = RouteSet(replaced)
         routes.exact = self.exact.copy()
         routes._wildcards = self._wildcards.copy()
@@ -46,7 +46,7 @@ class RouteSet:
         return routes
 
     def add(self, hostname: str, matches: Iterable[Match]) -> None:
-        """Add the matches of a route under one of its hostnames; an empty one stands for every host."""
+        """Add matches of a route under one of its hostnames; an empty hostname means every host."""
         index = self._owned(hostname.encode())
         had_calls = index.calls is not None
         for match in matches:
@@ -54,7 +54,7 @@ class RouteSet:
         self._call_hosts += (index.calls is not None) - had_calls
 
     def remove(self, hostname: str, matches: Iterable[Match]) -> None:
-        """Remove what was added under that hostname."""
+        """Remove matches that were added under this hostname."""
         key = hostname.encode()
         index = self._owned(key)
         had_calls = index.calls is not None
@@ -65,7 +65,7 @@ class RouteSet:
             self._put(key, None)
 
     def seal(self) -> None:
-        """It is complete, and from now on shared."""
+        """The set is complete. From now on its indexes may be shared, so they must not be changed."""
         self._own = set()
         self._replaced = []
 
@@ -99,7 +99,7 @@ class RouteSet:
             del group[key]
 
     def find(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
-        """The best match; a better hostname always wins, and worse ones are tried when nothing under it accepts.
+        """The best match. The most specific hostname goes first, the others are tried if nothing under it accepts.
 
         Raises TooMuchToFit.
         """
@@ -135,19 +135,19 @@ class RouteSet:
         return None
 
     def clear(self) -> None:
-        """Let go of all indexes at once, which costs little while others still hold them."""
+        """Drop all indexes at once. Cheap only while others still hold them."""
         self.exact.clear()
         self._wildcards.clear()
         self._any = None
 
     def let_go(self, step: int) -> Iterator[None]:
-        """The same where nobody else holds them, `step` of them at a time."""
+        """Drop indexes that nobody else holds, `step` of them at a time, since freeing them takes long."""
         yield from emptied(self.exact, step)
         yield from emptied(self._wildcards, step)
         self._any = None
 
     def indexes_of(self, host: bytes) -> Iterator[tuple[str, PathIndex]]:
-        """The hostnames that cover `host` with their indexes, best first."""
+        """The hostnames that cover `host`, with their indexes, most specific first."""
         if host in self.exact:
             yield host.decode("latin-1"), self.exact[host]
         dot = host.find(b".")
@@ -168,7 +168,7 @@ class RouteSet:
             dot = host.find(b".", dot + 1)
 
     def __iter__(self) -> Iterator[tuple[str, Match]]:
-        """All matches with the hostname they stand under, in no special order."""
+        """All matches, each with its hostname, in no particular order."""
         for host, index in self.exact.items():
             yield from ((host.decode(), match) for match in index)
         for suffix, index in self._wildcards.items():
@@ -178,7 +178,7 @@ class RouteSet:
 
 
 def emptied(group: dict[Any, Any], step: int) -> Iterator[None]:
-    """Empty it, `step` entries at a time."""
+    """Empty `group`, `step` entries at a time."""
     while group:
         for _ in range(min(step, len(group))):
             group.popitem()
@@ -186,7 +186,7 @@ def emptied(group: dict[Any, Any], step: int) -> Iterator[None]:
 
 
 def is_grpc(head: Head) -> bool:
-    """Whether this is a gRPC call; gRPC-Web, whose content type begins alike, is plain HTTP to us."""
+    """Whether this is a gRPC call. gRPC-Web, whose content type begins the same way, counts as plain HTTP."""
     content_type = header(head, b"content-type")
     return (
         content_type is not None

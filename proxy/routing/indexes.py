@@ -1,7 +1,7 @@
-"""The matches of one hostname by path: exact paths and prefixes are dict keys.
+"""The matches of one hostname, indexed by path: exact paths and prefixes are dict keys.
 
-A path is asked for its own prefixes, longest first, so siblings cost nothing. Under one key are the matches that differ
-in conditions only, in order of rank. They are tuples, so a copy of an index shares them.
+Every prefix of the request's path is looked up, longest first, so other paths cost nothing. Matches under the same key
+differ only in their other conditions, and are kept in order of rank, as tuples that copies of an index share.
 """
 
 from bisect import bisect, bisect_left
@@ -29,8 +29,9 @@ class PathIndex:
         self._patterns: tuple[HttpMatch, ...] = ()
         self._prefixes: dict[bytes, tuple[HttpMatch, ...]] = {}
         self._longest = 0
-        """No prefix is longer, so that long paths are not asked for prefixes that nobody has. Exact in a copy: to look
-        for the longest that is left after each of thousands that go would take seconds."""
+        """Length of the longest prefix or more, so that longer prefixes of a long path are not looked up. `remove` does
+        not lower it, since finding the longest again after each of thousands of removals would take seconds; `copy`
+        does."""
         self._root: tuple[HttpMatch, ...] = ()
 
     def copy(self) -> "PathIndex":
@@ -76,8 +77,10 @@ class PathIndex:
             self._root = change(self._root, match)
 
     def find(self, path: bytes, query: bytes, head: Head, asked: Asked | None = None) -> HttpMatch | Asked | None:
-        """The best match of a request whose path is in normal form; without one, what was asked of it, for the next
-        index, and None where nothing was. Raises TooMuchToFit.
+        """The best match of a request with a normalised path.
+
+        Without a match, the `Asked` to pass to the next index, so that what is known about the request is kept; None
+        if none was needed. Raises TooMuchToFit.
         """
         for match in self._exact.get(path, ()):
             if match.is_open or match.accepts(asked := asked or Asked(query, head)):
@@ -147,7 +150,7 @@ class CallIndex:
             self._others = change(self._others, match)
 
     def find(self, path: bytes, asked: Asked) -> GrpcMatch | None:
-        """The best match of a gRPC request for `path`, /service/method. Raises TooMuchToFit."""
+        """The best match of a gRPC request; `path` is /service/method. Raises TooMuchToFit."""
         cut = path.rfind(b"/")
         service = path[:cut]
         for matches in (self._exact.get(path, ()), self._services.get(service, ())):
@@ -165,7 +168,7 @@ class CallIndex:
 
 
 def _with(matches: tuple[_M, ...], match: _M) -> tuple[_M, ...]:
-    """In order of rank; ranks are distinct, so it does not matter who came first."""
+    """`matches` with `match` inserted in order of rank. Ranks are distinct, so the order of calls does not matter."""
     place = bisect(matches, match.rank, key=_by_rank)
     return (*matches[:place], match, *matches[place:])
 

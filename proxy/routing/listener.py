@@ -1,7 +1,7 @@
 """Listeners of the compiled table, and which of them gets a request.
 
 A door is a place where requests come in: a bound socket, or one scheme of the tunnel. Several listeners may share a
-door; a request belongs to the one whose hostname fits its host most closely, and to that one's routes only.
+door. A request belongs to the one whose hostname fits its host most closely, and only that one's routes may match it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,34 +19,35 @@ _TUNNEL_DOORS = ((TUNNEL_HTTP, b"http", 80, 443), (TUNNEL_HTTPS, b"https", 443, 
 
 
 def socket_door(address: str, port: int) -> str:
-    """The name of the door behind a bound socket; `address` and `port` as the document has them.
+    """The name of the door behind a bound socket; `address` and `port` are as in the document.
 
-    However an address is spelled, it is one door: to two sockets of it the kernel would deal clients out by chance.
+    Different spellings of an address give the same name. With two sockets on one address, the kernel would distribute
+    clients between them at random.
     """
     address = document.canonical_address(address)
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 class Listener(msgspec.Struct, frozen=True, gc=False):
-    """A listener as requests at one door see it."""
+    """A listener as seen through one of its doors."""
 
     name: str
     hostname: str
     """Empty: every host."""
     scheme: bytes
-    """What the client speaks: b"http" or b"https"."""
+    """The scheme that the client uses, b"http" or b"https"."""
     public_port: int
-    """The port that the client connected to."""
+    """The port that the client connects to, see `document.Listener.public_port`."""
     routes: RouteSet
 
 
 class Door:
-    """The listeners behind one entrance."""
+    """The listeners that share a place where requests come in."""
 
     __slots__ = ("_any", "_exact", "_wildcards", "only")
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
-        """`listeners` with equal hostnames: the first gets the requests."""
+        """Of listeners with equal hostnames, the first gets the requests."""
         self._exact: dict[bytes, Listener] = {}
         self._wildcards: dict[bytes, Listener] = {}
         self._any: Listener | None = None
@@ -59,10 +60,10 @@ class Door:
             else:
                 self._exact.setdefault(hostname, listener)
         self.only = None if self._exact or self._wildcards else self._any
-        """The one listener of a door whose listener takes every host, which is the usual case."""
+        """The door's listener, if there is just one and it takes every host, which is the usual case; else None."""
 
     def listener_for(self, host: bytes) -> Listener | None:
-        """The listener of a host, given in the form of `host_of`."""
+        """The listener for a host, which is as `host_of` returns it."""
         found = self._exact.get(host)
         if found is not None or not self._wildcards:
             return found or self._any
@@ -82,7 +83,7 @@ class Door:
 
 
 def make_doors(listeners: tuple[document.Listener, ...], routes: dict[str, RouteSet]) -> dict[str, Door]:
-    """All doors by name. `routes` has the route set of each listener, and of "" where there are no listeners."""
+    """All doors by name. `routes` has the route set of each listener by name; under "" if there are no listeners."""
     if not listeners:
         return {
             name: Door([Listener(scheme.decode(), "", scheme, port, routes[""])])
@@ -106,10 +107,10 @@ def _seen(listener: document.Listener, scheme: bytes, port: int, routes: dict[st
 
 
 def _tunnel_listeners(listeners: tuple[document.Listener, ...], port: int, other_port: int) -> list[document.Listener]:
-    """Who serves the tunnel's requests to `port`: each Gateway's listeners of that port, else of the other one.
+    """The listeners that serve the tunnel's requests to `port`: of each Gateway those with that port, else the other.
 
-    The oldest Gateway comes first, so it gets the hosts that several want; what has no age comes last, whatever else
-    its Gateway has.
+    Listeners of the oldest Gateway come first, so it gets hosts that several Gateways want. Listeners without a
+    creation time come last, whatever the others of their Gateway have.
     """
     gateways: dict[str, list[document.Listener]] = {}
     for listener in listeners:

@@ -1,11 +1,13 @@
-"""Matches: the conditions of a rule, and the one order in which they are tried.
+"""Matches: the conditions of a rule, and the order of precedence among them.
 
 The order is that of Gateway API for HTTPRoute and GRPCRoute: each criterion decides only if all before it tie, and
-each match is ranked on its own, whatever rule it stands in. The hostname comes before all of this; `hosts` sees to it.
-Where the API leaves the order open: regular expressions come after Exact and before PathPrefix, longer ones first.
+each match is ranked on its own, whichever rule it belongs to. The hostname takes precedence over all of this, see
+`hosts`. Where the API leaves the order open, regular expressions rank after Exact and before PathPrefix, longer ones
+first.
 
-A rule with `cors` answers the preflights of the requests that it takes. To its matches a preflight is therefore what it
-announces: a request with that method and with fields of these names. Their values are not known before it comes.
+A rule with `cors` answers the preflights of the requests that it would get. Its matches therefore see a preflight as
+the request that it announces: with that method, and with header fields of these names. A condition on the value of such
+a field counts as met, since a preflight does not tell the value.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +21,7 @@ from proxy.routing.paths import rule_path
 from proxy.routing.rule import Rule
 
 Rank: TypeAlias = tuple[object, ...]
-"""Sorts the better match first; total, since it ends with the places of rule and match in the document."""
+"""Sorts the better match first. No two matches rank equal, since the last parts are their places in the document."""
 
 RANK_CRITERIA = (
     "kind of path",
@@ -33,26 +35,26 @@ RANK_CRITERIA = (
     "place of rule in the route",
     "place of match in the rule",
 )
-"""What the parts of an HTTP match's rank stand for."""
+"""The meaning of each part of an HTTP match's rank."""
 
 CALL_RANK_CRITERIA = ("kind of gRPC method", "length of service", "length of gRPC method", *RANK_CRITERIA[2:])
-"""What the parts of a gRPC match's rank stand for."""
+"""The meaning of each part of a gRPC match's rank."""
 
 Seniority: TypeAlias = tuple[str, str, int]
-"""Creation time of a route, its name, and its place in the document."""
+"""Creation time of a route, its name, and its place in the document (0 if it has a name)."""
 
 UNDATED = "~"
-"""Sorts behind every timestamp: what has no time counts as the youngest."""
+"""Sorts after every timestamp, so that a route without one counts as the youngest."""
 
 
 def seniority(route: document.Route, position: int) -> Seniority:
-    """Names are unique, so the place counts for routes without a name only, and others may move about freely."""
+    """The place is left out for named routes: names are unique, and moving such a route must not change its rank."""
     name = route.name or ""
     return route.created_at or UNDATED, name, 0 if name else position
 
 
 class PathKind(IntEnum):
-    """What is asked of a path, best first."""
+    """Kinds of path conditions, in order of precedence."""
 
     EXACT = 0
     PATTERN = 1
@@ -60,7 +62,7 @@ class PathKind(IntEnum):
 
 
 class CallKind(IntEnum):
-    """What is asked of a gRPC method, best first."""
+    """Kinds of conditions on a gRPC method, in order of precedence."""
 
     EXACT = 0
     SERVICE = 1
@@ -81,37 +83,38 @@ class Condition:
         self.pattern: Automaton | None = automaton(value) if type_ == "RegularExpression" else None
 
     def accepts(self, value: bytes | None, asked: Asked) -> bool:
-        """`value` is what `asked` has of that name."""
+        """`value` is the request's header field or query parameter of that name; None: it has none."""
         if value is None:
             return False
         return value == self.value if self.pattern is None else asked.fits(self.pattern, value)
 
 
 class Match(ABC):
-    """Conditions besides the path, and the rule they lead to. The path is a key of the index that holds the match."""
+    """The conditions of a match, and the rule they belong to. An index that finds the match by its path checks only the
+    other conditions."""
 
     __slots__ = ("headers", "index", "is_open", "method", "path", "pattern", "queries", "rank", "rule")
     criteria: ClassVar[tuple[str, ...]]
-    """What the parts of `rank` stand for."""
+    """The meaning of each part of `rank`."""
 
     def __init__(self, rule: Rule, index: int, spec: document.Match) -> None:
         self.rule = rule
         self.index = index
-        """Place in the rule."""
+        """Index in the rule's `matches`."""
         self.method: bytes | None = spec.method.encode() if spec.method else None
         self.headers = tuple(_headers(spec.headers))
         self.queries = tuple(Condition(query.name.encode(), query.type, query.value) for query in spec.query_params)
         self.is_open = self.method is None and not self.headers and not self.queries
         """Whether there is no condition besides the path."""
         self.path = b""
-        """Exact path, or prefix without trailing slash."""
+        """The exact path, or a prefix without trailing slash."""
         self.pattern: Automaton | None = None
         self.rank: Rank = ()
 
     @property
     @abstractmethod
     def wish(self) -> str:
-        """The condition on the path, for people."""
+        """The condition on the path, in words."""
 
     @abstractmethod
     def accepts_path(self, path: bytes, asked: Asked) -> bool:
@@ -127,22 +130,23 @@ class Match(ABC):
         return all(condition.accepts(asked.parameter(condition.name), asked) for condition in self.queries)
 
     def is_method_announced(self, asked: Asked) -> bool:
-        """Whether this is a preflight, to be answered by the rule, of a request with the method that is wanted."""
+        """Whether this is a preflight that the rule would answer, for a request with the wanted method."""
         return self.rule.cors is not None and asked.announced_method == self.method
 
     def is_announced(self, condition: Condition, asked: Asked) -> bool:
-        """The same of a request with the field that one of `headers` is about."""
+        """Whether it is a preflight for a request with the header field of `condition`, one of `headers`."""
         return self.rule.cors is not None and asked.announces(condition.name)
 
     def _tail(self, seniority: Seniority) -> Rank:
-        # OPTIONS itself comes before what a preflight announces. Of all other requests, one has one method only.
+        # A preflight may fit both a match for OPTIONS and one for the method that it announces; OPTIONS ranks first.
+        # Any other request fits one method only, so all other methods rank equal.
         method = 2 if self.method is None else self.method != b"OPTIONS"
         conditions = (int(method), -len(self.headers), -len(self.queries))
         return (*conditions, *seniority, self.rule.index, self.index)
 
 
 class HttpMatch(Match):
-    """A match of an HTTP route."""
+    """A match of a route of kind http."""
 
     __slots__ = ("kind",)
     criteria = RANK_CRITERIA
@@ -179,7 +183,7 @@ class HttpMatch(Match):
 
 
 class GrpcMatch(Match):
-    """A match of a gRPC route; `path` is /service/method, or as much of it as is asked for."""
+    """A match of a route of kind grpc. `path` is /service/method, /service or the method alone, as the match wants."""
 
     __slots__ = ("kind", "method_pattern")
     criteria = CALL_RANK_CRITERIA
@@ -220,7 +224,7 @@ class GrpcMatch(Match):
         return self.accepts_call(service[1:], method, asked)
 
     def accepts_call(self, service: bytes, method: bytes, asked: Asked) -> bool:
-        """Whether a match that no index finds by key (pattern, method alone, any) is for this call."""
+        """The condition on service and method, for kinds that no index finds by key: PATTERN, METHOD and ANY."""
         if self.kind is CallKind.PATTERN:
             return (self.pattern is None or asked.fits(self.pattern, service)) and (
                 self.method_pattern is None or asked.fits(self.method_pattern, method)
@@ -229,7 +233,7 @@ class GrpcMatch(Match):
 
 
 def _headers(specs: tuple[document.HeaderMatch, ...]) -> list[Condition]:
-    """Of entries whose names differ only in case the first counts."""
+    """Of entries whose names differ only in case, the first counts."""
     conditions: dict[bytes, Condition] = {}
     for spec in specs:
         name = spec.name.lower().encode()

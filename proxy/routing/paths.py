@@ -1,17 +1,17 @@
-"""The one spelling of hosts and paths, and what becomes of a path that is rewritten.
+"""Normalises hosts and paths, and rewrites paths.
 
-Requests are matched and forwarded in the same normal form, so no spelling slips past a rule and then means to the
-backend what the rule was about. The normal form of a path:
+Requests are matched and forwarded in the same normal form, so a client cannot bypass a rule by spelling a path in
+another way that means the same to the backend. The normal form of a path:
 
-1. `%` sequences of unreserved characters are decoded (`%61` is `a`), all others keep their encoding, in upper case:
-   an encoded slash stays `%2F` and never separates elements. What a path may hold in no other way gets it: `{`, and
-   the bytes of what is not ASCII. A `%` without two hexadecimal digits, and `%00`, are refused.
-2. Several slashes in a row become one, unless the document says `mergeSlashes` false.
-3. `.` and `..` elements are resolved; a path that climbs above the root is refused. So is `..;x`, which to servers of
-   servlets is one more such element, and to others a name.
-4. `\\` and `#`, which no path may contain and which backends read in different ways, are refused.
+1. Percent-encoded unreserved characters are decoded (`%61` is `a`); all other `%` sequences stay, in upper case, so an
+   encoded slash stays `%2F` and never separates elements. Characters that a path must not contain literally, such as
+   `{` and anything outside ASCII, are encoded. A `%` without two hexadecimal digits, and `%00`, are refused.
+2. Repeated slashes become one, unless the document says `mergeSlashes` false.
+3. `.` and `..` elements are resolved; a path that climbs above the root is refused. So is an element such as `..;x`,
+   which servlet containers treat like `..` and other servers as a name.
+4. `\\` and `#`, which no path may contain and which backends interpret differently, are refused.
 
-Everything else, and all of the query, passes byte for byte.
+Everything else, and the whole query, passes byte for byte.
 """
 
 import re
@@ -23,7 +23,7 @@ _UNRESERVED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.
 _PLAIN = _UNRESERVED + b"!$&'()*+,;=:@/"
 """Characters that stand for themselves in a path (RFC 3986, 3.3)."""
 _SPELLED = tuple(bytes((byte,)) if byte in _PLAIN else b"%%%02X" % byte for byte in range(256))
-"""Each byte as a path holds it."""
+"""Maps each byte of a path to itself or its percent-encoding."""
 _DIGITS = b"0123456789ABCDEFabcdef"
 _SEQUENCES = {
     bytes((high, low)): bytes((byte,)) if byte in _UNRESERVED else b"%%%02X" % byte
@@ -31,7 +31,7 @@ _SEQUENCES = {
     for low in _DIGITS
     if (byte := int(bytes((high, low)), 16))
 }
-"""What follows a `%`, by what it is then; not that of NUL."""
+"""Maps the two digits after a `%` to the normal form of the sequence; 00 is missing, since it is refused."""
 _SLASHES = re.compile(rb"/{2,}")
 _NORMAL = re.compile(rb"(?:/(?![/.])[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 
@@ -41,7 +41,7 @@ class UnusablePath(ValueError):
 
 
 def host_of(authority: bytes) -> bytes:
-    """The host in lower case without port and final dot; empty for what is too long to be a name."""
+    """The host of an authority in lower case, without port and final dot; empty if it is too long for a host name."""
     return _host_of(authority) if len(authority) <= MAX_HOST_BYTES else b""
 
 
@@ -55,7 +55,7 @@ def _host_of(authority: bytes) -> bytes:
 
 
 def is_normal(path: bytes) -> bool:
-    """Whether `normalise` would certainly leave the path as it is. This is what nearly all requests ask for."""
+    """A fast check whether `normalise` would not change the path; may say False though it would not."""
     return _NORMAL.fullmatch(path) is not None
 
 
@@ -70,7 +70,7 @@ def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
 
 
 def _spelled(path: bytes) -> bytes:
-    """By tables: a path may consist of nothing but sequences, and others wait meanwhile."""
+    # With look-up tables, since a path may consist of `%` sequences only and other requests wait meanwhile.
     if b"\0" in path:
         raise UnusablePath
     first, *others = path.split(b"%")
@@ -107,12 +107,12 @@ def _resolved(path: bytes) -> bytes:
 
 
 def encoded(text: str) -> bytes:
-    """A replacement of the document as bytes: what no path may hold is percent-encoded."""
+    """A replacement path from the document as bytes, with spaces, control and non-ASCII characters percent-encoded."""
     return b"".join(b"%%%02X" % byte if byte > 126 or byte <= 32 else bytes((byte,)) for byte in text.encode())
 
 
 def rule_path(text: str) -> bytes:
-    """An Exact or PathPrefix value of the document in the normal form of requests."""
+    """An Exact or PathPrefix value from the document, in the normal form of requests."""
     path = text.encode()
     return path if is_normal(path) else normalise(path, merge_slashes=False)
 
@@ -122,9 +122,9 @@ def with_full_path(replacement: bytes) -> bytes:
 
 
 def with_prefix(path: bytes, prefix: bytes, replacement: bytes) -> bytes:
-    """`path` with its leading elements `prefix` exchanged; neither prefix nor result depend on trailing slashes.
+    """`path` with its leading elements `prefix` replaced. Slashes around `replacement` do not matter.
 
-    `prefix` has no trailing slash, so it is empty for `/`; the rest of the path keeps its own.
+    `prefix` must have no trailing slash, so it is empty for `/`; the rest of the path keeps its trailing slash.
     """
     replacement = replacement.strip(b"/")
     rest = path[len(prefix) :]

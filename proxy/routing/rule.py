@@ -1,4 +1,4 @@
-"""Rules of the compiled table: everything that can be worked out before a request comes is worked out here."""
+"""Compiled rules: everything that can be worked out before a request comes."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -14,28 +14,29 @@ from proxy.routing.session import Persistence, Session, compile_persistence, fin
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
-    """A backend of the table; references that say the same share one, hence its connections and its health."""
+    """A backend. Equal references share one object, and with it the backend's connections and health."""
 
     key: str
-    """Name in the document, or for one that a rule describes itself, what it says in one line."""
+    """Its name in the document's `backends`; for one described inside a rule, protocol, addresses and a hash of its TLS
+    settings, such as `http://10.0.0.1:80`."""
     spec: document.Backend
     """Addresses, protocol, TLS, limits and health checks; `name` is the key."""
 
     @property
     def scheme(self) -> bytes:
-        """Of requests to it."""
+        """The scheme of requests to it."""
         return b"https" if self.spec.protocol == "https" else b"http"
 
 
 class PathChange(msgspec.Struct, frozen=True, gc=False):
-    """A path modifier: the whole path or the matched prefix is replaced."""
+    """A compiled path modifier: replaces the whole path, or the matched prefix."""
 
     is_prefix: bool
     replacement: bytes
 
 
 class RedirectPlan(msgspec.Struct, frozen=True, gc=False):
-    """A compiled redirect; empty and zero stand for "as the client sent it"."""
+    """A compiled redirect. Empty values and port 0 stand for fields that the document leaves out."""
 
     scheme: bytes
     hostname: bytes
@@ -45,7 +46,7 @@ class RedirectPlan(msgspec.Struct, frozen=True, gc=False):
 
 
 class FixedAnswer(msgspec.Struct, frozen=True, gc=False):
-    """An answer that the document gives."""
+    """An answer that the proxy gives without a backend."""
 
     status_code: int
     body: bytes
@@ -54,31 +55,32 @@ class FixedAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class MirrorPlan(msgspec.Struct, frozen=True, gc=False):
-    """Where copies go, and the share of requests that are copied, 0.0 to 1.0."""
+    """Where copies of requests go, and the share of requests that are copied, 0.0 to 1.0."""
 
     backend: Backend
     share: float
 
 
 class AuthPlan(msgspec.Struct, frozen=True, gc=False):
-    """Who is asked whether requests are allowed, and what passes between them and it. Names in lower case."""
+    """The server that authorizes requests, and the header fields passed to and from it. Names are in lower case."""
 
     backend: Backend
     prefix: bytes
-    """Before the path, without a slash at its end."""
+    """Prefix for the path, without a trailing slash."""
     request_names: frozenset[bytes]
     response_names: frozenset[bytes] | None
-    """None: all that are not about the message itself."""
+    """Fields of its response to pass to the backend; None: all that do not describe the message itself."""
 
 
 class Branch(msgspec.Struct, frozen=True, gc=False):
-    """One backend reference of a rule, its filters joined with those of the rule. It forwards, or it answers."""
+    """A backend reference of a rule, its filters joined with the rule's. Requests are forwarded to `backend`, or get
+    `answer`."""
 
     weight: int
     backend: Backend | None
     answer: FixedAnswer | None
     hostname: bytes
-    """Host to send instead of the request's; empty: unchanged."""
+    """Replaces the request's host; empty: unchanged."""
     path: PathChange | None
     request_edits: HeaderEdits | None
     response_edits: HeaderEdits | None
@@ -86,7 +88,7 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, gc=False):
-    """The compiled `retry`."""
+    """The compiled `retry` of a rule, see `document.Retry`."""
 
     attempts: int
     """Retries after the first attempt."""
@@ -102,18 +104,18 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     route_name: str
     route_kind: str
     name: str
-    """As the document has it, often empty."""
+    """As in the document, often empty."""
     index: int
-    """Place in the route."""
+    """Index in the route's `rules`."""
     cors: CorsPolicy | None
     redirect: RedirectPlan | None
     answer: FixedAnswer | None
-    """The answer of a rule that forwards nothing."""
+    """Set if the rule forwards nothing and does not redirect."""
     response_edits: HeaderEdits | None
-    """The rule's own, for answers that no backend gives."""
+    """The rule's own, for answers that do not come from a backend reference."""
     branches: tuple[Branch, ...]
     cumulative: tuple[int, ...]
-    """Running sums of the weights of `branches`; the last is the sum of all."""
+    """Running sums of the weights of `branches`; the last one is the total."""
     request_timeout_s: float | None
     """None: the document's default; 0.0: no limit."""
     backend_timeout_s: float | None
@@ -121,10 +123,10 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     persistence: Persistence | None
     authorization: AuthPlan | None
     plain: Branch | None
-    """The only branch, when nothing but its header edits stands between request and backend."""
+    """The only branch, if the rule does nothing to requests except header edits: `decide` then takes a shortcut."""
 
     def choose(self, draw: Callable[[], float]) -> Branch | None:
-        """One branch by weight; None when no branch has any."""
+        """Choose a branch at random, by weight; None if all weights are 0. `draw` returns numbers in [0.0, 1.0)."""
         branches = self.branches
         total = self.cumulative[-1] if branches else 0
         if not total:
@@ -134,10 +136,10 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
         return branches[bisect_right(self.cumulative, min(int(draw() * total), total - 1))]
 
     def branch_of(self, session: Session) -> Branch | None:
-        """The branch whose backend the session names, whatever its weight; else one that has the session's address.
+        """The branch of the session's backend, whatever its weight; else one whose backend has the session's address.
 
-        A backend without any address ends its sessions, as the last of its servers does when it leaves. One that a rule
-        describes itself is called by all its addresses: another one gives it another name.
+        The second case is for backends described inside a rule, whose key consists of all their addresses and changes
+        with them. A backend without addresses is skipped, so its sessions end.
         """
         known = [(each, each.backend) for each in self.branches if each.backend is not None and each.answer is None]
         for branch, backend in known:
@@ -154,13 +156,13 @@ NO_ADDRESS = FixedAnswer(503, b"the backend has no address\n", b"text/plain; cha
 
 
 class RuleCompiler:
-    """Compiles rules; keeps one `Backend` for each backend that they speak of, as long as they do."""
+    """Compiles rules, and keeps one `Backend` for each distinct backend that they refer to, for as long as they do."""
 
     def __init__(self, backends: Mapping[str, Backend] | None = None, uses: Mapping[str, int] | None = None) -> None:
-        """Begins with what an earlier table has."""
+        """Both arguments come from an earlier table, and are copied."""
         self.backends: dict[str, Backend] = dict(backends or {})
         self.uses: dict[str, int] = dict(uses or {})
-        """References to each of those that rules describe themselves; without one it is gone."""
+        """Number of references to each backend that is described inside rules; at 0 the backend is removed."""
 
     def compile(self, rule: document.Rule, index: int, route_name: str, route: document.Route) -> Rule:
         filters = rule.filters
@@ -193,7 +195,7 @@ class RuleCompiler:
         )
 
     def forget(self, rules: Iterable[Rule]) -> None:
-        """Rules that were compiled here or for the earlier table, and are not part of the next."""
+        """Release the backends of rules that were compiled here or for the earlier table and are not in the next."""
         for rule in rules:
             for branch in rule.branches:
                 for backend in (branch.backend, *(mirror.backend for mirror in branch.mirrors)):

@@ -1,12 +1,12 @@
-"""Session persistence: which backend and address a client's session belongs to, kept by the client itself.
+"""Session persistence: the client itself stores which backend and address its session belongs to.
 
-The client carries a token in a cookie or header field: fingerprints of the backend and of its address, and two times.
-So every worker and every proxy with the same document understands it, and none keeps a list of sessions. A fingerprint
-tells nothing about the address; a forged token reaches the backends of the rule and no others, those of weight 0
-included: sessions outlive the weight of their backend.
+The client sends a token in a cookie or header field: hashes (fingerprints) of the backend and of its address, the time
+of creation and that of last use. Every worker and every proxy with the same document understands it, and none keeps a
+list of sessions. A forged token can only choose among the backends of the rule, including those of weight 0, since
+existing sessions stay with a backend whose weight becomes 0.
 
-Rules of one host must not share the name of their sessions (GEP-1619): to each, the token of another is none, or one
-for a backend that it does not have, and its answer replaces it.
+Rules of one host must not use the same session name (GEP-1619): each would find the other's token useless, and replace
+it in its response.
 """
 
 import base64
@@ -21,7 +21,7 @@ from proxy import document
 from proxy.routing.head import Field, Head, header
 
 MAX_CLOCK_SKEW_S = 60.0
-"""How far ahead the clock of the proxy that made a token may be."""
+"""How far the clock of the proxy that made a token may be ahead of ours."""
 
 _NAME = "tunnelgw-session"
 _EVERYTHING = frozenset((document.Match(), document.Match(path=document.PathMatch())))
@@ -31,7 +31,7 @@ _TEXT_BYTES = 32
 
 
 class Session(msgspec.Struct, frozen=True, gc=False):
-    """What a valid token says. Times are in seconds since 1970."""
+    """The content of a valid token. Times are in seconds since 1970."""
 
     backend: bytes
     """Fingerprint of the backend's key."""
@@ -45,7 +45,7 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
     """The compiled policy of a rule."""
 
     name: bytes
-    """Of the cookie as written, of the header field in lower case."""
+    """Name of the cookie as configured, or of the header field in lower case."""
     is_cookie: bool
     absolute_timeout_s: float
     """0: none."""
@@ -54,7 +54,7 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
     is_permanent: bool
 
     def find(self, head: Head, now_s: float) -> Session | None:
-        """The session that a request names, unless its time is over."""
+        """The session in a request's token; None if there is no valid token, or it has expired."""
         text = _cookie(header(head, b"cookie"), self.name) if self.is_cookie else header(head, self.name)
         session = _decoded(text)
         if session is None or self._is_over(session, now_s):
@@ -72,10 +72,11 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
     def response_field(
         self, session: Session | None, backend_key: str, address: str, now_s: float, *, is_secure: bool
     ) -> Field | None:
-        """The field that binds the client to `address`, to be added to the response; None when it is bound already.
+        """The response field that binds the client to the backend and address that answered; None if no new one is
+        needed.
 
-        The backend and the address are those that answered. A session with an idle timeout is renewed when a tenth of
-        that time has passed, so that a busy client is not sent the same cookie over and over.
+        A session with an idle timeout gets a new token only after a tenth of that timeout, so that a busy client is not
+        sent one with every response.
         """
         backend, bound = fingerprint(backend_key), fingerprint(address)
         created_s = int(now_s)
@@ -94,10 +95,10 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
 
 
 def session_name(rule: document.Rule, route: document.Route) -> str:
-    """The name of sessions to which the document gives none.
+    """The default name of a rule's sessions, derived from its matches and the route's kind and listeners.
 
-    Of two rules with the same matches on the same listeners, one gets all requests of a host. So these tell apart all
-    rules that a client of one host may meet, and no change to another rule changes them.
+    Of two rules for a host with the same matches on the same listeners, only one ever gets requests. So the name is
+    different for all rules that a client of one host may meet, and does not depend on other rules.
     """
     place = (route.kind, sorted(set(route.listeners)))
     if place == ("http", []) and _EVERYTHING.issuperset(rule.matches):
@@ -123,20 +124,22 @@ def compile_persistence(rule: document.Rule, route: document.Route) -> Persisten
 
 @lru_cache(maxsize=4096)
 def fingerprint(text: str) -> bytes:
-    """Eight bytes that stand for a backend's key or an address."""
+    """The first eight bytes of the SHA-256 of a backend's key or an address."""
     return hashlib.sha256(text.encode()).digest()[:8]
 
 
 def _cookie(cookies: bytes | None, name: bytes) -> bytes | None:
-    """The first of that name. Searched for, since all else in a long list of cookies then costs nothing worth mention,
-    and not by a regular expression: there may be thousands of names, more than are kept compiled.
+    """The value of the first cookie with this name.
+
+    Uses bytes.find, which skips other cookies of a long list quickly. A regular expression would do too, but there may
+    be thousands of names, more than `re` keeps compiled.
     """
     if not cookies:
         return None
     sought = name + b"="
     start = 0
     while (at := cookies.find(sought, start)) >= 0:
-        # What the last one that was found has behind it is its value.
+        # After an occurrence that was rejected, `start` is inside a value, so an empty `before` begins no cookie.
         before = cookies[start:at].rstrip(b" \t")
         is_first = not before and not start
         start = at + len(sought)
@@ -151,5 +154,5 @@ def _decoded(text: bytes | None) -> Session | None:
         return None
     try:
         return Session(*_TOKEN.unpack(base64.b64decode(text, altchars=b"-_", validate=True)))
-    except (binascii.Error, struct.error):  # the latter: it ends in padding, so it is shorter
+    except (binascii.Error, struct.error):  # the latter if it ends in padding, and so is too short
         return None

@@ -15,57 +15,57 @@ from proxy.routing.rule import Backend, Rule, RuleCompiler
 _EVERYTHING = (document.Match(),)
 _STEP = 20
 _MATCHES_PER_STEP = 20
-"""Compiled, entered or taken out. A route may have thousands, and be entered under thousands of hostnames."""
+"""Matches compiled, added or removed per step. A route may have thousands, under thousands of hostnames."""
 _LOOKS_PER_MATCH = 25
-"""To ask whether a hostname is one of a listener costs that much less than to enter a match there."""
+"""How much cheaper it is to compare a route's hostname with a listener's than to add a match to the listener."""
 
 _Change: TypeAlias = Callable[[RouteSet, str, Iterable[Match]], None]
 
 
 class CompiledRoute(msgspec.Struct, frozen=True, gc=False):
-    """A route ready to be entered into the listeners' sets."""
+    """A route, ready to be added to the route sets of its listeners."""
 
     listeners: tuple[str, ...]
     hostnames: tuple[str, ...]
-    """At least one; empty text stands for every host."""
+    """At least one; an empty one means every host."""
     rules: tuple[Rule, ...]
     matches: tuple[Match, ...]
 
 
 class Table(msgspec.Struct, frozen=True):
-    """All that routing knows; never changed once it is finished, so running requests may keep an old one."""
+    """The compiled document. Never changed once it is finished, so requests in progress may keep an old one."""
 
     settings: document.Settings
-    """Limits, forwarding, listeners as they were written."""
+    """Limits, forwarding and listeners as in the document."""
     doors: dict[str, Door]
     """By name: `socket_door(address, port)`, TUNNEL_HTTP, TUNNEL_HTTPS."""
     backends: dict[str, Backend]
-    """Every backend that a rule or mirror can reach, by key, and those of the document that none reaches."""
+    """By key: the document's `backends`, and those that are described inside rules."""
     probed: frozenset[str]
     """Keys of the backends with active health checks."""
     routes: dict[int, CompiledRoute]
-    """By number, for the builder of the next table; likewise all that follows."""
+    """By number. This and the fields below are for the builder of the next table."""
     sets: dict[str, RouteSet]
-    """By name of the listener; "" where there are no listeners."""
+    """By name of the listener; under "" if there are no listeners."""
     hostnames: dict[str, str]
-    """Of the same listeners."""
+    """The hostname of each listener in `sets`."""
     uses: dict[str, int]
-    """How often rules refer to a backend that they describe themselves, by key."""
+    """By key, the number of references to each backend that is described inside rules."""
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of the parts, a few at each step: to drop 10,000 routes at once takes tens of milliseconds.
+        """Drop the parts, a few at each step: dropping 10,000 routes at once would take tens of milliseconds.
 
-        For a table that `decide` is not called with any more; decisions that were taken from it stay good.
+        Call this only when `decide` no longer uses the table; decisions that it has returned stay valid.
         """
         return _dismantle(self, list(self.backends.values()), frozenset())
 
 
 class TableBuilder:
-    """Builds a table in slices; each call does work in proportion to what it is given.
+    """Builds a table in slices; the work of each call is in proportion to its arguments.
 
-    With the table before, it begins with all that this one has. The calls come in this order: `removing_routes`,
-    `remove_backends`, `fill`, `put_backends`, `adding_routes`, `finish`; those that return steps are to be taken to
-    their end, for which `add_routes` stands where nobody waits meanwhile.
+    It begins with the content of the previous table, if there is one. Call in this order: `removing_routes`,
+    `remove_backends`, `fill`, `put_backends`, `adding_routes`, `finish`. Iterators that these return must be exhausted,
+    other work may go between their steps; `add_routes` does so in one go.
     """
 
     def __init__(self, settings: document.Settings, previous: Table | None = None) -> None:
@@ -76,12 +76,12 @@ class TableBuilder:
         self._routes = previous.routes.copy() if previous else {}
         self._hostnames = {listener.name: listener.hostname or "" for listener in settings.listeners} or {"": ""}
         self._replaced: list[object] = []
-        """What only the table before still needs."""
+        """Parts of the previous table that the new one has replaced."""
         self._looks = 0
-        """Work done in this step."""
+        """Work done in the current step, in comparisons of hostnames; see _LOOKS_PER_MATCH."""
         self._sets: dict[str, RouteSet] = {}
         self._unfilled: dict[str, RouteSet] = {}
-        """Of listeners that the table before does not have."""
+        """Sets of listeners that are new, or have another hostname than in the previous table."""
         for name, hostname in self._hostnames.items():
             if previous is not None and previous.hostnames.get(name) == hostname:
                 self._sets[name] = previous.sets[name].copy(self._replaced)
@@ -89,7 +89,7 @@ class TableBuilder:
                 self._sets[name] = self._unfilled[name] = RouteSet()
 
     def removing_routes(self, numbers: Iterable[int]) -> Iterator[None]:
-        """Routes of the table before."""
+        """Remove routes of the previous table, by number."""
         filled = {name: routes for name, routes in self._sets.items() if name not in self._unfilled}
         self._looks = 0
         for number in numbers:
@@ -99,13 +99,13 @@ class TableBuilder:
             yield from self._changing(route, filled, RouteSet.remove)
 
     def remove_backends(self, names: Iterable[str]) -> None:
-        """Which no route refers to any more."""
+        """Remove backends that no route refers to any more."""
         for name in names:
             del self._compiler.backends[name]
             self._probed.discard(name)
 
     def fill(self) -> Iterator[None]:
-        """Enter the routes that stay for listeners that are new, some at a time."""
+        """Add the routes that stay to the sets of new listeners, a few at a time."""
         if not self._unfilled:
             return
         for place, route in enumerate([*self._routes.values()]):
@@ -114,7 +114,8 @@ class TableBuilder:
                 yield
 
     def put_backends(self, specs: Iterable[document.Backend]) -> None:
-        """New ones, or in place of those with the same names, whose routes were removed and are to be added again."""
+        """Add backends, or replace those with the same names. Routes that refer to a replaced backend must have been
+        removed, and be added again."""
         for spec in specs:
             self._compiler.backends[spec.name] = Backend(spec.name, spec)
             (self._probed.add if spec.active_health else self._probed.discard)(spec.name)
@@ -123,14 +124,14 @@ class TableBuilder:
         _take_all(self.adding_routes(routes))
 
     def adding_routes(self, routes: Iterable[tuple[int, int, document.Route]]) -> Iterator[None]:
-        """Each with its number, which no other route has, and its place, which counts when it has no name."""
+        """Add routes, each with its unique number and its index in the document, which counts if it has no name."""
         self._looks = 0
         for number, place, route in routes:
             compiled = self._routes[number] = yield from self._compiling(route, place)
             yield from self._changing(compiled, self._sets, RouteSet.add)
 
     def finish(self) -> Table:
-        """The table; the builder is good for `let_go` only then."""
+        """The finished table. After this, only `let_go` may be called."""
         settings = self._settings
         for routes in self._sets.values():
             routes.seal()
@@ -146,13 +147,13 @@ class TableBuilder:
         )
 
     def let_go(self) -> Iterator[None]:
-        """Dismantle the table before, but for what the new one has of it."""
+        """Dismantle the previous table, except for what the new one shares with it."""
         previous, self._previous = self._previous, None
         if previous is not None:
             yield from _dismantle(previous, self._replaced, self._sets.keys() - self._unfilled.keys())
 
     def _changing(self, route: CompiledRoute, sets: dict[str, RouteSet], change: _Change) -> Iterator[None]:
-        """Those of `sets` that the route belongs to, some matches at a time."""
+        """Apply `change` to those of `sets` that the route belongs to, a few matches at a time."""
         for listener in route.listeners or sets:
             own = self._hostnames.get(listener)
             if own is None or listener not in sets:
@@ -168,7 +169,7 @@ class TableBuilder:
                     yield
 
     def _is_step_over(self, looks: int) -> bool:
-        """Once so much more has been done; then the next one has begun."""
+        """Add to the work of this step; True if it is enough, and then a new step begins."""
         self._looks += looks
         if self._looks < _MATCHES_PER_STEP * _LOOKS_PER_MATCH:
             return False
@@ -189,13 +190,13 @@ class TableBuilder:
                 matches.append(kind(rule, match_place, match, age))
                 if len(matches) % _MATCHES_PER_STEP == 0:
                     yield
-        # A name that stands there twice would be entered twice, but can be taken out only once.
+        # Without repeats: a name that is listed twice would be added twice, but could be removed only once.
         listeners, hostnames = dict.fromkeys(route.listeners), dict.fromkeys(route.hostnames or ("",))
         return CompiledRoute(tuple(listeners), tuple(hostnames), tuple(rules), tuple(matches))
 
 
 def _building(match: document.Match) -> Iterator[None]:
-    """Build the expressions of a match, with a step for each that nobody has built before."""
+    """Compile the regular expressions of a match; each that is not cached is a step of its own."""
     for expression, _ in match.expressions():
         built = automaton.cache_info().misses
         automaton(expression)
@@ -209,9 +210,10 @@ def _take_all(steps: Iterator[None]) -> None:
 
 
 def _dismantle(table: Table, pieces: list[object], kept: Set[str]) -> Iterator[None]:
-    """Let go of `pieces`, and of what no other table has, a few at a time.
+    """Drop `pieces`, and what no other table shares, a few at a time.
 
-    `kept` names the listeners whose indexes are among `pieces` or shared: those others hold, so they go at once.
+    `kept` names the listeners whose indexes are in `pieces` or shared with another table: since something else still
+    holds these, dropping them at once is cheap.
     """
     for name, routes in table.sets.items():
         if name in kept:
@@ -229,7 +231,7 @@ def _dismantle(table: Table, pieces: list[object], kept: Set[str]) -> Iterator[N
 
 
 def compile_table(config: document.Document) -> Table:
-    """The table of a whole document."""
+    """Compile a whole document at once."""
     builder = TableBuilder(document.settings_of(config))
     builder.put_backends(config.backends)
     builder.add_routes((place, place, route) for place, route in enumerate(config.routes))
@@ -237,7 +239,7 @@ def compile_table(config: document.Document) -> Table:
 
 
 def hosts_overlap(one: str, other: str) -> bool:
-    """Whether some host is covered by both hostnames; an empty one covers all hosts."""
+    """Whether any host is covered by both hostnames; an empty one covers all hosts."""
     if not one or not other or one == other:
         return True
     return _covers(one, other) or _covers(other, one)
