@@ -67,7 +67,7 @@ class Tls(Adapter):
             context = _context_of(self.certificate, self.private_key)
         except UnusablePair as error:
             if states != self._told:
-                self._log.error("certificate cannot be renewed, the one before stays in use", error=error)
+                self._log.error("cannot renew the certificate, the previous one stays in use", error=error)
         else:
             self._states = states
             self._log.info("certificate renewed", path=self.certificate)

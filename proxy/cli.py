@@ -1,4 +1,4 @@
-"""The command `tunnelgw-proxy`: the daemon, and what people ask about documents. Rooms are imported when needed."""
+"""The command `tunnelgw-proxy`: runs the daemon, or a command for people. Each imports its packages only when run."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 QUESTIONS = {
-    "check": "say what is wrong with documents",
-    "explain": "say what would become of a request",
+    "check": "list what is wrong with documents",
+    "explain": "show what would be done with a request, and why",
     "schema": "print the JSON Schema of documents",
     "edge-ca": "fetch the root certificates of the tunnel's edge",
-    "tunnel-check": "try each step of a tunnel, and say what helps where one fails",
+    "tunnel-check": "try each step of connecting a tunnel, and suggest a remedy for what fails",
 }
-"""Commands for people; see `proxy.commands`."""
+"""Commands for people, see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
 _BROKEN_AUTH = "refusing to start with a broken config-API auth configuration"
 _FATAL_WHEN_EMPTY = {
@@ -29,7 +29,7 @@ _FATAL_WHEN_EMPTY = {
     "tunnel_token": _TUNNEL_REFUSED,
 }
 WORKER = "worker"
-"""Hidden: the supervisor starts it, nobody else."""
+"""Hidden command, with which the supervisor starts its workers."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    # A hangup that comes while we start must not end the process: it waits for `supervisor.main` to take it.
+    # A SIGHUP during the start must not end the process: it stays pending until `supervisor.main` handles it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from daemonkit.options import load
     from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
@@ -99,7 +99,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _jit() -> bool:
-    """Whether workers can have what was asked for. Where they cannot, they serve as well, and cost more."""
+    """Whether workers can use the JIT. If not, this logs why; they then work without it, only slower."""
     from proxy.supervisor.jit import missing
 
     reason = missing()
@@ -109,7 +109,8 @@ def _jit() -> bool:
 
 
 def _end_on_empty_secret(bad: "BadOptions", environ: Mapping[str, str]) -> None:
-    """A Secret that was never filled is no misspelt option: the log tells it, and the exit code is 1."""
+    """Exit with code 1 and a log line if a secret is set but empty, as with a Kubernetes Secret that was never filled;
+    other bad options are usage errors, with code 2."""
     from daemonkit.options import ProblemKind
 
     empty = {problem.field: problem.text for problem in bad.problems if problem.kind is ProblemKind.EMPTY}

@@ -1,4 +1,4 @@
-"""Everything that `tunnelgw-proxy run` can be told, declared once: flags, variables, defaults, help, reference page."""
+"""The options of `tunnelgw-proxy run`: flags, variables, defaults and help, which docs/options.md is generated from."""
 
 import ipaddress
 import os
@@ -15,19 +15,19 @@ from proxy.tunnel.addresses import IpVersion
 
 PROG = "tunnelgw-proxy"
 PREFIX = "PROXY_"
-DESCRIPTION = "A reverse proxy whose whole behaviour is one document, sent with PUT /config."
+DESCRIPTION = "A reverse proxy that is configured by one document, sent with PUT /config."
 COMMANDS = {"run": "serve until told to stop"}
 
 _MOST_DEFAULT_WORKERS = 4
 
 
 def parse_edge(text: str) -> ListenAddress:
-    """An address of the edge."""
+    """An address of the edge, host:port. Raises ValueError."""
     wanted = f"seen {text.strip()!r}, want host:port or [IPv6]:port"
     try:
         address = ListenAddress.parse(text)
     except ValueError as error:
-        # In its own words, which know more forms, only where they are about something else than the form.
+        # The parser's message about the form mentions forms that are not allowed here; its other messages are kept.
         raise ValueError(wanted if "want host:port" in str(error) else str(error)) from error
     if not address.host or not address.port:
         raise ValueError(wanted)
@@ -37,7 +37,7 @@ def parse_edge(text: str) -> ListenAddress:
 
 
 def parse_source(text: str) -> str:
-    """An IP address of this host, in its usual spelling."""
+    """An IP address of this host, in canonical spelling. Raises ValueError."""
     text = text.strip()
     try:
         address = ipaddress.ip_address(text)
@@ -45,40 +45,40 @@ def parse_source(text: str) -> str:
         raise ValueError(f"seen {text!r}, want an IP address of this host") from error
     if isinstance(address, ipaddress.IPv6Address):
         if address.is_link_local or address.scope_id:
-            raise ValueError(f"seen {text!r}, want an address without a zone, and one that the edge can answer")
+            raise ValueError(f"seen {text!r}, want an address without a zone that the edge can send answers to")
         address = address.ipv4_mapped or address
     if address.is_unspecified or address.is_multicast:
-        raise ValueError(f"seen {text!r}, which is the address of no host, want one of this host")
+        raise ValueError(f"seen {text!r}, which no host can have as its address, want an address of this host")
     return str(address)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CommonOptions):
-    """Raises ValueError for options that do not go together."""
+    """Raises ValueError for options that exclude each other."""
 
     config_addr: ListenAddress = option(
         parse=ListenAddress.parse,
         default=":8082",
         group="config API",
-        help="where PUT /config, GET /config, /healthz, /readyz and /metrics are served; also unix:/path",
+        help="address that serves /config, /healthz, /readyz and /metrics; also unix:/path",
     )
     auth_token: Secret | None = option(
         secret=True,
         group="config API",
-        help="the token that PUT and GET /config want (Authorization: Bearer); read once, at the start",
+        help="the token that /config requires (Authorization: Bearer); read once, at the start",
     )
     allow_unauthenticated_config: bool = option(
         parse=parse_bool,
         default="false",
         group="config API",
-        help="without a token, let everybody who reaches the config API under its address or localhost use it; only on "
-        "a loopback address or a unix socket",
+        help="without a token, accept /config requests from everybody who reaches it by IP address or as localhost; "
+        "only on a loopback address or a unix socket",
     )
     config_tls_cert: str | None = option(
         group="config API",
         metavar="FILE",
-        help="serve the config API over TLS, with this certificate chain (PEM). A file that changes is read again, as "
-        "is that of the key",
+        help="serve the config API over TLS with this certificate chain (PEM). When this file or the key's changes, "
+        "both are read again",
     )
     config_tls_key: str | None = option(
         group="config API", metavar="FILE", help="the private key of that certificate (PEM)"
@@ -88,50 +88,51 @@ class Options(CommonOptions):
         default="64MiB",
         unit="bytes",
         group="config API",
-        help="larger documents are answered 413",
+        help="larger documents are refused with 413",
     )
     config: str | None = option(
         group="configuration",
         metavar="FILE",
-        help="document to load at the start instead of the one in the state directory, and again on SIGHUP",
+        help="document to load at the start, in place of the one in the state directory, and again on SIGHUP",
     )
     state_dir: str | None = option(
         group="configuration",
         metavar="DIR",
-        help="keep the last good document here (mode 0600, private keys included), and begin with it after a restart",
+        help="keep the last good document here (mode 0600, private keys included), and start with it after a restart",
     )
     tunnel_token: Secret | None = option(
         secret=True,
         env="TUNNEL_TOKEN",
         group="tunnel",
-        help="the tunnel's token: register at the provider's edge and serve what it sends; without it there are direct "
-        "listeners only. A file that changes is read again",
+        help="the tunnel's token, to register at the provider's edge and serve the requests that it sends; without it "
+        "there are only direct listeners. A file that changes is read again",
     )
     edge: tuple[ListenAddress, ...] = option(
         parse=comma_list(parse_edge),
         default="",
         group="tunnel",
         metavar="HOST:PORT",
-        help="addresses of the edge, instead of those that the DNS names; for private edges and tests",
+        help="addresses of the edge, in place of those found in DNS; for private edges and tests",
     )
     edge_ca_file: str | None = option(
         group="tunnel",
         metavar="FILE",
-        help="authorities (PEM) that alone vouch for the edge; without it the provider's two published roots are "
-        "fetched, checked, and kept in the state directory",
+        help="the only CAs (PEM) to trust for the edge; without it, the provider's two published roots are fetched, "
+        "checked, and kept in the state directory",
     )
     edge_ip_version: str = option(
         parse=choice(*IpVersion),
         default="auto",
         group="tunnel",
-        help="which addresses of the edge to dial; auto: what the resolver names first, and the others when that fails",
+        help="which addresses of the edge to dial; auto: those that the resolver lists first, and the others if these "
+        "fail",
     )
     edge_bind_address: str | None = option(
         parse=parse_source,
         group="tunnel",
         metavar="IP",
-        help="address of this host that connections to the edge come from; those of the edge that are dialled are of "
-        "its IP version then",
+        help="source address of connections to the edge; then only addresses of the edge with the same IP version are "
+        "dialled",
     )
     ha_connections: int = option(
         parse=integer(1, 64),
@@ -143,39 +144,38 @@ class Options(CommonOptions):
         parse=parse_bool,
         default="false",
         group="tunnel",
-        help="register at the edge before there is a configuration; requests are answered 404 until it comes",
+        help="register at the edge before there is a configuration; requests get 404 until it arrives",
     )
     workers: int = option(
         parse=integer(0, 256),
         default="0",
         group="process",
-        help="worker processes; 0: as many as usable cores, at most 4",
+        help="worker processes; 0: one per usable core, at most 4",
     )
     jit: bool = option(
         parse=parse_bool,
         default="false",
         group="process",
-        help="let workers compile their Python while they run, which makes requests cheaper; an experiment of "
-        "Python 3.15, so off unless asked for",
+        help="let workers use Python's JIT compiler, which makes requests cheaper; experimental, needs Python 3.15",
     )
     shutdown_delay_s: float = option(
         parse=duration(0, 3600),
         default="0s",
         unit="duration",
         group="process",
-        help="after SIGTERM go on as before for this time, only not ready, so that load balancers turn away first",
+        help="after SIGTERM, go on serving for this time, but report not ready, so that load balancers turn away first",
     )
     access_log: str = option(
         parse=choice(*CHOICES),
         default=ERRORS,
         group="access log",
-        help="which requests get a log line; errors: those that ended with 5xx or without a response",
+        help="which requests get a log line; errors: those that end with 5xx or without a response",
     )
     access_log_sample: float = option(
         parse=number(0, 1),
         default="1",
         group="access log",
-        help="with --access-log all: share of the requests that get a line; errors always do",
+        help="with --access-log all: share of requests that get a line; errors always do",
     )
 
     def __post_init__(self) -> None:
@@ -192,12 +192,13 @@ class Options(CommonOptions):
         if self.edge_bind_address and self.edge_ip_version not in (IpVersion.AUTO, self.edge_version):
             raise ValueError(
                 f"--edge-bind-address (PROXY_EDGE_BIND_ADDRESS) is {self.edge_bind_address}, and --edge-ip-version "
-                f"(PROXY_EDGE_IP_VERSION) asks for IPv{self.edge_ip_version}, which it cannot reach: leave that one out"
+                f"(PROXY_EDGE_IP_VERSION) asks for IPv{self.edge_ip_version}, which it cannot reach: leave one of the "
+                "two out"
             )
 
     @property
     def edge_version(self) -> IpVersion:
-        """Which addresses of the edge are dialled."""
+        """The IP version of the edge's addresses to dial."""
         if not self.edge_bind_address:
             return IpVersion(self.edge_ip_version)
         return IpVersion.IPV6 if ":" in self.edge_bind_address else IpVersion.IPV4

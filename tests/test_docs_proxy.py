@@ -106,12 +106,12 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
         "header fields of an HTTP/1.1 request": f"{fields}",
         "trailers over HTTP/1.1": f"{DEFAULT_LIMITS.max_trailer_bytes // 1024} KiB, {fields} fields",
         "head of a backend's response": f"{head_kib} KiB, over HTTP/1.1 {fields} fields",
-        "what waits for a backend over HTTP/2 that sends and does not read, bodies aside": (
-            f"{h2link.MAX_UNREAD_BYTES >> 20} MiB a connection"
+        "data other than bodies that waits for an HTTP/2 backend which sends but does not read": (
+            f"{h2link.MAX_UNREAD_BYTES >> 20} MiB per connection"
         ),
-        "what a mirror is behind the client": (
-            f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB a request; {mirrors.OWN_BYTES >> 10} KiB, "
-            f"while all of one worker are behind by {mirrors.MAX_SHARED_BYTES >> 20} MiB"
+        "how far a mirror is behind the client": (
+            f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB per request; {mirrors.OWN_BYTES >> 10} KiB "
+            f"while all mirrors of one worker together are {mirrors.MAX_SHARED_BYTES >> 20} MiB behind"
         ),
     } == rows
 
@@ -168,7 +168,8 @@ def test_the_bounds_of_regular_expressions_are_those_of_the_code() -> None:
     bounds = (syntax.MAX_LENGTH, syntax.MAX_DEPTH, syntax.MAX_POSITIONS, states)
 
     found = re.search(
-        r"Bounds: ([\d,]+) char\D+([\d,]+) nested\D+([\d,]+) characters[^,]+?\D+([\d,]+) states", REFERENCE
+        r"Limits of an expression: ([\d,]+) char\D+([\d,]+) nested\D+([\d,]+) characters[^,]+?\D+([\d,]+) states",
+        REFERENCE,
     )
 
     assert found is not None

@@ -77,7 +77,7 @@ def _as_sent(authority: str) -> str:
     try:
         return idna.encode(host, uts46=True).decode() + colon + port
     except idna.IDNAError as error:
-        raise SourceError(f"seen host {host!r}, which is no name: {error}") from error
+        raise SourceError(f"seen host {host!r}, which is not a host name: {error}") from error
 
 
 def explain(data: bytes, question: Question, *, as_json: bool) -> bool:

@@ -36,7 +36,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog=f"{PROG} check",
-        description="Say what is wrong with documents, as PUT /config would: up to 20 problems of each.",
+        description="List what is wrong with documents, as PUT /config would: up to 20 problems each.",
         allow_abbrev=False,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a document; - reads standard input")
@@ -59,7 +59,7 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog=f"{PROG} explain",
-        description="Say which listener, route and rule a request would get, why, and what would be done with it. "
+        description="Show which listener, route and rule would get a request, why, and what would be done with it. "
         "Nothing is sent anywhere.",
         allow_abbrev=False,
     )
@@ -68,15 +68,15 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     source.add_argument(
         "--proxy",
         metavar="URL",
-        help="ask a running proxy for its document, such as https://proxy.lan:8082 or unix:/path",
+        help="use the document of a running proxy, such as https://proxy.lan:8082 or unix:/path",
     )
     parser.add_argument(
         "--auth-token-file",
         metavar="FILE",
-        help="with --proxy: a file with its token [PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE]",
+        help="with --proxy: a file that holds the proxy's token [PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE]",
     )
     parser.add_argument(
-        "--ca-file", metavar="FILE", help="with --proxy and https: authorities (PEM) in place of the system's"
+        "--ca-file", metavar="FILE", help="with --proxy and https: CAs to trust (PEM) instead of the system's"
     )
     parser.add_argument("--listener", metavar="NAME", help="the listener that the client connects to, by name")
     parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field")
@@ -108,7 +108,7 @@ def _edge_ca(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"{PROG} edge-ca",
         description="Fetch the root certificates of the tunnel's edge, check them against the known fingerprints, and "
-        "write them to a file for --edge-ca-file: for images, and hosts without Internet.",
+        "write them to a file for --edge-ca-file: for images, and for hosts without Internet access.",
         allow_abbrev=False,
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write them (PEM); - is standard output")

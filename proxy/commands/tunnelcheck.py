@@ -38,22 +38,23 @@ REGISTER: Final = "--register"
 _DIAL_TIMEOUT_S: Final = 40.0
 _HELP: Final = f"""usage: {PROG} tunnel-check [{REGISTER}] [options of `{PROG} run`]
 
-Try each step of a tunnel: token, addresses of the edge, its root certificates, TCP and TLS to each address. With
-{REGISTER} also register once and unregister; requests that the edge sends in between are answered 502.
+Try each step of connecting a tunnel: the token, the addresses of the edge, its root certificates, TCP and TLS to each
+address. With {REGISTER}, also register and unregister once; requests that the edge sends in between are answered with
+502.
 """
 _REMEDIES: Final = {
-    FailureCause.DIAL: "let outgoing TCP connections to this address through (firewall, network policy, routes); where "
-    "one IP version alone fails: --edge-ip-version with the other",
-    FailureCause.TLS: "a proxy on the way may break TLS: exempt this address; for a private edge name its authority "
-    "with --edge-ca-file; where TLS was not set up in time, packets of full size may be lost on the way: "
+    FailureCause.DIAL: "allow outgoing TCP connections to this address (firewall, network policy, routes); if only one "
+    "IP version fails, select the other with --edge-ip-version",
+    FailureCause.TLS: "a proxy on the way may intercept TLS: exempt this address; for a private edge, give its CA with "
+    "--edge-ca-file; if TLS was not set up in time, full-size packets may be lost on the way: "
     "sysctl -w net.ipv4.tcp_mtu_probing=1, or a smaller MTU",
-    FailureCause.SILENT: "what accepts connections there is no edge: look at --edge, and at proxies on the way",
-    FailureCause.DUPLICATE: "harmless: the edge has this connection already",
-    FailureCause.UNAUTHORIZED: "the token is refused: look whether the tunnel still exists, and copy its token again",
-    FailureCause.REFUSED: "see what the edge says; most such refusals pass by themselves",
-    FailureCause.EXCEPTION: "the edge has trouble of its own: try again later",
-    FailureCause.MALFORMED: "what answers does not speak as an edge does: look at --edge, and at proxies on the way",
-    FailureCause.LOST: "try again; if it stays so, look at --edge, and at proxies on the way",
+    FailureCause.SILENT: "what accepts connections there is not an edge: check --edge, and proxies on the way",
+    FailureCause.DUPLICATE: "harmless: the edge already has this connection",
+    FailureCause.UNAUTHORIZED: "the token is refused: check that the tunnel still exists, and copy its token again",
+    FailureCause.REFUSED: "see what the edge says; most such refusals go away by themselves",
+    FailureCause.EXCEPTION: "the edge has a problem of its own: try again later",
+    FailureCause.MALFORMED: "what answers does not speak the edge's protocol: check --edge, and proxies on the way",
+    FailureCause.LOST: "try again; if it happens again, check --edge, and proxies on the way",
 }
 
 

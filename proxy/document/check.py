@@ -57,7 +57,9 @@ def check_backends(backends: Iterable[Backend], findings: Findings) -> None:
         if backend.active_health:
             check_active_health(backend.active_health, f"{at}.activeHealth", findings)
         if "://" in backend.name:
-            findings.add(f"{at}.name", f"`{backend.name}` contains `://`, which is kept for backends without a name")
+            findings.add(
+                f"{at}.name", f"`{backend.name}` contains `://`, which is reserved for backends without a name"
+            )
 
 
 def check_backend_names(backends: Iterable[Backend], findings: Findings) -> None:

@@ -61,7 +61,7 @@ def _check_modifier(modifier: HeaderModifier, at: str, findings: Findings) -> No
     named += [(f"{at}.remove[{place}]", name) for place, name in enumerate(modifier.remove)]
     for where, name in named:
         if name.lower() in UNTOUCHABLE:
-            findings.add(where, f"`{name}` belongs to the connection, the proxy alone writes it")
+            findings.add(where, f"`{name}` belongs to the connection, and only the proxy writes it")
         elif name.lower() == "host":
             findings.add(where, "`Host` is changed by `urlRewrite.hostname` only")
 
@@ -97,17 +97,17 @@ def _check_mirror(mirror: RequestMirror, at: str, findings: Findings) -> None:
 def _check_auth(auth: ExternalAuth, rule: Rule, at: str, findings: Findings) -> None:
     # Answers that the proxy gives by itself are not authorized first, so such a rule would only look protected.
     if rule.filters.request_redirect:
-        findings.add(at, "nobody would be asked: `requestRedirect` answers all requests")
+        findings.add(at, "the server would not be asked: `requestRedirect` answers all requests")
     answers = (rule.respond, *(backend.respond for backend in rule.backends))
     if any(answer.status_code < _ERRORS for answer in answers if answer):
-        findings.add(at, "nobody would be asked: `respond` answers requests")
+        findings.add(at, "the server would not be asked: `respond` answers requests")
     if isinstance(auth.path, str):
         _want_path(auth.path, f"{at}.path", findings)
     lists = {"allowedHeaders": auth.allowed_headers, "allowedResponseHeaders": auth.allowed_response_headers}
     for field, names in lists.items():
         for place, name in enumerate(names):
             if name.lower() in UNTOUCHABLE or name.lower() == "host":
-                findings.add(f"{at}.{field}[{place}]", f"`{name}` is written by the proxy alone")
+                findings.add(f"{at}.{field}[{place}]", f"`{name}` is written only by the proxy")
 
 
 def _check_cors(cors: Cors, at: str, findings: Findings) -> None:

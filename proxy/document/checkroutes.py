@@ -31,7 +31,8 @@ MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
 _ENTRIES_A_CHARACTER = 8
 """The cost of parsing one character, about 5 us, in entries of an automaton's table."""
 _TOO_LARGE = (
-    "the regular expressions of this {0} are too large together; want fewer or simpler ones, or some in another {0}"
+    "the regular expressions of this {0} are too large in total; want fewer or simpler ones, "
+    "or some of them in another {0}"
 )
 
 
@@ -189,7 +190,7 @@ class RouteChecker:
 
     def _check_persistence(self, policy: SessionPersistence, at: str) -> None:
         if policy.type == "Header" and policy.session_name and policy.session_name.lower() in UNTOUCHABLE | {"host"}:
-            self._findings.add(f"{at}.sessionName", f"`{policy.session_name}` is written by the proxy alone")
+            self._findings.add(f"{at}.sessionName", f"`{policy.session_name}` is written only by the proxy")
         if policy.lifetime_type == "Permanent" and policy.type == "Header":
             self._findings.add(f"{at}.lifetimeType", "Permanent is for cookies, and `type` is Header")
         elif policy.lifetime_type == "Permanent" and not policy.absolute_timeout:
@@ -222,7 +223,7 @@ class RouteChecker:
         if foreign:
             # Normalised paths may contain an encoded slash, but Gateway API does not allow one here.
             is_slash = foreign[0].upper() == "%2F"
-            why = "want a RegularExpression for that" if is_slash else "which no path has once it is normalised"
+            why = "want a RegularExpression for that" if is_slash else "which no normalised path contains"
             self._findings.add(at, f"{excerpt(path.value)} contains {excerpt(foreign[0])}, {why}")
 
     def _check_grpc(self, call: GrpcMethodMatch, at: str) -> None:

@@ -88,9 +88,9 @@ def check_tls(protocol: str, tls: BackendTLS | Unset, at: str, findings: Finding
 def check_active_health(policy: ActiveHealth, at: str, findings: Findings) -> None:
     """Check the only durations of a document that must not be 0s."""
     if not seconds(policy.interval):
-        findings.add(f"{at}.interval", f"{policy.interval} is no time between two questions, want one such as 10s")
+        findings.add(f"{at}.interval", f"{policy.interval} is not a time between two probes, want one such as 10s")
     if not seconds(policy.timeout):
-        findings.add(f"{at}.timeout", f"{policy.timeout} would wait for ever for an answer, want a time such as 2s")
+        findings.add(f"{at}.timeout", f"{policy.timeout} would wait forever for an answer, want a time such as 2s")
 
 
 def check_certificate(certificate: Certificate, at: str, findings: Findings) -> None:

@@ -20,7 +20,7 @@ class ClientValidation(Part, frozen=True):
     ca: Pem
     """The certificate authorities whose client certificates are accepted."""
     mode: Literal["AllowValidOnly", "AllowInsecureFallback"] = "AllowValidOnly"
-    """`AllowInsecureFallback` also serves clients that show no certificate, or one that does not verify."""
+    """`AllowInsecureFallback` serves all clients, and asks none for a certificate."""
 
 
 class ListenerTLS(Part, frozen=True):

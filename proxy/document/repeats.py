@@ -38,7 +38,7 @@ def find_repeated_fields(data: bytes, findings: Findings) -> None:
     tree = json.loads(data, object_pairs_hook=to_object)
     if found_any:
         for path, times in _repeated(tree, ""):
-            findings.add(path, f"this field is there {times} times, want it once: only the last would count")
+            findings.add(path, f"this field occurs {times} times, want it once: only the last would count")
 
 
 def _repeated(value: Any, path: str) -> Iterator[tuple[str, int]]:

@@ -213,7 +213,7 @@ def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]
                 waiting.append(target)
         if len(states) > most:
             raise TooManyStates(
-                f"regular expression that needs more than {most} states to be matched in a time that is bounded; "
+                f"regular expression needs more than {most} states to be matched in bounded time; "
                 "want fewer repetitions with numbers behind parts that match the same text, such as `.*`"
             )
     return states

@@ -21,9 +21,9 @@ from proxy.routing.session import Session
 from proxy.routing.table import Table
 
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
-BAD_PATH = Answer(400, "bad_path", b"the path cannot be brought into one normal form\n", _TEXT, grpc_status_of(400))
+BAD_PATH = Answer(400, "bad_path", b"the path cannot be normalised\n", _TEXT, grpc_status_of(400))
 NO_RESOURCE = Answer(
-    404, "no_resource", b"this proxy has no resource *, and routes match paths alone\n", _TEXT, GRPC_UNIMPLEMENTED
+    404, "no_resource", b"OPTIONS * is not supported: routes match only paths\n", _TEXT, GRPC_UNIMPLEMENTED
 )
 NO_LISTENER = Answer(404, "no_listener", b"no listener serves this host\n", _TEXT, GRPC_UNIMPLEMENTED)
 TOO_MUCH = Answer(

@@ -131,8 +131,8 @@ class ConfigApi:
         if self._token is None and self._is_open:
             if not _is_called_as_itself(request):
                 message = (
-                    "without a token this proxy is configured under an address or localhost alone, not as "
-                    f"{request.headers['Host'][:100]!r}, since a page in a browser could have any name lead here; "
+                    "without a token, only requests to an IP address or localhost are accepted, not to "
+                    f"{request.headers['Host'][:100]!r}: a web page could point a name of its own at this proxy; "
                     "want PROXY_AUTH_TOKEN"
                 )
                 self._tell(request, message)
@@ -182,7 +182,7 @@ class ConfigApi:
             raise Refused(503, "this proxy is stopping", headers=(("Connection", "close"),))
         if not self._taking.acquire(blocking=False):
             headers = (("Connection", "close"), ("Retry-After", "1"))
-            raise Refused(503, f"{MAX_TAKING} other documents are on their way into use, try again", headers=headers)
+            raise Refused(503, f"{MAX_TAKING} other documents are still being loaded, try again", headers=headers)
         try:
             return self._take(self._body(request), _wants_loaded(request))
         finally:
@@ -223,13 +223,14 @@ class ConfigApi:
 
 
 def _is_called_as_itself(request: Request) -> bool:
-    """Not by a name whose owner decides where it leads: a page may send anything to where it came from itself."""
+    """Whether Host is an IP address or localhost. Any other name may have been pointed at this proxy by its owner (DNS
+    rebinding), whose web page could then send requests of its own here."""
     host = request.headers.get("Host", "")
     return not request.remote_addr or not host or _OWN_HOST.fullmatch(host) is not None
 
 
 def _require_json(request: Request) -> None:
-    """No type at all is what `curl -T` sends."""
+    """Accept requests without a Content-Type too, as `curl -T` sends them."""
     given = request.headers.get("Content-Type", "")
     media_type = given.partition(";")[0].strip().lower()
     if media_type in ("", "application/json", "text/json") or media_type.endswith("+json"):
@@ -249,7 +250,7 @@ def _require_no_coding(request: Request) -> None:
 
 
 def _require_the_whole(request: Request) -> None:
-    """A part of a document, as `curl -C` sends it, would be taken for all of it (RFC 9110, 14.5)."""
+    """Refuse partial content, as `curl -C` sends it: it would be taken for the whole document (RFC 9110, 14.5)."""
     given = request.headers.get("Content-Range")
     if given is not None:
         message = f"Content-Range is {given[:100]!r}, want the whole document"
@@ -257,12 +258,12 @@ def _require_the_whole(request: Request) -> None:
 
 
 def _require_no_tag(request: Request) -> None:
-    """No document has an entity tag, so none matches (RFC 9110, 13.1.1)."""
+    """Refuse If-Match with a tag: documents have no entity tags, so none would match (RFC 9110, 13.1.1)."""
     given = request.headers.get("If-Match", "*").strip()
     if given != "*":
         message = (
-            f"If-Match is {given[:100]!r}, but documents have no entity tags; a `version` in the document, one above "
-            "the loaded, keeps it from replacing one that was not looked at"
+            f"If-Match is {given[:100]!r}, but documents have no entity tags; to replace only the document that you "
+            "have read, put its `version` plus one into the new one"
         )
         raise Refused(412, message, headers=(("Connection", "close"),))
 

@@ -293,7 +293,7 @@ class Configuration:
             if self.loaded is not None and not self._is_closed:
                 self._sockets.withdraw(index)
                 self._deploy(self.loaded)
-                log.warning("worker cannot be started, its connections go to the others", worker=index)
+                log.warning("cannot start a worker, its connections go to the others", worker=index)
 
     def close_sockets(self) -> None:
         """Stop offering connections to workers that drain."""

@@ -22,7 +22,7 @@ from proxy.tunnel.discovery import (
 log = get_logger(__name__)
 
 Regions = Sequence[Sequence[EdgeAddress]]
-_STAYS: Final = "a host of the edge cannot be looked up again, its addresses stay in use"
+_STAYS: Final = "cannot look up a host of the edge again, its known addresses stay in use"
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 _NOWHERE: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104  # nothing is bound
 """What DNS filters answer for names that they block. Dialled, it is this host."""

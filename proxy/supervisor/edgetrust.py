@@ -63,7 +63,7 @@ class NamedAuthorities:
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise TrustUnavailable(
-                f"--edge-ca-file {self._path}: no certificates (PEM) that can be read: {reason}"
+                f"--edge-ca-file {self._path}: cannot read certificates (PEM) from it: {reason}"
             ) from error
         except OSError as error:
             raise TrustUnavailable(f"cannot read --edge-ca-file {self._path}: {error.strerror}") from error
@@ -131,7 +131,7 @@ def _fetch_one(root: PublishedRoot) -> str:
     found = _fingerprints(text)
     if found != [root.sha256]:
         raise TrustUnavailable(
-            f"{root.url} is not the certificate that is known: SHA-256 {', '.join(found) or 'none'}, want {root.sha256}"
+            f"{root.url} is not the expected certificate: SHA-256 {', '.join(found) or 'none'}, want {root.sha256}"
         )
     return text.strip() + "\n"
 

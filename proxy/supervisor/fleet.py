@@ -120,7 +120,7 @@ class Fleet:
             for slot in self.slots:
                 is_silent = now_s - slot.heard_s > STANDSTILL_S and slot.looks >= STANDSTILL_LOOKS
                 if is_silent and slot.state in (State.RUNNING, State.STARTING):
-                    log.error("worker stands still, killing it", worker=slot.index, pid=slot.pid)
+                    log.error("worker hangs, killing it", worker=slot.index, pid=slot.pid)
                     slot.kill()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Fleet:
         if not self._has_ended():
             self.refresh()
             in_flight = sum(route.in_flight for route in self.total().routes.values())
-            log.warning("grace period over, cutting off what still runs", requests=in_flight)
+            log.warning("grace period is over, aborting the remaining requests", requests=in_flight)
             for slot in self.slots:
                 slot.cut()
             with self._news:

@@ -183,7 +183,9 @@ def _reload_on_hangup(configuration: Configuration, options: Options) -> None:
                 return
             except (OSError, DocumentError) as error:
                 log.error(
-                    "configuration file cannot be loaded, the one before stays in use", error=error, path=str(path)
+                    "cannot load the configuration file, the previous document stays in use",
+                    error=error,
+                    path=str(path),
                 )
 
     threading.Thread(target=reload_for_ever, name="hangup", daemon=True).start()

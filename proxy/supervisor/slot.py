@@ -200,7 +200,7 @@ class Slot:
             self.on_change(self)
         if process.crashed and self.jit and not self._ending.is_set():
             self.jit = False
-            log.error("worker crashed with the JIT, which its successors do without", worker=self.index)
+            log.error("worker crashed with the JIT, its successors run without it", worker=self.index)
         return process.ending()
 
     def _listen(self, process: WorkerProcess) -> None:
@@ -234,7 +234,7 @@ class Slot:
     def _say_missing(self, error: OSError) -> None:
         """The supervisor lacks descriptors or memory. The worker is not to blame, and goes on; its numbers are
         older."""
-        quiet_log.error("no descriptor or memory for what a worker tells", error=error, worker=self.index)
+        quiet_log.error("no descriptor or memory to receive a worker's message", error=error, worker=self.index)
 
     def _note(self, message: object, content: memoryview | None, process: WorkerProcess) -> None:
         if isinstance(message, OfEdge):
@@ -349,5 +349,5 @@ class Slot:
         try:
             yield
         except OSError as error:
-            log.warning("worker takes no messages, killing it", error=error, worker=self.index, pid=process.pid)
+            log.warning("worker does not accept messages, killing it", error=error, worker=self.index, pid=process.pid)
             process.kill()

@@ -96,7 +96,9 @@ class ListeningSockets:
             try:
                 fresh = _bound_socket(listener.address, listener.port or 0)
             except OSError as error:
-                log.warning("cannot withdraw a socket, its connections wait", error=error, address=door)
+                log.warning(
+                    "cannot withdraw the socket of a missing worker, its connections wait", error=error, address=door
+                )
                 continue
             group[index].close()
             self._groups[door] = (*group[:index], fresh, *group[index + 1 :])
@@ -105,7 +107,7 @@ class ListeningSockets:
         """Close our copies of what is not wanted any more."""
         for door in [door for door in self._groups if door not in self._wanted]:
             _close(self._groups.pop(door))
-            log.info("not listening any more", address=door)
+            log.info("stopped listening", address=door)
 
     def close(self) -> None:
         self._wanted = {}

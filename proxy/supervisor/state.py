@@ -62,7 +62,7 @@ class StateFile:
 
     def give_up(self, after_s: float) -> None:
         """On a write that another thread has begun and that has not ended since."""
-        self._say_unkept(TimeoutError(f"the disk has not taken the one before within {after_s:g} s"))
+        self._say_unkept(TimeoutError(f"the disk has not finished the previous write within {after_s:g} s"))
 
     def _say_unkept(self, error: OSError | str) -> None:
         self.is_writable = False

@@ -39,10 +39,10 @@ class TokenFile:
             self._told = ""
             if token != self._token:
                 self._token = token
-                log.info("another tunnel token, connections register anew one after another", path=token.path)
+                log.info("tunnel token has changed, connections register again one by one", path=token.path)
                 self._use(token)
 
     def _tell(self, error: str) -> None:
         if error != self._told:
             self._told = error
-            log.error("the tunnel token's file cannot be used, the token before stays in use", error=error)
+            log.error("cannot use the tunnel token file, the previous token stays in use", error=error)

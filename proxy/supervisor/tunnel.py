@@ -226,7 +226,7 @@ class Tunnel:
     def _take_failed_search(self, edge: str, error: str) -> None:
         if self._search.addresses is not None:
             if not self._is_stopping:
-                log.warning("the edge cannot be looked for again, its addresses stay in use", error=error, edge=edge)
+                log.warning("cannot look up the edge again, its known addresses stay in use", error=error, edge=edge)
             return
         self._failed(self.places[0], FailureCause.DIAL, error, edge)
         for place in self.places[1:]:
@@ -298,7 +298,7 @@ class Tunnel:
             place.waits.lost(report.registered_for_s)
         if self._packet_size.ended(report.vain, time.monotonic(), was_small=place.is_small):
             log.warning(
-                "packets of full size seem to be lost on the way to the edge, smaller ones are sent",
+                "full-size packets to the edge seem to be lost, sending smaller ones",
                 edge=edge,
                 segment_bytes=SMALL_SEGMENT_BYTES,
             )
@@ -356,7 +356,9 @@ class Tunnel:
     def _take_pushed(self, slot: Slot, report: Pushed) -> None:
         if report.version is not None and report.version > self.remote_version:
             self.remote_version = report.version
-            log.info("configuration of the provider acknowledged, not used for routing", version=report.version)
+            log.info(
+                "the provider's configuration was acknowledged, but is not used for routing", version=report.version
+            )
         slot.order(PushTaken(report.push, self.remote_version))
 
     # -- another token -----------------------------------------------------------------------------------------------

@@ -235,10 +235,10 @@ class Link:
                 self._loop.call_soon(partial(self._leave, event.cause, event.error))
             case LocalConfigurationAnswered(complaint):
                 if complaint is not None:
-                    log.warning("the edge does not take our local configuration", error=complaint)
+                    log.warning("the edge did not accept our local configuration", error=complaint)
             case Unregistered(complaint):
                 if complaint is not None:
-                    log.warning("edge connection not unregistered in order", error=complaint)
+                    log.warning("edge connection was not unregistered cleanly", error=complaint)
                 if self._control is not None:
                     self._control.close()
                 self._report_end()

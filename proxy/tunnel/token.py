@@ -68,16 +68,16 @@ def _decode_base64(what: str, text: str) -> bytes:
         raise MalformedToken(f"the {what} is empty; {_REMEDY}")
     if _BASE64.fullmatch(text):
         return base64.b64decode(text)
-    seen = "other characters than base64 has"
+    seen = "characters that base64 does not use"
     if _WHITE_SPACE.search(text):
         seen = "white space inside"
     elif _ALPHABET.fullmatch(text):
-        seen = "a length that is no multiple of 4: its end or its padding is missing"
+        seen = "a length that is not a multiple of 4: its end or its padding is missing"
     elif _URL_SAFE.fullmatch(text):
         seen = "the URL-safe alphabet"
     elif _ODDLY_PADDED.fullmatch(text):
-        seen = "`=` in the middle, as where a name stands before it or it is there twice"
-    raise MalformedToken(f"the {what} is no base64: seen {seen}, want the standard alphabet with padding; {_REMEDY}")
+        seen = "`=` in the middle, as if a variable name came before it, or it was pasted twice"
+    raise MalformedToken(f"the {what} is not base64: seen {seen}, want the standard alphabet with padding; {_REMEDY}")
 
 
 def _parts_of(raw: bytes) -> dict[str, str]:
@@ -86,25 +86,25 @@ def _parts_of(raw: bytes) -> dict[str, str]:
         content = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Without its cause: that quotes what it could not read.
-        raise MalformedToken(f"the tunnel token holds no JSON document under its base64; {_REMEDY}") from None
+        raise MalformedToken(f"the tunnel token is base64, but not of a JSON document; {_REMEDY}") from None
     if content is None:
         content = {}
     if not isinstance(content, dict):
-        raise MalformedToken(f"the tunnel token holds JSON that is no object; {_REMEDY}")
+        raise MalformedToken(f"the tunnel token holds JSON that is not an object; {_REMEDY}")
     parts: dict[str, str] = {}
     for spelled, value in content.items():
         key = spelled.casefold()
         if key not in _NAMES or value is None:
             continue
         if not isinstance(value, str):
-            raise MalformedToken(f"the {_NAMES[key]} in the tunnel token is no text; {_REMEDY}")
+            raise MalformedToken(f"the {_NAMES[key]} in the tunnel token is not text; {_REMEDY}")
         parts[key] = value
     return parts
 
 
 def _tunnel_id(text: str) -> uuid.UUID:
     if not _UUID.fullmatch(text):
-        raise MalformedToken(f"the tunnel id in the tunnel token is no UUID; {_REMEDY}")
+        raise MalformedToken(f"the tunnel id in the tunnel token is not a UUID; {_REMEDY}")
     tunnel_id = uuid.UUID(text.lower())
     return tunnel_id if tunnel_id.int else _missing("t")
 
@@ -116,7 +116,7 @@ def _tunnel_secret(text: str) -> Secret:
 
 def _endpoint(text: str) -> str:
     if text and not _ENDPOINT.fullmatch(text):
-        raise MalformedToken(f"the endpoint in the tunnel token is no name of a region; {_REMEDY}")
+        raise MalformedToken(f"the endpoint in the tunnel token is not the name of a region; {_REMEDY}")
     return text
 
 

@@ -91,7 +91,7 @@ class Worker:
             self._obey(error.message, [])
             return
         if received is None:
-            log.warning("the supervisor has gone, ending")
+            log.warning("the supervisor is gone, exiting")
             self._loop.stop()
             return
         self._obey(*received)
@@ -167,7 +167,7 @@ class Worker:
                 descriptor = sealed_file("tunnelgw-proxy-worker", content)
         except OSError as error:
             # Even without statistics the report shows that we live, and it is the answer that the supervisor waits for.
-            quiet_log.error("no descriptor or memory for what goes along with a message", error=error)
+            quiet_log.error("no descriptor or memory to attach data to a message", error=error)
             self._channel.send(message)
             return
         try:
@@ -201,7 +201,7 @@ class Worker:
         """Begins when earlier documents are done, so that the table in use is that of the document before."""
         if order.since not in (0, self._generation):
             log.error(
-                "change of a document that is not in use",
+                "asked to change a document that this worker does not serve",
                 version=order.version,
                 since=order.since,
                 served=self._generation,
@@ -224,7 +224,7 @@ class Worker:
 
 
 def _say_missing(error: OSError) -> None:
-    quiet_log.error("no descriptor or memory for what came with a message", error=error)
+    quiet_log.error("no descriptor or memory to receive the supervisor's message", error=error)
 
 
 def _socket_of(descriptor: int) -> socket.socket:

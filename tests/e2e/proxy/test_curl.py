@@ -278,7 +278,7 @@ def test_options_about_the_server_as_a_whole_is_answered_404_in_its_own_words(
 
     body = fetch(gateway, protocol, "/", "-X", "OPTIONS", "--request-target", "*")
 
-    assert b"404 not found: this proxy has no resource *, and routes match paths alone" == body.splitlines()[0]
+    assert b"404 not found: OPTIONS * is not supported: routes match only paths" == body.splitlines()[0]
     assert [] == backend.received
 
 

@@ -194,7 +194,7 @@ def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_
         before = begin(proxy, 2)
 
         file.write_text("not base64!")
-        line = proxy.wait_for_message("the tunnel token's file cannot be used, the token before stays in use")
+        line = proxy.wait_for_message("cannot use the tunnel token file, the previous token stays in use")
         assert line["level"] == "ERROR"
         assert "not base64!" not in "\n".join(proxy.lines)
         assert edge.ledger.registered == before

@@ -261,7 +261,7 @@ def test_a_stop_ends_with_the_grace_period_whatever_runs() -> None:
             backend.wait_for_requests(1)
             proxy.send_signal(signal.SIGTERM)
             assert proxy.wait(EXIT_S) == 0
-            proxy.wait_for_message("grace period over, cutting off what still runs")
+            proxy.wait_for_message("grace period is over, aborting the remaining requests")
             call.wait_until_lost()
         gate.set()
 

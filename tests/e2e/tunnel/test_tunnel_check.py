@@ -69,8 +69,8 @@ def test_a_step_that_fails_comes_with_what_helps() -> None:
         code, lines = told(edge, "--register")
         assert code == 1
         assert lines[3].startswith("FAIL")
-        assert "Connection refused; let outgoing TCP" in lines[3]
-        assert lines[3].endswith("where one IP version alone fails: --edge-ip-version with the other")
+        assert "Connection refused; allow outgoing TCP" in lines[3]
+        assert lines[3].endswith("if only one IP version fails, select the other with --edge-ip-version")
         assert lines[4].startswith("ok")
         assert lines[5].startswith("FAIL")
         assert "copy its token again" in lines[5]
@@ -113,16 +113,16 @@ def test_a_file_without_an_authority_is_what_is_wrong_and_not_the_way_to_the_edg
     with Edge() as edge:
         code, lines = told(edge, "--edge-ca-file", str(file))
         assert (code, len(lines)) == (1, 3)
-        wanted = f"--edge-ca-file {file}: no certificates (PEM) that can be read: "
+        wanted = f"--edge-ca-file {file}: cannot read certificates (PEM) from it: "
         assert lines[2].startswith(f"FAIL  roots         {wanted}")
 
 
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        (Behaviour(exception="a bug of the edge"), "a bug of the edge; the edge has trouble of its own"),
-        (Behaviour(drops_at_register=True), "; try again; if it stays so, look at --edge"),
-        (Behaviour(location="L" * MAX_MESSAGE_BYTES), "; what answers does not speak as an edge does"),
+        (Behaviour(exception="a bug of the edge"), "a bug of the edge; the edge has a problem of its own"),
+        (Behaviour(drops_at_register=True), "; try again; if it happens again, check --edge"),
+        (Behaviour(location="L" * MAX_MESSAGE_BYTES), "; what answers does not speak the edge's protocol"),
     ],
     ids=["exception", "dropped", "malformed"],
 )

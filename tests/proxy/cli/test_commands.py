@@ -366,7 +366,7 @@ def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
         (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
         (["CONNECT", "http://shop.example/"], ["answered 501", "ask about that"]),
-        (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "no name"]),
+        (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),
     ],
 )
 def test_a_question_that_makes_no_sense_is_told_why(

@@ -135,7 +135,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "protocol": "https"}]}, "backends[0]", "serverName"),
     ({"backends": [{"name": "a"}, {"name": "a"}]}, "backends[1].name", "want unique names"),
-    ({"backends": [{"name": "http://a:80"}]}, "backends[0].name", "kept for backends without a name"),
+    ({"backends": [{"name": "http://a:80"}]}, "backends[0].name", "reserved for backends without a name"),
     (
         {"backends": [{"name": "a", "protocol": "h2c", "tls": {"serverName": "a.example"}}]},
         "backends[0].tls",
@@ -151,7 +151,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         rule(sessionPersistence={"type": "Header", "sessionName": "Content-Length"}),
         "routes[0].rules[0].sessionPersistence.sessionName",
-        "written by the proxy alone",
+        "written only by the proxy",
     ),
     (probing(path="/health check"), "backends[0].activeHealth.path", "want path in ASCII, without spaces"),
     (probing(path="health"), "backends[0].activeHealth.path", "want path in ASCII"),
@@ -176,8 +176,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "backends[0].tls.clientCertificate.certificate",
         "want -----BEGIN CERTIFICATE-----",
     ),
-    (probing(interval="0s"), "backends[0].activeHealth.interval", "no time between two questions"),
-    (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait for ever"),
+    (probing(interval="0s"), "backends[0].activeHealth.interval", "not a time between two probes"),
+    (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait forever"),
     ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
     ({"forwarding": {"proxyProtocol": ["::1", "lb.example"]}}, "forwarding.proxyProtocol[1]", "want an address"),
     ({"forwarding": {"requestIdHeader": "Content-Length"}}, "forwarding.requestIdHeader", "a meaning of its own"),
@@ -239,21 +239,21 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"routes": [{"backends": [{**HERE[0], "filters": {"requestHeaderModifier": {"set": [LENGTH]}}}]}]},
         "routes[0].backends[0].filters.requestHeaderModifier.set[0].name",
-        "the proxy alone writes it",
+        "only the proxy writes it",
     ),
     (
         rule(backends=[{**HERE[0], "filters": {"requestHeaderModifier": {"set": [LENGTH]}}}]),
         f"{RULE}.backends[0].filters.requestHeaderModifier.set[0].name",
-        "the proxy alone writes it",
+        "only the proxy writes it",
     ),
-    (edited(set=[LENGTH]), f"{EDITS}.set[0].name", "the proxy alone writes it"),
-    (edited(add=[{"name": "transfer-encoding", "value": "chunked"}]), f"{EDITS}.add[0].name", "the proxy alone writes"),
-    (edited(remove=["A", "Connection"]), f"{EDITS}.remove[1]", "the proxy alone writes it"),
+    (edited(set=[LENGTH]), f"{EDITS}.set[0].name", "only the proxy writes it"),
+    (edited(add=[{"name": "transfer-encoding", "value": "chunked"}]), f"{EDITS}.add[0].name", "only the proxy writes"),
+    (edited(remove=["A", "Connection"]), f"{EDITS}.remove[1]", "only the proxy writes it"),
     (edited(set=[{"name": "Host", "value": "a"}]), f"{EDITS}.set[0].name", "`urlRewrite.hostname` only"),
     (
         filtered(responseHeaderModifier={"remove": ["Content-Length"]}),
         f"{FILTERS}.responseHeaderModifier.remove[0]",
-        "the proxy alone writes it",
+        "only the proxy writes it",
     ),
     (pointed({"requestRedirect": {}, "urlRewrite": {}}), f"{FILTERS}.urlRewrite", "want one of the two"),
     (pointed({"requestRedirect": {"path": PART}}, EXACT), f"{FILTERS}.requestRedirect.path.type", "exactly one match"),
@@ -291,24 +291,24 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (rule(filters=asking({})), f"{FILTERS}.externalAuth.backend", "where to forward to"),
     (rule(filters=asking(path="/a?b")), f"{FILTERS}.externalAuth.path", "is not a path"),
     *(
-        (rule(filters=asking(**{field: ["Cookie", name]})), f"{FILTERS}.externalAuth.{field}[1]", "the proxy alone")
+        (rule(filters=asking(**{field: ["Cookie", name]})), f"{FILTERS}.externalAuth.{field}[1]", "only by the proxy")
         for field in ("allowedHeaders", "allowedResponseHeaders")
         for name in ("Host", "content-length", "Connection")
     ),
     (
         pointed({**asking(), "requestRedirect": {"scheme": "https"}}),
         f"{FILTERS}.externalAuth",
-        "nobody would be asked: `requestRedirect`",
+        "the server would not be asked: `requestRedirect`",
     ),
     (
         rule(filters=asking(), respond={"statusCode": 200}, backends=[]),
         f"{FILTERS}.externalAuth",
-        "nobody would be asked: `respond`",
+        "the server would not be asked: `respond`",
     ),
     (
         rule(filters=asking(), backends=[*HERE, {"respond": {"statusCode": 399}}]),
         f"{FILTERS}.externalAuth",
-        "nobody would be asked: `respond`",
+        "the server would not be asked: `respond`",
     ),
     (copied(fraction={"numerator": 101}), f"{FILTERS}.requestMirrors[0].fraction.numerator", "more than the denom"),
     *(
@@ -341,18 +341,18 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (rule(timeouts={"request": "1s", "backendRequest": "2s"}), f"{RULE}.timeouts.backendRequest", "longer than"),
     (rule(sessionPersistence={"lifetimeType": "Permanent"}), f"{RULE}.sessionPersistence", "absoluteTimeout"),
     (path_of("PathPrefix", "a"), PATH, "does not begin with `/`"),
-    (path_of("Exact", "/a/../b"), PATH, "no path has"),
-    (path_of("Exact", "/a/%2e%2E/b"), PATH, "no path has"),
-    (path_of("PathPrefix", "/.%2e"), PATH, "no path has"),
-    (path_of("PathPrefix", "/a/.%2e;b"), PATH, "no path has"),
-    (path_of("PathPrefix", "/a%00"), PATH, "no path has"),
+    (path_of("Exact", "/a/../b"), PATH, "no normalised path contains"),
+    (path_of("Exact", "/a/%2e%2E/b"), PATH, "no normalised path contains"),
+    (path_of("PathPrefix", "/.%2e"), PATH, "no normalised path contains"),
+    (path_of("PathPrefix", "/a/.%2e;b"), PATH, "no normalised path contains"),
+    (path_of("PathPrefix", "/a%00"), PATH, "no normalised path contains"),
     (path_of("Exact", "/a%2fb"), PATH, "want a RegularExpression"),
     (path_of("RegularExpression", "/a(?=b)"), PATH, "look-ahead"),
     (path_of("RegularExpression", "/(a|b)*a(a|b){120}"), PATH, "more than 1024 states"),
     (path_of("RegularExpression", "/((((){256}){256}){256}){256}"), PATH, "want at most 256"),
     (field_of("headers", "a("), f"{MATCH}.headers[0].value", "a("),
     (field_of("queryParams", "a("), f"{MATCH}.queryParams[0].value", "a("),
-    (fields_of([f"{at}.{{0,240}}" for at in range(9)]), f"{MATCH}.headers[8].value", "too large together"),
+    (fields_of([f"{at}.{{0,240}}" for at in range(9)]), f"{MATCH}.headers[8].value", "too large in total"),
     (rule(matches=[{"grpc": {"service": "a.B"}}]), f"{MATCH}.grpc", "not for routes of kind http"),
     (call_of("Exact"), f"{MATCH}.grpc", "want `service`, `method` or both"),
     (call_of("Exact", service="/a.B"), f"{MATCH}.grpc.service", "such as package.Service"),
@@ -432,8 +432,8 @@ def test_fields_that_are_there_twice_are_refused_with_their_places() -> None:
         document.decode(REPEATING)
 
     assert list(map(str, caught.value.problems)) == [
-        "listeners: this field is there 2 times, want it once: only the last would count",
-        "routes[0].backends[0].address: this field is there 3 times, want it once: only the last would count",
+        "listeners: this field occurs 2 times, want it once: only the last would count",
+        "routes[0].backends[0].address: this field occurs 3 times, want it once: only the last would count",
     ]
 
 
@@ -441,7 +441,7 @@ def test_a_reader_that_refuses_a_field_that_is_there_twice_goes_on_from_the_docu
     reader = document.Reader()
     before = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
 
-    with pytest.raises(document.DocumentError, match=r"^listeners: this field is there 2 times"):
+    with pytest.raises(document.DocumentError, match=r"^listeners: this field occurs 2 times"):
         reader.read(REPEATING)
 
     after = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
@@ -458,7 +458,7 @@ def test_no_more_expressions_that_are_too_large_are_tried_than_sound_ones() -> N
     """Each costs as much as the largest that may be."""
     reasons = problems_of(fields_of([f"(a|b)*a(a|b){{{100 + at}}}" for at in range(10)]))
 
-    assert [("1024 states" in reason, "too large together" in reason) for reason in reasons] == [
+    assert [("1024 states" in reason, "too large in total" in reason) for reason in reasons] == [
         *[(True, False)] * 8,
         *[(False, True)] * 2,
     ]

@@ -123,7 +123,7 @@ def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, 
     ("name", "value", "status_code", "words"),
     [
         ("Content-Range", "bytes 10-90/91", 400, "want the whole document"),
-        ("If-Match", '"41"', 412, "documents have no entity tags; a `version` in the document"),
+        ("If-Match", '"41"', 412, "documents have no entity tags; to replace only the document that you have read"),
         ("If-Match", "*", 200, ""),
         ("If-None-Match", "*", 412, "If-None-Match is '*', and a configuration is loaded"),
         ("If-None-Match", '"41"', 200, ""),

@@ -254,7 +254,7 @@ def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until
         names.errors = {"aa": socket.EAI_AGAIN}
         assert [*finder.find()] == [(a,), (aa,)]
         assert [line_of(record)["msg"] for record in caplog.records] == [
-            "a host of the edge cannot be looked up again, its addresses stay in use"
+            "cannot look up a host of the edge again, its known addresses stay in use"
         ]
         for error in (socket.EAI_NONAME, socket.EAI_AGAIN):
             names.errors = {"aa": error}

@@ -136,7 +136,7 @@ def test_the_command_that_brings_them_says_what_helps_where_it_cannot(capsys: py
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     file = tmp_path / "edge.pem"
     file.write_text("-----BEGIN PRIVATE KEY-----\n")
-    with pytest.raises(TrustUnavailable, match=r"--edge-ca-file .*edge\.pem: no certificates \(PEM\)"):
+    with pytest.raises(TrustUnavailable, match=r"--edge-ca-file .*edge\.pem: cannot read certificates \(PEM\)"):
         edge_trust(str(file), None).roots()
 
 

@@ -140,7 +140,7 @@ def test_a_disk_that_hangs_is_waited_for_by_one_document_and_has_the_last_one_in
     assert is_kept is False
     warnings = [line for line in map(line_of, caplog.records) if "cannot keep the document" in str(line["msg"])]
     assert [line["error"] for line in warnings] == [
-        "TimeoutError: the disk has not taken the one before within 0.1 s"
+        "TimeoutError: the disk has not finished the previous write within 0.1 s"
     ] * 4
     assert loaded is not None
     assert json.loads((tmp_path / "state" / NAME).read_text()) == json.loads(loaded.content.encode(5))
@@ -332,7 +332,7 @@ def test_sighup_with_a_broken_file_changes_nothing(tmp_path: Path) -> None:
             file.write_text('{"routes": [{"hostnames": ["NO"]}]}')
             proxy.send_signal(signal.SIGHUP)
 
-            line = proxy.wait_for_message("configuration file cannot be loaded, the one before stays in use")
+            line = proxy.wait_for_message("cannot load the configuration file, the previous document stays in use")
 
             assert "routes[0].hostnames[0]" in line["error"]
             assert ask(port).text == "one"

@@ -51,7 +51,7 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         assert backend.asked.wait(DEADLINE_S)
 
         proxy.send_signal(signal.SIGTERM)
-        proxy.wait_for_message("not listening any more")
+        proxy.wait_for_message("stopped listening")
         assert proxy.readiness() == (503, "stopping")
         backend.release.set()
 
@@ -99,7 +99,7 @@ def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_ag
         assert backend.asked.wait(DEADLINE_S)
         with BegunPut(proxy, fixed(port)) as put:
             proxy.send_signal(signal.SIGTERM)
-            proxy.wait_for_message("not listening any more")
+            proxy.wait_for_message("stopped listening")
             answer = put.finish()
 
         assert answer.startswith(b"HTTP/1.1 503")
@@ -177,7 +177,7 @@ def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
         assert time.monotonic() - began_s >= 1
         running.join()
         assert running.error is not None
-        said = proxy.wait_for_message("grace period over, cutting off what still runs")
+        said = proxy.wait_for_message("grace period is over, aborting the remaining requests")
         assert said["requests"] == 1
         told = proxy.wait_for_message("request")
         assert (told["path"], told["status_code"]) == ("/wait", 0)

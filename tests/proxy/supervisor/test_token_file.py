@@ -50,5 +50,5 @@ def test_a_file_that_cannot_be_looked_at_is_told_of_once(tmp_path: Path, caplog:
     file.watch(Looks(3))
 
     (line,) = map(line_of, caplog.records)
-    assert line["msg"] == "the tunnel token's file cannot be used, the token before stays in use"
+    assert line["msg"] == "cannot use the tunnel token file, the previous token stays in use"
     assert "File name too long" in str(line["error"])

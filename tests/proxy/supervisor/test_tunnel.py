@@ -383,7 +383,7 @@ def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
             edge.admit()
             edge.wait_for_registered(1, WAIT_S)
             assert tunnel.places[0].address is not None
-    told = lines_of(caplog, "the edge cannot be looked for again, its addresses stay in use")
+    told = lines_of(caplog, "cannot look up the edge again, its known addresses stay in use")
     assert (str(told[0]["error"]), told[0]["edge"]) == ("SRV: no answer", searches.name)
 
 
@@ -568,5 +568,5 @@ def test_connections_are_dialled_for_small_packets_once_full_ones_do_not_reach_t
     assert not thread.is_alive()
     dials = [first, second, again, small, moved, not_helped]
     assert [dial.is_small for dial in dials] == [False, False, False, True, True, False]
-    told = lines_of(caplog, "packets of full size seem to be lost on the way to the edge, smaller ones are sent")
+    told = lines_of(caplog, "full-size packets to the edge seem to be lost, sending smaller ones")
     assert len(told) == 1

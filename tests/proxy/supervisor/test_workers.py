@@ -137,7 +137,7 @@ def test_a_worker_without_descriptors_for_a_document_keeps_its_clients_and_takes
             document = fixed(port, "two")
             document["listeners"].append({"name": "new", "address": "127.0.0.1", "port": new})
             put = pool.submit(proxy.use, document)
-            proxy.wait_for_message("no descriptor or memory for what came with a message")
+            proxy.wait_for_message("no descriptor or memory to receive the supervisor's message")
             assert {answer_to(client) for client in clients} == {b"one"}
 
         assert put.result(DEADLINE_S)["version"] == 2
