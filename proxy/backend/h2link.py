@@ -50,8 +50,8 @@ _END_TIMEOUT_S: Final = 300.0
 """For the end of a stream whose response is whole: as `streamIdleTimeout` by default, so that a handler which goes on
 working for minutes is not cancelled."""
 _MAX_ENDING: Final = 1_000
-"""How many streams of one connection may do so. They are under way for no client, so that nothing else limits them where
-the backend sets no limit of streams."""
+"""How many streams of one connection may wait for that. They are under way for no client, so nothing else limits them
+where the backend sets no limit of streams."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
 """A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter

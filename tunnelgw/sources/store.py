@@ -7,8 +7,8 @@ Nothing can be taken before every kind has been listed or is known to be absent.
 
 *Unread objects.* Secrets and ConfigMaps are kept with their data only while an object names them (see `references`). If
 one is named after it was listed, its data is missing here; if no list or watch has shown it, it may still exist. Both
-are unread, and the source fetches them. Until it has tried, nothing is taken, for a limited time (see `unread`). Then an
-object that names something unread is translated with its previous spec (`before`), so what it named then is still
+are unread, and the source fetches them. Until it has tried, nothing is taken, for a limited time (see `unread`). Then
+an object that names something unread is translated with its previous spec (`before`), so what it named then is still
 served, until everything that it names now has been read or is known to be missing.
 
 *Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete

@@ -1,9 +1,9 @@
 """The unread objects, which are named but here without their data, and how long the store waits for them.
 
 Until the source has tried to fetch them, the store gives nothing out: a new reference would look broken for a moment.
-This wait ends when nothing has been fetched for `patience_s`, and at the latest when a change has waited for twice that:
-an author who names other objects again and again, in a loop of edits, would otherwise hold up everybody. Before the
-first snapshot the source may take as long as it needs for what was named by the time all kinds had been listed, and
+This wait ends when nothing has been fetched for `patience_s`, and at the latest when a change has waited for twice
+that: an author who names other objects again and again, in a loop of edits, would otherwise hold up everybody. Before
+the first snapshot the source may take as long as it needs for what was named by the time all kinds had been listed, and
 after that twice `patience_s` for what has been named since. To be used by one thread at a time.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tunnelgw.model.snapshot import Entry
 
 _MOST_PATIENCE = 2
-"""How many times `patience_s` unread objects can delay a change, however many of them the source fetches meanwhile."""
+"""How many times `patience_s` unread objects can delay a change, however many of them are fetched meanwhile."""
 
 
 class Unread:
@@ -22,8 +22,8 @@ class Unread:
         self._is_untried: dict[Entry, bool] = {}
         """False: the source has tried to fetch it, without success."""
         self._asked: set[Entry] = set()
-        """Unread objects as the source last got them, without those that became unread again since: for these it may come
-        back with an older state."""
+        """Unread objects as the source last got them, without those that became unread again since: for these it may
+        come back with an older state."""
         self._patient_until_s = 0.0
         """Until then changes wait; each object that is read moves it."""
         self._is_all_listed = False
