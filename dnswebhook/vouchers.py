@@ -91,6 +91,9 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     still_open = [voucher for voucher, half in halves.items() if half]
     contested: list[Voucher] = []
     claims: list[Record] = []
+    texts = Counter(
+        voucher.name for voucher in noted if any(_says(row, voucher.value) for row in rows.get(voucher.name, ()))
+    )
     for voucher in noted:
         if voucher.is_whole:
             continue
@@ -118,8 +121,9 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
                 continue
         elif not own or is_with_ours or (covered and voucher.is_done):
             # It is gone, or its record is there; once all was written, with any values. external-dns sees to the rest,
-            # unless it is to go, and goes later than its removal was answered.
-            if voucher.waits or (own and voucher.is_leaving and not _may_be_desired(voucher, is_desired)):
+            # unless its record is to go, perhaps later than that was answered, or another text of ours is beside it.
+            is_going = voucher.is_leaving and not _may_be_desired(voucher, is_desired)
+            if voucher.waits or (own and (is_going or texts[voucher.name] > 1)):
                 still_open.append(_after_listing(done(voucher)))
             continue
         still_open.append(_after_listing(voucher))

@@ -152,6 +152,28 @@ def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
     assert len(here.journal.vouchers) <= MAX_NOTED_TEXTS + LATE_LISTINGS
 
 
+def test_of_encrypted_texts_that_were_to_replace_one_that_a_store_does_not_remove_one_stays(house: Build) -> None:
+    """external-dns still reads the old one, words it otherwise in each pass, and names none of those between."""
+    here = house()
+    here.store.can_update = False
+    wanted = a("app.example.com")
+    old, *news = [msgspec.structs.replace(OWNERSHIP, targets=(f'"{number}"',)) for number in range(4)]
+    here.apply(create=[wanted, old])
+    here.listed()
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com")
+    for new in news:
+        with pytest.raises(ApplyFailed):
+            here.apply(update_old=[wanted, old], update_new=[a("app.example.com", "192.0.2.1"), new])
+        here.listed()
+    here.store.heal()
+    here.provider.adjust(b"[]")
+
+    assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": ["3"]}
+    here.apply(delete=[wanted, news[-1]])
+    assert here.listed() == {}
+    assert here.journal.vouchers == ()
+
+
 def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:
     here = house()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
