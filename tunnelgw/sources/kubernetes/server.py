@@ -92,7 +92,7 @@ class ApiServer:
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
         if body is not None:
             headers["Content-Type"] = content_type
-        with self._exchange(method, path, query, headers, body, timeout_s) as response:
+        with self._exchange(_Call(method, path, query, headers, body, timeout_s)) as response:
             return response.read()
 
     @contextmanager
@@ -100,7 +100,7 @@ class ApiServer:
         self, path: str, query: Mapping[str, str], accept: str = "application/json", timeout_s: float = REQUEST_S
     ) -> Iterator[Iterator[bytes]]:
         """Whole lines as they come; an incomplete last line is left out. Raises ApiServerError, also between lines."""
-        with self._exchange("GET", path, query, {"Accept": accept}, None, timeout_s) as response:
+        with self._exchange(_Call("GET", path, query, {"Accept": accept}, None, timeout_s)) as response:
             try:
                 yield _lines(_pieces(response))
             finally:
@@ -118,19 +118,11 @@ class ApiServer:
             access.close()
 
     @contextmanager
-    def _exchange(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout_s: float,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    def _exchange(self, call: "_Call") -> Iterator[urllib3.BaseHTTPResponse]:
         access = self._current()
         has_answered = False
         try:
-            with access.open(method, path, query, headers, body, timeout_s) as response:
+            with access.open(call) as response:
                 has_answered = True
                 self.reach.answered()
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # redirections are not followed
@@ -144,9 +136,10 @@ class ApiServer:
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
-            words = _words(list(causes_of(error)), access.host, timeout_s)
+            words = _words(list(causes_of(error)), access.host, call.timeout_s)
             forget_frames(error)
-            raise self._lost(f"{method} {path}: {words}", has_answered) from None  # the causes would add nothing
+            what = f"{call.method} {call.path}: {words}"
+            raise self._lost(what, has_answered) from None  # the causes would add nothing
 
     def _lost(self, message: str, has_answered: bool) -> Unreachable:
         lost = Unreachable(message, has_answered=has_answered)
@@ -198,6 +191,15 @@ class ApiServer:
         refused.close()
 
 
+class _Call(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes | None
+    timeout_s: float
+
+
 class _Failure(NamedTuple):
     """A failure to read the configuration, which may run a plugin each time."""
 
@@ -221,21 +223,13 @@ class _Access:
         self._pools.pool_classes_by_scheme = connections.pool_classes()
 
     @contextmanager
-    def open(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes | None,
-        timeout_s: float,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    def open(self, call: _Call) -> Iterator[urllib3.BaseHTTPResponse]:
         response = self._pools.request(
-            method,
-            self.host + path + ("?" + urlencode(query) if query else ""),
-            headers={"User-Agent": _USER_AGENT, **headers, **self._credentials()},
-            body=body,
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout_s),
+            call.method,
+            self.host + call.path + ("?" + urlencode(call.query) if call.query else ""),
+            headers={"User-Agent": _USER_AGENT, **call.headers, **self._credentials()},
+            body=call.body,
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=call.timeout_s),
             retries=False,
             redirect=False,
             preload_content=False,
