@@ -9,7 +9,7 @@ under another name. Tokens are remembered, since Secrets often go first. After a
 reconciler's thread calls what is here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -59,6 +59,11 @@ class DepartedProxies:
     def serves(self, plane: str) -> bool:
         """Whether a Gateway's own data plane has a proxy that is not emptied yet, as far as we know."""
         return any(served.plane == plane for served in self._served.values())
+
+    @property
+    def served(self) -> Collection[str]:
+        """The URLs of all proxies that are to be emptied once their Gateway has gone, or are now."""
+        return self._served.keys()
 
     def proxies(self, now_s: float) -> dict[str, Credentials]:
         """Credentials of the proxies to be emptied now, by URL."""

@@ -162,6 +162,11 @@ class Dispatch:
             wanted[ProxyKey(_DEPARTED, url, token)] = DocumentParcel.nothing(self._versions.get(url, -1))
         self._proxies.send(wanted)
 
+    def remember_only(self, urls: Collection[str]) -> None:
+        """Only these proxies may still be emptied: forget what the others took."""
+        for url in set(self._versions).difference(urls):
+            self._versions.pop(url, None)
+
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
         """Deliver each tunnel's hostnames to the provider, as soon as its data planes can serve them; or some of these,
         if the others fail or take too long.

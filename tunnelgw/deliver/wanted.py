@@ -118,6 +118,7 @@ class Wanted:
 
     def send(self, now_s: float) -> None:
         self._departed.settle(self._dispatch.departed_receipts(), now_s)
+        self._dispatch.remember_only(self._departed.served)
         self._dispatch.send(self.planes, self._departed.proxies(now_s))
         hosts = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self.tunnels.items()}
         self._former.settle(self._dispatch.tunnel_receipts(), now_s)

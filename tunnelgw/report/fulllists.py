@@ -4,6 +4,8 @@ What was decided is in force, but cannot be seen in the status. So it is logged,
 once until something else is left out. Called by the threads that write statuses; by one at a time for each object.
 """
 
+from collections import OrderedDict
+
 from daemonkit.logs import get_logger
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
@@ -14,13 +16,15 @@ from tunnelgw.translate.verdicts import ObjectId
 log = get_logger(__name__)
 
 REASON = "StatusFull"
+_MAX_REMEMBERED = 10_000
+"""More objects that are there at once would be reported again and again."""
 
 
 class FullLists:
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
-        self._told: dict[ObjectId, tuple[str, tuple[ParentRef, ...]]] = {}
-        """What was reported last: the uid of the object and what was left out."""
+        self._told: OrderedDict[ObjectId, tuple[str, tuple[ParentRef, ...]]] = OrderedDict()
+        """What was reported last: the uid of the object and what was left out. Of objects that have gone too."""
 
     def note(self, id_: ObjectId, item: Object, left_out: tuple[ParentRef, ...]) -> None:
         """`left_out`: those for which the object's status has no room now."""
@@ -31,6 +35,8 @@ class FullLists:
         if self._told.get(id_) == news:
             return
         self._told[id_] = news
+        if len(self._told) > _MAX_REMEMBERED:
+            self._told.popitem(last=False)
         names = ", ".join(_name(ref) for ref in left_out)
         field = "ancestors" if id_.kind is Kind.BACKEND_TLS_POLICY else "parents"
         log.warning("status has no room", kind=str(id_.kind), name=str(id_.key), field=field, left_out=names)

@@ -156,6 +156,25 @@ def test_a_turn_is_answered_when_every_proxy_has_failed() -> None:
         assert all(receipt.error for receipt in dispatch.proxy_receipts("shared"))
 
 
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_proxy_whose_gateway_has_gone_is_emptied_unless_it_has_been_forgotten(*, is_remembered: bool) -> None:
+    """Proxies come and go for months: what they took must not pile up."""
+    with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk:
+        dispatch, token = desk.dispatch, Credentials(Secret(TOKEN))
+        dispatch.put_document("shop/gw", document("a.example"), (), 1)
+        dispatch.send({"shop/gw": Plane((proxy.api,), token)})
+        desk.until(lambda: dispatch.has_answered("shop/gw"))
+
+        dispatch.remember([proxy.api] if is_remembered else [])
+
+        def is_settled() -> bool:
+            dispatch.send({}, {proxy.api: token})
+            return proxy.api in dispatch.departed_receipts()
+
+        desk.until(is_settled)
+        assert ("routes" not in proxy.get().json()) is is_remembered
+
+
 def test_nothing_is_asked_of_a_data_plane_without_proxies_or_document() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         assert desk.dispatch.has_answered("shared")

@@ -36,6 +36,16 @@ def test_what_a_status_has_no_room_for_is_told_once(
     assert [record.getMessage() for record in caplog.records] == ["status has no room"] * 4
 
 
+def test_what_was_told_of_many_others_since_is_forgotten() -> None:
+    """Objects come and go for months, and nobody says here which have gone."""
+    recorder = Recorder()
+    lists = FullLists(recorder)
+    for name in ("first", *(f"preview-{number}" for number in range(10_000)), "preview-9999", "first"):
+        lists.note(ObjectId(Kind.HTTP_ROUTE, Key("default", name)), route(name), (ONE,))
+
+    assert [key.name for _, key, *_ in recorder.said][10_000:] == ["preview-9999", "first"]
+
+
 def test_without_a_recorder_the_log_says_it(caplog: pytest.LogCaptureFixture) -> None:
     FullLists().note(ObjectId(Kind.BACKEND_TLS_POLICY, WEB), route("web"), (ONE,))
 
