@@ -4,8 +4,9 @@ It is ready when the backend's SETTINGS have come: until then nobody knows how m
 speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. If it is silent while
 requests run, it is pinged; if no answer comes, it is given up with all of them.
 
-The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1: a server that goes on
-working before it ends the stream keeps no client waiting. The stream keeps its place here until it has ended.
+The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1, once the request is sent: a
+server that goes on working before it ends the stream keeps no client waiting. The stream keeps its place here until it
+has ended.
 """
 
 import socket
@@ -214,6 +215,8 @@ class H2Link:
             self._transport.flush_later()
         if taken_bytes < size_bytes:
             self._blocked[request] = None
+        elif end_stream:
+            self._on_sent(request)
         return taken_bytes
 
     def send_trailers(self, request: Request, fields: Fields) -> None:
@@ -223,6 +226,12 @@ class H2Link:
             self._give_up(request, f"request trailers that cannot be sent: {error}")
             return
         self._transport.flush_later()
+        self._on_sent(request)
+
+    def _on_sent(self, request: Request) -> None:
+        """All of the request is sent. If its response waited for that, the receiver, which calls now, is told later."""
+        if self._codec.is_whole(request.stream_id):
+            self._loop.call_soon(partial(self._end_early, request))
 
     def progress_of(self, creditor: Creditor) -> int | None:
         return self._transport.progress_of(creditor)
@@ -373,6 +382,18 @@ class H2Link:
         if self._on_first_answer is not None:
             self._on_first_answer()
             self._on_first_answer = None
+
+    def _end_early(self, request: Request) -> None:
+        """The request has ended after its response, which can have no body."""
+        if request.has_ended or request.stream_id not in self._requests:
+            return
+        receiver = request.receiver
+        self._end(request)
+        self._ending[request] = self._loop.now_s
+        try:
+            receiver.on_response_data(b"", True)
+        except Exception:
+            request.on_bug(receiver)
 
     def _on_reset(self, event: StreamReset) -> None:
         request = self._requests.pop(event.stream_id, None)

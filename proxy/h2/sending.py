@@ -105,6 +105,13 @@ class Sending:
     def is_live(self, stream_id: int) -> bool:
         return stream_id in self._streams
 
+    def is_whole(self, stream_id: int) -> bool:
+        """Whether all of the request is sent, and of the response nothing can be missing but the end of the stream."""
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.has_received_head:
+            return False
+        return stream.is_bodiless and not stream.is_tunnel and not stream.is_local_open
+
     def sendable(self, stream_id: int) -> int:
         """How many bytes the windows let through now. If it is 0, a `WindowUpdated` event will come: of the stream,
         or of stream 0."""

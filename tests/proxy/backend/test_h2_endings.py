@@ -197,6 +197,31 @@ def test_a_response_without_a_body_to_a_request_that_goes_on_is_not_over() -> No
         assert (answer.status_code, answer.is_over, w.backend().in_flight) == (204, False, 1)
 
 
+@pytest.mark.parametrize("with_trailers", [False, True])
+def test_a_response_without_a_body_is_whole_when_its_request_is(*, with_trailers: bool) -> None:
+    peers: list[H2Peer] = []
+
+    def say_head(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"204")])
+
+    with backend(speaks(say_head, peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        w.until(lambda: answer.head is not None)
+        assert answer.request is not None
+        answer.request.send_data(b"abc", not with_trailers, Owed())
+        if with_trailers:
+            answer.request.send_trailers([(b"x-sum", b"1")])
+        w.until(lambda: answer.is_over)
+
+        assert (answer.status_code, bytes(answer.body), answer.failure) == (204, b"", None)
+        assert (w.backend().in_flight, peers[0].h2.open_inbound_streams) == (0, 1)
+        peers[0].conn.sock.shutdown(socket.SHUT_RDWR)
+        w.until(lambda: not w.backend().connections)
+        assert not w.backend().failures
+
+
 def test_a_stream_keeps_its_place_until_it_has_ended_although_its_response_is_whole() -> None:
     peers: list[H2Peer] = []
     limit = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
