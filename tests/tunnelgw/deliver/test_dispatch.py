@@ -165,7 +165,7 @@ def test_a_proxy_whose_gateway_has_gone_is_emptied_unless_it_has_been_forgotten(
         dispatch.send({"shop/gw": Plane((proxy.api,), token)})
         desk.until(lambda: dispatch.has_answered("shop/gw"))
 
-        dispatch.remember([proxy.api] if is_remembered else [])
+        dispatch.remember_only([proxy.api] if is_remembered else [])
 
         def is_settled() -> bool:
             dispatch.send({}, {proxy.api: token})
