@@ -340,10 +340,7 @@ class H2Link:
         if event.end_stream:
             self._complete(request)
         elif event.is_whole:
-            self._end(request)
-            self._ending[request] = self._loop.now_s
-            if len(self._ending) > _MAX_ENDING:
-                self.cancel(next(iter(self._ending)))
+            self._end_before_stream(request)
         try:
             receiver.on_response_head(event.head, request.has_ended)
         except Exception:
@@ -383,13 +380,19 @@ class H2Link:
             self._on_first_answer()
             self._on_first_answer = None
 
+    def _end_before_stream(self, request: Request) -> None:
+        """Request and response are whole; the stream has yet to end."""
+        self._end(request)
+        self._ending[request] = self._loop.now_s
+        if len(self._ending) > _MAX_ENDING:
+            self.cancel(next(iter(self._ending)))
+
     def _end_early(self, request: Request) -> None:
         """The request has ended after its response, which can have no body."""
         if request.has_ended or request.stream_id not in self._requests:
             return
         receiver = request.receiver
-        self._end(request)
-        self._ending[request] = self._loop.now_s
+        self._end_before_stream(request)
         try:
             receiver.on_response_data(b"", True)
         except Exception:
