@@ -57,11 +57,11 @@ class Balancer:
     def request(self, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish) -> Request:
         circuit = self._circuit
         if circuit.running >= circuit.limits.max_requests:
-            detail = f"{self.spec.name}: {circuit.running} requests are under way, which is the limit"
+            detail = f"{self.spec.name}: {circuit.running} requests are in progress, which is the limit"
             return self._refusals.refuse(head, receiver, Reason.OVERLOAD, detail)
         usable = self._usable
         if not usable:
-            detail = f"{self.spec.name}: none of {len(self._destinations)} addresses may be asked"
+            detail = f"{self.spec.name}: none of {len(self._destinations)} addresses may be used"
             return self._refusals.refuse(head, receiver, Reason.UNHEALTHY, detail)
         destination = usable[0] if len(usable) == 1 else self._choose(usable, wish, receiver)
         request = Request(head, end_stream, receiver, wish, destination.text, destination)

@@ -148,7 +148,7 @@ class _Attempt:
         """Never asked for."""
 
     def on_bug(self) -> None:
-        self._on_end(self, ConnectionAbortedError("given up after a bug of ours"))
+        self._on_end(self, ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _end_soon(self, error: OSError | None) -> None:
         self._loop.call_soon(partial(self._on_end, self, error))

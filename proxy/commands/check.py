@@ -46,7 +46,9 @@ def judge(name: str, data: bytes) -> Verdict:
 
 
 def _summary(verdict: Verdict) -> str:
-    listeners = _count(verdict.listeners, "listener") + ("" if verdict.listeners else " (the tunnel alone is served)")
+    listeners = _count(verdict.listeners, "listener") + (
+        "" if verdict.listeners else " (served through the tunnel only)"
+    )
     others = f"{_count(verdict.routes, 'route')}, {_count(verdict.backends, 'backend')}"
     return f"{verdict.file}: sound; {listeners}, {others}"
 

@@ -17,7 +17,7 @@ def write_roots(out: str, published: Sequence[PublishedRoot] = PUBLISHED) -> boo
         else:
             Path(out).write_text(roots, encoding="ascii")
     except TrustUnavailable as error:
-        sys.stderr.write(f"{PROG} edge-ca: {error}; run it where there is Internet, and bring the file\n")
+        sys.stderr.write(f"{PROG} edge-ca: {error}; run it where there is Internet access, and copy the file\n")
         return False
     except OSError as error:
         sys.stderr.write(f"{PROG} edge-ca: cannot write {out}: {error.strerror}\n")

@@ -64,7 +64,7 @@ def _check_method(method: str) -> None:
         raise SourceError(f"seen method {method!r}, want one word such as GET")
     if method == "CONNECT":
         raise SourceError(
-            "CONNECT is answered 501, whatever the document says, but for a WebSocket over HTTP/2, which is routed as "
+            "CONNECT is always answered with 501, except for a WebSocket over HTTP/2, which is routed as "
             "GET: ask about that"
         )
 

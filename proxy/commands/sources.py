@@ -60,9 +60,7 @@ def read_running(address: str, token: Secret | None, ca_file: str | None = None)
     finally:
         connection.close()
     if response.status == 401:
-        seen = (
-            "was given another token than its own, want that with which it was started" if token else "wants its token"
-        )
+        seen = "refused the token, want the one that it was started with" if token else "requires its token"
         raise SourceError(
             f"the proxy at {address} {seen}: --auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE"
         )

@@ -103,7 +103,7 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         regions = finder.find()
     except DiscoveryFailed as error:
         questions = "" if options.edge else ", which must answer SRV questions"
-        yield False, "addresses", f"{error}; look at the DNS of this host{questions}"
+        yield False, "addresses", f"{error}; check the DNS of this host{questions}"
         return
     try:
         check_version(regions, version, source)
@@ -153,7 +153,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: 
     if not is_small and any(isinstance(report, Ended) and report.vain is Vain.YES for report in heard):
         is_well, step, text = _dial(address, means, registers=registers, is_small=True)
         if is_well:
-            return is_well, step, f"{text}, with small packets alone: those of full size are lost on the way"
+            return is_well, step, f"{text}, only with small packets: full-size packets are lost on the way"
     return _told(address, heard, time.monotonic() - began_s, registers=registers)
 
 

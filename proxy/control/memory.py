@@ -29,8 +29,8 @@ def refusal() -> str | None:
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EPERM, errno.EACCES):
             return (
-                f"files in memory, by which workers get the document, are refused here: {error.strerror}; allow the "
-                "system call memfd_create (SystemCallFilter= of a unit, a container's seccomp profile)"
+                f"files in memory, through which workers get the document, are not allowed here: {error.strerror}; "
+                "allow the system call memfd_create (SystemCallFilter= of a unit, a container's seccomp profile)"
             )
     return None
 

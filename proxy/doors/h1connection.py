@@ -122,7 +122,7 @@ class H1Connection:
             # Not left to the loop, which is not every caller: a door that drains has other connections to tell.
             log.exception("bug in the handling of a request")
             if not self._transport.is_closed:
-                self.abort("given up after a bug of ours")
+                self.abort("given up after a bug in this proxy")
         if preface is not None:
             self._is_ending = True
             self._deadline.cancel()

@@ -322,7 +322,7 @@ class H2Connection:
         """A bug of ours ends one stream, and none of the others on the connection."""
         if stream_id and self._codec.is_live(stream_id):
             self._codec.reset_stream(stream_id, ErrorCode.INTERNAL_ERROR)
-        self._lose_stream(stream_id, "given up after a bug of ours")
+        self._lose_stream(stream_id, "given up after a bug in this proxy")
 
     def _forget(self, stream_id: int) -> H2Stream | None:
         if self.turns.waiting:

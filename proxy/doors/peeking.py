@@ -80,7 +80,7 @@ class Peeking:
 
     def on_bug(self) -> None:
         if self._observer is not None:
-            self._observer.on_lost("given up after a bug of ours")
+            self._observer.on_lost("given up after a bug in this proxy")
 
     def _watch(self) -> None:
         self._loop.watch(self._sock, self)

@@ -51,8 +51,8 @@ _FAILURES: Final = {
     Reason.RESET: _Wording(502, "the backend broke the connection before it answered"),
     Reason.PROTOCOL: _Wording(502, "the backend answered something that is not HTTP"),
     Reason.FIELDS_TOO_LARGE: _Wording(502, "the header fields of the backend's answer are too many or too large"),
-    Reason.UNSENDABLE: _Wording(502, "the request cannot be said in the protocol of the backend"),
-    Reason.OVERLOAD: _Wording(503, "the backend has all the requests that it may have", 1),
+    Reason.UNSENDABLE: _Wording(502, "the backend's protocol cannot express the request"),
+    Reason.OVERLOAD: _Wording(503, "the backend has reached its limit of requests", 1),
     Reason.UNHEALTHY: _Wording(503, "no healthy address of the backend is left", 5),
     Reason.STOPPING: _Wording(503, "this proxy is stopping", 1),
 }

@@ -170,7 +170,7 @@ class Ending:
     def on_bug(self) -> None:
         """A bug of ours in a call from the backend's side ends this exchange, and no other."""
         if not self._is_over:
-            self._reason, self._detail = "bug", "given up after a bug of ours"
+            self._reason, self._detail = "bug", "given up after a bug in this proxy"
             self._abort()
 
     def give_up(self) -> None:

@@ -34,8 +34,8 @@ from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
 from proxy.routing import Forward, Listener, Redirect, client_scheme, decide
 
-_NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
-_NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket is here: the rule answers requests by itself")
+_NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is supported for websocket only")
+_NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket here: the rule answers requests by itself")
 _CONTINUE_CODE: Final = 100
 _LAST_WORDS_S: Final = 2.0
 

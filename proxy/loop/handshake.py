@@ -52,7 +52,7 @@ class Handshake(Generic[S]):
         self._advance()
 
     def on_bug(self) -> None:
-        self._fail(ConnectionAbortedError("given up after a bug of ours"))
+        self._fail(ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _advance(self) -> None:
         if self._sock is None:

@@ -343,7 +343,7 @@ class Transport:
 
     def on_bug(self) -> None:
         if not self.is_closed:
-            self._lose(ConnectionAbortedError("given up after a bug of ours"))
+            self._lose(ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _end_if_asked(self) -> None:
         """Everything queued was sent: go on with `finish` or `end_output` if one was called."""

@@ -214,7 +214,7 @@ def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]
         if len(states) > most:
             raise TooManyStates(
                 f"regular expression needs more than {most} states to be matched in bounded time; "
-                "want fewer repetitions with numbers behind parts that match the same text, such as `.*`"
+                "want fewer repetitions with numbers after parts that match the same text, such as `.*`"
             )
     return states
 

@@ -245,7 +245,7 @@ def _require_no_coding(request: Request) -> None:
     given = request.headers.get("Content-Encoding", "")
     if given.strip().lower() in ("", "identity"):
         return
-    message = f"Content-Encoding is {given[:100]!r}, want the document as it is"
+    message = f"Content-Encoding is {given[:100]!r}, want the document as plain JSON"
     raise Refused(415, message, headers=(("Connection", "close"), ("Accept-Encoding", "identity")))
 
 

@@ -231,7 +231,7 @@ class Configuration:
         if version < loaded.version:
             raise VersionConflict(loaded.version, f"version {version} is older than the loaded {loaded.version}")
         if version == loaded.version and is_news:
-            raise VersionConflict(loaded.version, f"version {version} is loaded with other content")
+            raise VersionConflict(loaded.version, f"version {version} is loaded with different content")
         return version
 
     def _adopt(self, content: Content, version: int, *, is_news: bool) -> None:

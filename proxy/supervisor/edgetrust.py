@@ -23,8 +23,7 @@ NAME: Final = "edge-roots.pem"
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 64 * 1024
 _REMEDY: Final = (
-    "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` from where there is, and name the file "
-    "(--edge-ca-file)"
+    "; without Internet access, fetch them elsewhere with `tunnelgw-proxy edge-ca`, and give the file (--edge-ca-file)"
 )
 _BASE: Final = "https://developers.cloudflare.com/ssl/static/"
 

@@ -14,9 +14,9 @@ def missing() -> str | None:
     # Since Python 3.14, see its module sys.
     jit = getattr(sys, "_jit", None)
     if jit is None or not jit.is_available():
-        return f"this Python {python} has none; want 3.15 or newer, built with --enable-experimental-jit=yes-off"
+        return f"this Python {python} has no JIT; want 3.15 or newer, built with --enable-experimental-jit=yes-off"
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
     except OSError as error:
-        return f"memory cannot be made executable here: {error.strerror}; under systemd say MemoryDenyWriteExecute=no"
+        return f"memory cannot be made executable here: {error.strerror}; under systemd set MemoryDenyWriteExecute=no"
     return None

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _P = "tunnelgw_proxy_"
 _USUAL_CLASSES = range(2, 6)
-"""There from the beginning, so that the first 5xx is seen as a rise."""
+"""Classes of status codes whose series exist from the start, so that the first 5xx shows as an increase."""
 
 
 class ProxyCollector(Collector):
-    """Reads the workers' numbers anew at each scrape."""
+    """Asks the workers for their numbers at each scrape."""
 
     def __init__(self, fleet: Fleet, configuration: Configuration, api_certificate: ApiCertificate) -> None:
         self._fleet = fleet
@@ -52,18 +52,20 @@ class ProxyCollector(Collector):
         loaded = self._configuration.loaded
         yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
         if not self._fleet.is_stopping:  # it gets no other any more
-            yield _gauge("config_hash", "The same number for the same content; 0: none", self._hash(loaded))
+            yield _gauge("config_hash", "Hash of the document's content; 0: no document", self._hash(loaded))
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
         yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
         yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
         is_kept = self._configuration.is_kept
         if is_kept is not None:
-            yield _gauge("config_kept", "1: the state directory takes the document; 0: it cannot be written", is_kept)
+            yield _gauge(
+                "config_kept", "1: the document is kept in the state directory; 0: it could not be written", is_kept
+            )
         yield from _certificates(loaded.certificates if loaded else {}, self._api_certificate.validity)
         refused = CounterMetricFamily(_P + "config_refused", "Documents refused, and files that could not be read")
         refused.add_metric([], self._configuration.refused)
         yield refused
-        swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
+        swaps = CounterMetricFamily(_P + "config_swaps", "Routing tables that workers have put into use")
         swaps.add_metric([], total.swaps)
         yield swaps
         reason = "its reader did not keep up, or its disk was full"
@@ -113,10 +115,10 @@ def _routes(total: Stats) -> Iterator[Metric]:
     durations = HistogramMetricFamily(
         _P + "request_duration_seconds", "From the request's head to the end of the response", labels=["route"]
     )
-    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests under way", labels=["route"])
+    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests in progress", labels=["route"])
     received = CounterMetricFamily(_P + "request_body_bytes", "Body bytes from clients", labels=["route"])
     sent = CounterMetricFamily(_P + "response_body_bytes", "Body bytes to clients", labels=["route"])
-    retries = CounterMetricFamily(_P + "retries", "Requests sent to a backend once more", labels=["route"])
+    retries = CounterMetricFamily(_P + "retries", "Repeated attempts to send a request to a backend", labels=["route"])
     for name, route in total.routes.items():
         for digit, count in enumerate(route.responses):
             if count or digit in _USUAL_CLASSES:
@@ -146,9 +148,11 @@ def _backends(total: Stats) -> Iterator[Metric]:
     failures = CounterMetricFamily(
         _P + "backend_failures", "Requests without a complete answer", labels=["backend", "reason"]
     )
-    ejections = CounterMetricFamily(_P + "backend_ejections", "Addresses set aside for failing", labels=label)
+    ejections = CounterMetricFamily(
+        _P + "backend_ejections", "How often an address was ejected for failing", labels=label
+    )
     ejected = GaugeMetricFamily(
-        _P + "backend_addresses_ejected", "Addresses set aside now, each worker's counted", labels=label
+        _P + "backend_addresses_ejected", "Addresses that get no requests now, added up over the workers", labels=label
     )
     for key, backend in total.backends.items():
         requests.add_metric([key], backend.requests)
@@ -166,7 +170,7 @@ def _doors(total: Stats) -> Iterator[Metric]:
     connections = GaugeMetricFamily(_P + "connections", "Open client connections", labels=["door"])
     accepted = CounterMetricFamily(_P + "connections_accepted", "Client connections accepted", labels=["door"])
     refused = CounterMetricFamily(
-        _P + "connections_refused", "Connections and requests turned away before a route", labels=["door", "cause"]
+        _P + "connections_refused", "Connections and requests refused before reaching a route", labels=["door", "cause"]
     )
     for name, door in total.doors.items():
         connections.add_metric([name], door.connections)
@@ -178,14 +182,14 @@ def _doors(total: Stats) -> Iterator[Metric]:
 
 def _workers(slots: list[Slot], *, is_stopping: bool) -> Iterator[Metric]:
     label = ["worker"]
-    up = GaugeMetricFamily(_P + "worker_up", "1: the worker serves a table", labels=label)
-    version = GaugeMetricFamily(_P + "worker_config_version", "Version of the table in use", labels=label)
+    up = GaugeMetricFamily(_P + "worker_up", "1: the worker serves a document", labels=label)
+    version = GaugeMetricFamily(_P + "worker_config_version", "Version of the document in use", labels=label)
     swap = GaugeMetricFamily(
-        _P + "worker_last_swap_seconds", "From the document's arrival to its use, at the last one", labels=label
+        _P + "worker_last_swap_seconds", "For the last document, the time from its arrival to its use", labels=label
     )
     jit = GaugeMetricFamily(_P + "worker_jit", "1: the worker was started with the JIT, by --jit", labels=label)
     restarts = CounterMetricFamily(_P + "worker_restarts", "Workers started in place of one that died", labels=label)
-    cpu = CounterMetricFamily(_P + "worker_cpu_seconds", "CPU time, those of dead workers included", labels=label)
+    cpu = CounterMetricFamily(_P + "worker_cpu_seconds", "CPU time, that of dead workers included", labels=label)
     resident = GaugeMetricFamily(_P + "worker_resident_memory_bytes", "Resident memory", labels=label)
     descriptors = GaugeMetricFamily(_P + "worker_open_fds", "Open file descriptors", labels=label)
     for slot in slots:

@@ -28,8 +28,8 @@ _REMEDIES: Final = {
     errno.EADDRNOTAVAIL: "choose an address of this host",
     errno.EMFILE: "raise the limit of open files (systemd: LimitNOFILE=)",
     errno.EAFNOSUPPORT: "this host has no such addresses: choose one of the other family",
-    errno.ENODEV: "name an interface of this host behind the %",
-    errno.EINVAL: "a link-local address wants its interface, as in fe80::1%eth0",
+    errno.ENODEV: "name an interface of this host after the %",
+    errno.EINVAL: "a link-local address needs its interface, as in fe80::1%eth0",
 }
 _PRIVILEGED: Final = (
     "ports below 1024 need a permission: AmbientCapabilities=CAP_NET_BIND_SERVICE (systemd), capability "

@@ -27,7 +27,7 @@ class TunnelCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         places = self._tunnel.places
         if not self._fleet.is_stopping:
-            yield _gauge("connections_wanted", "Connections to the edge that are wanted", len(places))
+            yield _gauge("connections_wanted", "Wanted connections to the edge", len(places))
             yield _gauge("connections_registered", "Connections registered at the edge", self._tunnel.registered)
         yield _gauge(
             "remote_config_version",
@@ -68,10 +68,10 @@ def _places(places: list[Place]) -> Iterator[Metric]:
 
 def _traffic(total: Stats) -> Iterator[Metric]:
     requests = CounterMetricFamily(_P + "requests", "Requests that came through the tunnel", labels=_LABEL)
-    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests under way in the tunnel", labels=_LABEL)
+    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests in progress in the tunnel", labels=_LABEL)
     sent = CounterMetricFamily(_P + "sent_bytes", "Bytes to the edge that it has acknowledged", labels=_LABEL)
     received = CounterMetricFamily(_P + "received_bytes", "Bytes from the edge", labels=_LABEL)
-    round_trip = GaugeMetricFamily(_P + "round_trip_seconds", "From a PING to its answer, at the last", labels=_LABEL)
+    round_trip = GaugeMetricFamily(_P + "round_trip_seconds", "Time from the last PING to its answer", labels=_LABEL)
     for conn_index, edge in sorted(total.edges.items()):
         label = [str(conn_index)]
         requests.add_metric(label, edge.requests)

@@ -18,11 +18,11 @@ _SIZE: Final = "too short to be safe; want ECDSA, or RSA with at least 2048 bits
 _REMEDIES: Final = {
     "KEY_VALUES_MISMATCH": f"the key is not that of the first certificate: {_ORDER}",
     "NO_CERTIFICATE_ASSIGNED": (
-        f"the key is not of the kind of the first certificate's: {_ORDER}, and the key as it was made, since one of "
-        "RSASSA-PSS and one of RSA cannot stand for each other"
+        f"the key is not of the same kind as the first certificate's: {_ORDER}, and the key as it was created, since "
+        "RSASSA-PSS and RSA keys cannot replace each other"
     ),
     "EE_KEY_TOO_SMALL": f"a key {_SIZE}",
-    "CA_KEY_TOO_SMALL": f"the key of an authority {_SIZE}",
+    "CA_KEY_TOO_SMALL": f"the key of a CA {_SIZE}",
 }
 """By what OpenSSL says."""
 
@@ -67,7 +67,7 @@ def _broken_part(pair: Certificate) -> tuple[str, str]:
         context.load_verify_locations(cadata=pair.certificate.encode("ascii", "ignore").decode())
     except (ssl.SSLError, ValueError):
         return ".certificate", "want certificates in PEM, the leaf first, as they were issued"
-    return ".privateKey", "want the unencrypted key of the leaf in PEM, as it was made"
+    return ".privateKey", "want the unencrypted key of the leaf in PEM, as it was created"
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:

@@ -126,7 +126,7 @@ class ControlStream:
                 if self._is_over:
                     break
         except MalformedMessage as error:
-            events.append(self._break(f"the edge sent what is no message: {error}"))
+            events.append(self._break(f"the edge sent something that is not a message: {error}"))
         return events
 
     def receive_end(self) -> list[ControlEvent]:

@@ -141,7 +141,7 @@ class Dialling:
         self._handshake.start()
 
     def on_bug(self) -> None:
-        self._fail(FailureCause.DIAL, "given up after a bug of ours")
+        self._fail(FailureCause.DIAL, "given up after a bug in this proxy")
 
     def _on_deadline(self) -> None:
         self._fail(FailureCause.DIAL, f"no answer within {CONNECT_TIMEOUT_S:g} s")
@@ -187,7 +187,7 @@ def _explained(sock: ssl.SSLSocket, error: OSError, wire: WireBytes) -> str:
         seen = f", issued by {issuer}" if issuer else ""
         return (
             f"the edge's certificate{seen} is not trusted: {error.verify_message.rstrip('.')}; "
-            f"want one for {SERVER_NAME} of an authority of --edge-ca-file, or of the published roots without it"
+            f"want one for {SERVER_NAME} issued by a CA in --edge-ca-file or, without that, by the published roots"
         )
     return f"TLS failed: {getattr(error, 'reason', None) or error.strerror or error}"
 

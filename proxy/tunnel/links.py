@@ -83,7 +83,7 @@ class Links:
         try:
             context = self._context_of(means.trusted_roots)
         except (ssl.SSLError, ValueError) as error:
-            reason = f"the edge's authorities cannot be used: {error}"
+            reason = f"the CAs for the edge's certificate cannot be used: {error}"
             self.report(Ended(order.number, FailureCause.TLS, reason, 0.0, 0.0))
             return
         client = client_info(uuid.UUID(bytes=means.client_id), CONNECTOR_VERSION, platform.system(), platform.machine())

@@ -58,7 +58,7 @@ def flaw_of(update: Update) -> str | None:
         # Its form has been looked at, texts and numbers have not.
         return f"the configuration cannot be read: {str(error)[:256]}"
     # null: nobody has configured the tunnel yet, which the edge pushes as version 0.
-    return None if config is None or isinstance(config, dict) else "the configuration is no JSON object"
+    return None if config is None or isinstance(config, dict) else "the configuration is not a JSON object"
 
 
 def encode_answer(applied_version: int, flaw: str | None) -> bytes:

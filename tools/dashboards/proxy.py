@@ -173,7 +173,7 @@ def backends() -> Row:
                     Column("in flight", total(BACKEND_IN_FLIGHT, "backend")),
                     Column("connections", total(BACKEND_OPEN, "backend")),
                     Column("new connections", rate(BACKEND_OPENED, "backend"), "cps"),
-                    Column("addresses set aside", total(EJECTED, "backend"), steps=above(None, 1)),
+                    Column("addresses ejected", total(EJECTED, "backend"), steps=above(None, 1)),
                 ],
                 worst="failures",
             ),
@@ -187,10 +187,10 @@ def backends() -> Row:
             ),
             graph(
                 "Retries and ejections",
-                "How often a request was sent once more, and an address set aside for failing. Clients may see "
+                "How often a request was sent again, and an address ejected for failing. Clients may see "
                 "nothing of it yet.",
                 Query(rise(RETRIES), "retries"),
-                Query(most(rise(EJECTIONS, "backend")), "set aside: {{backend}}"),
+                Query(most(rise(EJECTIONS, "backend")), "ejected: {{backend}}"),
                 width=12,
                 events=True,
             ),

@@ -64,7 +64,7 @@ class _Decoder:
         if not word & 4:
             return segment, at + WORD_BYTES, landing
         if landing & 7 != FAR:
-            raise MalformedMessage("double-far pointer whose landing pad is no far pointer")
+            raise MalformedMessage("double-far pointer whose landing pad is not a far pointer")
         tag = self._word(segment, at + WORD_BYTES)
         segment, start = self._far(landing)
         return segment, start, tag

@@ -103,7 +103,7 @@ def test_an_address_that_does_not_exist_is_told_without_a_word_of_srv() -> None:
         code, lines = told(edge, addresses=["nowhere.invalid:7844"])
         assert (code, len(lines)) == (1, 2)
         assert "nowhere.invalid: no such host" in lines[1]
-        assert lines[1].endswith("; look at the DNS of this host")
+        assert lines[1].endswith("; check the DNS of this host")
 
 
 @pytest.mark.parametrize("content", ["", "no certificate", f"{PEM_HEADER}\nAAAA\n{PEM_FOOTER}\n"])
@@ -153,4 +153,4 @@ def test_packets_of_full_size_that_are_lost_on_the_way_are_told_and_do_not_keep_
         code = check_tunnel([*given, "--register"], {"TUNNEL_TOKEN": edge.tunnel.token})
     lines = capsys.readouterr().out.splitlines()
     assert (code, [line.split()[0] for line in lines]) == (0, ["ok"] * 5)
-    assert all("those of full size are lost on the way" in line for line in lines[-2:])
+    assert all("full-size packets are lost on the way" in line for line in lines[-2:])

@@ -96,7 +96,7 @@ def test_check_reads_standard_input_as_a_real_command() -> None:
 
     assert (done.returncode, done.stdout) == (
         0,
-        b"-: sound; 0 listeners (the tunnel alone is served), 0 routes, 0 backends\n",
+        b"-: sound; 0 listeners (served through the tunnel only), 0 routes, 0 backends\n",
     )
 
 
@@ -365,7 +365,7 @@ def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
         (["-H", " : value", "GET", "http://shop.example/"], ["' : value'", "name: value"]),
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
         (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
-        (["CONNECT", "http://shop.example/"], ["answered 501", "ask about that"]),
+        (["CONNECT", "http://shop.example/"], ["answered with 501", "ask about that"]),
         (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),
     ],
 )
@@ -450,8 +450,8 @@ def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert "route: shop/cart" in out
     assert (without[0], another[0]) == (2, 2)
-    assert "wants its token: --auth-token-file, PROXY_AUTH_TOKEN or" in without[2]
-    assert "was given another token than its own" in another[2]
+    assert "requires its token: --auth-token-file, PROXY_AUTH_TOKEN or" in without[2]
+    assert "refused the token" in another[2]
 
 
 def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(

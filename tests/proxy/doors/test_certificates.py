@@ -55,7 +55,7 @@ def test_of_a_key_that_is_too_short_or_of_another_certificate_is_said_what_is_wa
 
     with pytest.raises(UnusableTLS, match=r"EE_KEY_TOO_SMALL, a key too short .* want ECDSA"):
         check(listener_tls(certificates=[short]))
-    with pytest.raises(UnusableTLS, match=r"NO_CERTIFICATE_ASSIGNED, the key is not of the kind .* leaf first"):
+    with pytest.raises(UnusableTLS, match=r"NO_CERTIFICATE_ASSIGNED, the key is not of the same kind .* leaf first"):
         check(listener_tls(certificates=[{**A, "privateKey": other["privateKey"]}]))
 
 

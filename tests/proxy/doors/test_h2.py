@@ -420,7 +420,7 @@ def test_a_bug_in_a_stream_that_waits_for_the_connection_window_leaves_none_behi
 
         assert ErrorCodes.INTERNAL_ERROR == client.answer(tripping).reset_code
         assert bytes(100) == client.answer(last).body
-        assert "given up after a bug of ours" == rig.services.gone.get(timeout=10)
+        assert "given up after a bug in this proxy" == rig.services.gone.get(timeout=10)
 
 
 def test_a_bug_in_the_end_of_one_exchange_keeps_no_other_from_hearing_that_its_client_is_gone() -> None:

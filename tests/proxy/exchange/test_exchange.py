@@ -556,7 +556,7 @@ def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> 
     client = world.begin(asked())
     with pytest.raises(RuntimeError):
         world.pool.stream.answer(end_stream=True)
-    client.exchange.on_client_gone("given up after a bug of ours")
+    client.exchange.on_client_gone("given up after a bug in this proxy")
 
     assert (world.stats.route("shop").in_flight, sum(world.stats.route("shop").responses)) == (0, 1)
 

@@ -115,7 +115,7 @@ def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, 
 
     assert response.status_code == status_code
     if status_code == 415:
-        assert f"Content-Encoding is '{coding}', want the document as it is" == response.json()["message"]
+        assert f"Content-Encoding is '{coding}', want the document as plain JSON" == response.json()["message"]
         assert "identity" == response.headers["Accept-Encoding"]
 
 

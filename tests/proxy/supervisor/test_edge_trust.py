@@ -122,14 +122,14 @@ def test_what_was_tampered_with_in_the_state_directory_is_fetched_anew(publisher
 
 @pytest.mark.parametrize("url", ["https://localhost:1/x.pem", "https://nowhere.invalid/x.pem"])
 def test_a_download_that_fails_says_what_helps(url: str) -> None:
-    with pytest.raises(TrustUnavailable, match="`tunnelgw-proxy edge-ca` from where there is"):
+    with pytest.raises(TrustUnavailable, match="fetch them elsewhere with `tunnelgw-proxy edge-ca`"):
         PublishedRoots(None, (PublishedRoot(url, "0" * 64),)).roots()
 
 
 def test_the_command_that_brings_them_says_what_helps_where_it_cannot(capsys: pytest.CaptureFixture[str]) -> None:
     assert not write_roots("-", (PublishedRoot("https://nowhere.invalid/x.pem", "0" * 64),))
     said = capsys.readouterr().err
-    assert said.endswith("; run it where there is Internet, and bring the file\n")
+    assert said.endswith("; run it where there is Internet access, and copy the file\n")
     assert "`tunnelgw-proxy edge-ca`" not in said
 
 

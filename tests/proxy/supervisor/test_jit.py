@@ -81,7 +81,7 @@ def test_where_memory_cannot_be_made_executable_it_is_left_off() -> None:
     )
 
     assert done.stdout == (
-        "memory cannot be made executable here: Permission denied; under systemd say MemoryDenyWriteExecute=no\n"
+        "memory cannot be made executable here: Permission denied; under systemd set MemoryDenyWriteExecute=no\n"
     )
 
 

@@ -112,7 +112,7 @@ def test_a_link_local_address_without_its_interface_is_told_what_it_lacks(socket
     sockets.use([listener(8080, address="fe80::5")])
 
     (problem,) = sockets.problems
-    assert "Invalid argument; a link-local address wants its interface, as in fe80::1%eth0" in problem.message
+    assert "Invalid argument; a link-local address needs its interface, as in fe80::1%eth0" in problem.message
 
 
 def test_sockets_stay_across_documents_and_are_closed_only_when_released(sockets: ListeningSockets) -> None:

@@ -147,7 +147,7 @@ MALFORMED = {
     "unknown segment": (framed(word(2, 7)), "far pointer into segment 7 of 1"),
     "far outside": (framed(word(9 << 3 | 2, 0)), "pointer outside its segment"),
     "far to far": (framed(word(1 << 3 | 2, 0) + word(2, 0)), "far pointer that leads to a far pointer"),
-    "bad double far": (framed(word(1 << 3 | 6, 0) + bytes(16)), "landing pad is no far pointer"),
+    "bad double far": (framed(word(1 << 3 | 6, 0) + bytes(16)), "landing pad is not a far pointer"),
     "bad capability": (framed(struct_pointer(0, 0, 1) + word(7, 0)), "pointer of an unknown kind"),
     "bad tag": (framed(struct_pointer(0, 0, 1) + list_pointer(0, 7, 0) + word(1, 0)), "list of structs whose tag"),
     "tag too large": (

@@ -36,7 +36,7 @@ def test_a_configuration_that_is_no_object_is_refused_in_the_answer() -> None:
 
     assert flaw is not None
     answer = json.loads(encode_answer(NO_VERSION, flaw))
-    assert {"lastAppliedVersion": -1, "err": "the configuration is no JSON object"} == answer
+    assert {"lastAppliedVersion": -1, "err": "the configuration is not a JSON object"} == answer
 
 
 @pytest.mark.parametrize("config", [b'{"a":"\xff"}', b'{"a":1e999}'])

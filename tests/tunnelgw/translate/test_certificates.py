@@ -131,8 +131,8 @@ def test_of_a_key_that_was_made_one_of_rsa_for_a_certificate_of_rsassa_pss_is_sa
 
     problem = problem_in(secret_of(pss["certificate"], plain.decode()))
 
-    assert "the key is not of the kind of the first certificate's" in problem
-    assert "the key as it was made, since one of RSASSA-PSS and one of RSA cannot stand for each other" in problem
+    assert "the key is not of the same kind as the first certificate's" in problem
+    assert "the key as it was created, since RSASSA-PSS and RSA keys cannot replace each other" in problem
 
 
 def secret_of(certificate: str, key: str) -> dict[str, str]:
