@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -16,6 +16,15 @@ from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, T
 
 _PLACE = re.compile(r"listeners\[([0-9]{1,6})\]")
 _MAX_ERRORS = 5
+
+
+class Way(NamedTuple):
+    """How requests reach a Gateway, whose status therefore depends on deliveries to both."""
+
+    plane: str
+    """Id of its data plane."""
+    tunnel: str
+    """Id of the tunnel that leads there; empty: none does."""
 
 
 class Outcomes(Protocol):

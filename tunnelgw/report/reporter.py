@@ -22,9 +22,10 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, is_silent, unbound, with_conflicts
+from tunnelgw.report.deliveries import Outcomes, Way, conflicts, delivered, is_silent, unbound, with_conflicts
 from tunnelgw.report.events import WarningEvents, has_lasted
-from tunnelgw.report.holdback import MAX_HOLD_BACK_S, HoldBack
+from tunnelgw.report.firstwords import FirstWords
+from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.entries import with_namespace
@@ -56,15 +57,6 @@ class Situation(NamedTuple):
     policies say about them stays."""
 
 
-class Way(NamedTuple):
-    """How requests reach a Gateway, whose status therefore depends on deliveries to both."""
-
-    plane: str
-    """Id of its data plane."""
-    tunnel: str
-    """Id of the tunnel that leads there; empty: none does."""
-
-
 class WishQueue(Protocol):
     """Writes statuses; for each object only the newest wish counts."""
 
@@ -86,20 +78,12 @@ class Reporter:
         self._events = events
         self._metrics = metrics
         self._owed = HoldBack()
+        self._first = FirstWords()
         self._rush = Rush()
         self._rush_over_s = math.inf
         """When the rush ends that held statuses back in the last turn; inf: there was none."""
         self._deliveries: dict[Way, Delivery] = {}
         """As of the last turn."""
-        self._heard: set[Way] = set()
-        """Ways about which we have had all receipts, or one of a failure, at some time since we lead."""
-        self._silent: set[Way] = set()
-        """All other ways."""
-        self._early: dict[ObjectId, Way | None] = {}
-        """Gateways and ListenerSets whose ways are silent. A new leader does not write their statuses yet: it would
-        take back what the former one said about deliveries."""
-        self._early_until_s = math.inf
-        """Until then they may wait; inf: we do not lead, or have not reported since."""
         self._unheld: set[Way] = set()
         """Ways about which a status was written while no proxy held the newest document."""
         self._unbound: dict[ObjectId, Mapping[str, str]] = {}
@@ -125,12 +109,11 @@ class Reporter:
 
     def wait_until_s(self, latest_s: float) -> float:
         """When to call `report` again at the latest, on the monotonic clock; not after `latest_s`."""
-        return min(latest_s, self._rush_over_s) if self._owed or self._early else latest_s
+        return min(latest_s, self._rush_over_s) if self._owed or self._first else latest_s
 
     def forget(self) -> None:
         """Another controller leads: forget all statuses that are still to be written, and metrics of deliveries."""
-        self._owed = HoldBack()
-        self._heard, self._silent, self._early, self._early_until_s = set(), set(), {}, math.inf
+        self._owed, self._first = HoldBack(), FirstWords()
         self._unheard, self._left = frozenset(), set()
         self._status_queue.forget()
         self._metrics.pending_statuses.set(0)
@@ -151,19 +134,10 @@ class Reporter:
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
         if over_s <= now_s:
-            released = self._ripe(situation, self._owed.release(has_answered, now_s), now_s)
-            self._status_queue.want({id_: self._wish(situation, id_) for id_ in released})
-        self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed) + len(self._early))
-
-    def _ripe(self, situation: Situation, released: Iterable[ObjectId], now_s: float) -> list[ObjectId]:
-        """The objects of `released` and `_early` that need not wait any more: see `_early`."""
-        self._early_until_s = min(self._early_until_s, now_s + MAX_HOLD_BACK_S)
-        # An object that has changed again is left out: it waits for its newer document, and is then released again.
-        early = {id_: way for id_, way in self._early.items() if id_ not in self._owed}
-        ways = early | {id_: self._way_of(situation, id_) for id_ in released}
-        has_time = now_s < self._early_until_s
-        self._early = {id_: way for id_, way in ways.items() if has_time and way in self._silent}
-        return [id_ for id_ in ways if id_ not in self._early]
+            released = {id_: self._way_of(situation, id_) for id_ in self._owed.release(has_answered, now_s)}
+            ripe = self._first.ripe(released, self._owed, now_s)
+            self._status_queue.want({id_: self._wish(situation, id_) for id_ in ripe})
+        self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed) + len(self._first))
 
     def _way_of(self, situation: Situation, id_: ObjectId) -> Way | None:
         """None: not a Gateway or ListenerSet of ours."""
@@ -182,8 +156,7 @@ class Reporter:
         held = self._outcomes.held_planes()
         tunnels = self._outcomes.tunnel_receipts()
         deliveries = {way: self._delivery(way, situation, held, tunnels) for way in ways}
-        self._silent = {way for way in ways - self._heard if self._is_silent(way, situation, tunnels)}
-        self._heard = ways - self._silent
+        self._first.listen(ways, lambda way: self._is_silent(way, situation, tunnels))
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
         self._unheld -= different
