@@ -136,20 +136,26 @@ class StatusQueue:
     def _next(self) -> tuple[ObjectId, Wish] | None:
         with self._changed:
             while not self._stop.is_set():
-                wait_s: float | None = None
                 now_s = self._clock()
-                if now_s < self._paused_until_s:
-                    wait_s = self._paused_until_s - now_s
-                elif self._may_write():
-                    next_s = math.inf
-                    for room, not_before_s in self._rooms():
-                        id_, due_s = self._first_due(room, now_s, not_before_s)
-                        if id_ is not None:
-                            return id_, self._take(id_, now_s)
-                        next_s = min(next_s, due_s)
-                    wait_s = None if next_s == math.inf else next_s - now_s
+                id_, wait_s = self._due(now_s)
+                if id_ is not None:
+                    return id_, self._take(id_, now_s)
                 self._changed.wait(wait_s)
         return None
+
+    def _due(self, now_s: float) -> tuple[ObjectId | None, float | None]:
+        """An object that may be written now. Without one, for how long there is none; None: until something changes."""
+        if now_s < self._paused_until_s:
+            return None, self._paused_until_s - now_s
+        if not self._may_write():
+            return None, None
+        next_s = math.inf
+        for room, not_before_s in self._rooms():
+            id_, due_s = self._first_due(room, now_s, not_before_s)
+            if id_ is not None:
+                return id_, 0.0
+            next_s = min(next_s, due_s)
+        return None, None if next_s == math.inf else next_s - now_s
 
     def _rooms(self) -> Iterator[tuple[Mapping[ObjectId, Wish], float]]:
         """Where to look for a wish, in this order, and the time before which nothing there is due.
