@@ -29,13 +29,17 @@ class Totals:
 
     def update(self, stats: Stats) -> None:
         """The latest snapshot of the process that runs now."""
-        add(self._dead, _missing(self._alive, stats), with_gauges=False, limit=MAX_SERIES)
+        self._keep(_missing(self._alive, stats))
         self._alive = stats
 
     def retire(self) -> None:
         """That process has ended."""
-        add(self._dead, self._alive, with_gauges=False, limit=MAX_SERIES)
+        self._keep(self._alive)
         self._alive = Stats()
+
+    def _keep(self, stats: Stats) -> None:
+        _end_gauges(stats)
+        add(self._dead, stats, limit=MAX_SERIES)
 
     @property
     def counted(self) -> set[Series]:
@@ -60,8 +64,8 @@ class Totals:
         return self._alive.last_swap_s
 
     def add_to(self, total: Stats) -> None:
-        add(total, self._dead, with_gauges=False)
-        add(total, self._alive, with_gauges=True)
+        add(total, self._dead)
+        add(total, self._alive)
 
 
 def _series(stats: Stats) -> set[Series]:
@@ -76,49 +80,53 @@ def _missing(before: Stats, now: Stats) -> Stats:
     )
 
 
-def add(total: Stats, stats: Stats, *, with_gauges: bool, limit: int | None = None) -> None:
+def _end_gauges(stats: Stats) -> None:
+    for route in stats.routes.values():
+        route.in_flight = 0
+    for backend in stats.backends.values():
+        backend.in_flight = backend.connections = backend.ejected = 0
+    for door in stats.doors.values():
+        door.connections = 0
+    for edge in stats.edges.values():
+        edge.is_up = edge.in_flight = 0
+
+
+def add(total: Stats, stats: Stats, *, limit: int | None = None) -> None:
     """`limit` of series of a kind; without one none is added to OTHER, where others would then find it missing."""
     for name, route in stats.routes.items():
-        _add_route(total.route(name, limit), route, with_gauges)
+        _add_route(total.route(name, limit), route)
     for key, backend in stats.backends.items():
-        _add_backend(total.backend(key, limit), backend, with_gauges)
+        _add_backend(total.backend(key, limit), backend)
     for name, door in stats.doors.items():
-        _add_door(total.door(name), door, with_gauges)
+        _add_door(total.door(name), door)
     for conn_index, edge in stats.edges.items():
-        _add_edge(total.edge(conn_index), edge, with_gauges)
+        _add_edge(total.edge(conn_index), edge)
     total.swaps += stats.swaps
     total.access_log_dropped += stats.access_log_dropped
 
 
-def _add_route(total: RouteStats, route: RouteStats, with_gauges: bool) -> None:
+def _add_route(total: RouteStats, route: RouteStats) -> None:
     total.responses = [one + other for one, other in zip(total.responses, route.responses, strict=True)]
     total.durations = [one + other for one, other in zip(total.durations, route.durations, strict=True)]
     total.duration_sum_s += route.duration_sum_s
-    _add_numbers(total, route, ("request_bytes", "response_bytes", "retries"))
-    if with_gauges:
-        total.in_flight += route.in_flight
+    _add_numbers(total, route, ("in_flight", "request_bytes", "response_bytes", "retries"))
 
 
-def _add_backend(total: BackendStats, backend: BackendStats, with_gauges: bool) -> None:
-    _add_numbers(total, backend, ("requests", "connections_opened", "ejections"))
+def _add_backend(total: BackendStats, backend: BackendStats) -> None:
+    names = ("requests", "in_flight", "connections", "connections_opened", "ejections", "ejected")
+    _add_numbers(total, backend, names)
     _add_words(total.failures, backend.failures)
-    if with_gauges:
-        _add_numbers(total, backend, ("in_flight", "connections", "ejected"))
 
 
-def _add_door(total: DoorStats, door: DoorStats, with_gauges: bool) -> None:
-    total.accepted += door.accepted
+def _add_door(total: DoorStats, door: DoorStats) -> None:
+    _add_numbers(total, door, ("accepted", "connections"))
     _add_words(total.refused, door.refused)
-    if with_gauges:
-        total.connections += door.connections
 
 
-def _add_edge(total: EdgeStats, edge: EdgeStats, with_gauges: bool) -> None:
-    _add_numbers(total, edge, ("requests", "sent_bytes", "received_bytes"))
-    if with_gauges:
-        total.in_flight += edge.in_flight
-        if edge.is_up:
-            total.round_trip_s = edge.round_trip_s
+def _add_edge(total: EdgeStats, edge: EdgeStats) -> None:
+    _add_numbers(total, edge, ("in_flight", "requests", "sent_bytes", "received_bytes"))
+    if edge.is_up:
+        total.round_trip_s = edge.round_trip_s
 
 
 def _add_numbers(total: msgspec.Struct, part: msgspec.Struct, names: tuple[str, ...]) -> None:
