@@ -73,39 +73,52 @@ class ProxyTarget:
                 self._client.close()
 
     def _deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
-        is_visit = parcel.digest == self._held_digest
-        if is_visit or self._held_version is None:
+        remarks = self._visit(parcel) if parcel.digest == self._held_digest else self._bring(parcel)
+        return (*remarks, *self._replacements())
+
+    def _bring(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
+        if self._held_version is None:
             loaded = self._client.loaded()
-            loaded_version = loaded.version if loaded is not None else None
-            has_problems = loaded is not None and loaded.has_problems
-            if is_visit and loaded_version == self._held_version:
-                self._replaced = 0
-                if not has_problems:
-                    return ()
-            if is_visit and loaded_version != self._held_version:
-                log.warning(
-                    "proxy does not hold what it was sent, sending it again",
-                    target=self.name,
-                    sent_version=self._held_version,
-                    version=loaded_version,
-                )
-            self._held_version = loaded_version
-        # If the same document is loaded already, perhaps by another controller, sending it with the version that it has
-        # does not load it again.
-        version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
-        for attempt in range(_MAX_CONFLICTS):
+            self._held_version = None if loaded is None else loaded.version
+        try:
+            return self._put_above(parcel, (self._held_version or 0) + 1)
+        except Undelivered as failure:
+            if failure.is_refusal:
+                self._held_version = None  # to be read again: a wrong version would be refused for ever
+            raise
+
+    def _visit(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
+        """Look whether it still holds what it was sent, and has no problems with it."""
+        loaded = self._client.loaded()
+        version = None if loaded is None else loaded.version
+        if version == self._held_version:
+            self._replaced = 0
+            if loaded is None or not loaded.has_problems:
+                return ()
+        else:
+            log.warning(
+                "proxy does not hold what it was sent, sending it again",
+                target=self.name,
+                sent_version=self._held_version,
+                version=version,
+            )
+        self._held_version = version
+        try:
+            # If the same document is loaded already, perhaps by another controller, sending it with the version that it
+            # has does not load it again.
+            return self._put(parcel, 1 if version is None else version)
+        except VersionConflict as conflict:
+            self._replaced += 1
+            self._held_version = conflict.loaded
+        return self._put_above(parcel, self._held_version + 1, _MAX_CONFLICTS - 1)
+
+    def _put_above(self, parcel: DocumentParcel, version: int, attempts: int = _MAX_CONFLICTS) -> tuple[Remark, ...]:
+        for _ in range(attempts):
             try:
-                remarks = self._put(parcel, version)
-                return (*remarks, *self._replacements())
+                return self._put(parcel, version)
             except VersionConflict as conflict:
-                if is_visit and not attempt:
-                    self._replaced += 1
                 self._held_version = conflict.loaded
                 version = conflict.loaded + 1
-            except Undelivered as failure:
-                if failure.is_refusal and not is_visit:
-                    self._held_version = None  # to be read again: a wrong version would be refused for ever
-                raise
         raise Undelivered("somebody else keeps replacing its document")
 
     def _replacements(self) -> tuple[Remark, ...]:
