@@ -53,7 +53,6 @@ class ConnectionPool:
         *,
         trust: Trust | None,
         is_h2c: bool = False,
-        offers_h2: bool = False,
     ) -> None:
         self._shared = shared
         self._owner = owner
@@ -63,7 +62,7 @@ class ConnectionPool:
         self._host, self._port = split(text)
         self._trust = trust
         self._is_h2c = is_h2c
-        self._may_multiplex = is_h2c or offers_h2
+        self._may_multiplex = is_h2c or (trust is not None and trust.offers_h2)
         """Connections carry several requests, or that is not known yet."""
         self._idle: list[H1Link] = []
         self._personal: dict[int, H1Link] = {}

@@ -64,16 +64,7 @@ class Destination:
     def new_pool(self, owner: Owner, circuit: Circuit, stats: BackendStats) -> ConnectionPool:
         """A pool of connections to this address, counted in `circuit` and `stats`. The caller closes it."""
         trust = self._shared.trust(self._tls, offers_h2=True) if self._tls else None
-        return ConnectionPool(
-            self._shared,
-            owner,
-            circuit,
-            stats,
-            self.text,
-            trust=trust,
-            is_h2c=self._is_h2c,
-            offers_h2=trust is not None,
-        )
+        return ConnectionPool(self._shared, owner, circuit, stats, self.text, trust=trust, is_h2c=self._is_h2c)
 
     def send(self, request: Request) -> None:
         """Count it, and send it or let it wait."""

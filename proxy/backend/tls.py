@@ -44,7 +44,7 @@ class Trust:
     def __init__(self, tls: document.BackendTLS, threads: ThreadPool, *, offers_h2: bool) -> None:
         self._tls = tls
         self._threads = threads
-        self._protocols = ["h2", "http/1.1"] if offers_h2 else ["http/1.1"]
+        self.offers_h2 = offers_h2
         self._context: ssl.SSLContext | None = None
         self._waiting: list[OnReady] = []
         self._is_preparing = False
@@ -64,7 +64,8 @@ class Trust:
         self._waiting.append(on_ready)
         if not self._is_preparing:
             self._is_preparing = True
-            self._threads.run(lambda: make_context(self._tls, self._protocols), self._on_context)
+            alpn = ["h2", "http/1.1"] if self.offers_h2 else ["http/1.1"]
+            self._threads.run(lambda: make_context(self._tls, alpn), self._on_context)
 
     def wrap(self, sock: socket.socket, peer: str) -> TlsSocket:
         """Ready for the handshake; an earlier session with `peer` is resumed."""
