@@ -49,6 +49,15 @@ class _Motion(NamedTuple):
     """When it was first seen as being written."""
 
 
+class _Reading(NamedTuple):
+    """What came of reading a file."""
+
+    signature: _Signature | None
+    """That it counts as known with. None: it is not there."""
+    octets: bytes | None = None
+    problem: str = ""
+
+
 class _Sight(NamedTuple):
     """What one look has found."""
 
@@ -99,43 +108,42 @@ class Folder:
         read: dict[Path, bytes] = {}
         failed = {Path(name): reason for name, reason in unreadable.items()}
         moving, self._moving = self._moving, {}
-        lost: list[str] = []
-        for name, signature in found.items():
-            if self._known.get(name) == signature:
+        changed = [name for name, signature in found.items() if self._known.get(name) != signature]
+        for name in changed:
+            reading = self._read(name, found[name], moving)
+            if reading.signature is None:
+                del found[name]
                 continue
-            is_still = self._is_still(name, signature, moving)
-            path = Path(name)
-            if not is_still and name in self._known:
-                found[name] = self._known[name]
-                if self._is_restless(name):
-                    failed[path], found[name] = _RESTLESS, _UNREAD
-                continue
-            try:
-                with path.open("rb") as file:
-                    octets = file.read(MOST_BYTES + 1)  # enough to see that it is too long
-                    status = os.fstat(file.fileno())
-            except OSError as error:
-                if error.errno in _LEADS_NOWHERE:
-                    lost.append(name)
-                    continue
-                failed[path] = _reason(error)
-            else:
-                is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
-                if not is_same and name in self._known:  # it has been written since it was seen
-                    found[name] = self._known[name]
-                    self._keep_moving(name, moving)
-                    continue
-                read[path] = octets
-            # To be read again: neither a corrected mode nor a write within one tick of the clock changes size or time.
-            if not is_still or path in failed:
-                found[name] = _UNREAD
-        for name in lost:
-            del found[name]
+            found[name] = reading.signature
+            if reading.octets is not None:
+                read[Path(name)] = reading.octets
+            if reading.problem:
+                failed[Path(name)] = reading.problem
         found |= dict.fromkeys(unreadable, _UNREAD)
         gone = frozenset(Path(name) for name in self._known.keys() - found.keys())
         news = {path: reason for path, reason in failed.items() if self._failed.get(path) != reason}
         self._known, self._failed = found, failed
         return Changes(read, gone, news)
+
+    def _read(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> _Reading:
+        """A file that came or changed, unless it is being written: then it stays what it was."""
+        known = self._known.get(name)
+        is_still = self._is_still(name, signature, moving)
+        if not is_still and known is not None:
+            return _Reading(_UNREAD, problem=_RESTLESS) if self._is_restless(name) else _Reading(known)
+        # What is to be read again is noted as unread: neither a corrected mode nor a write within one tick of the clock
+        # changes size or time.
+        try:
+            with Path(name).open("rb") as file:
+                octets = file.read(MOST_BYTES + 1)  # enough to see that it is too long
+                status = os.fstat(file.fileno())
+        except OSError as error:
+            return _Reading(None) if error.errno in _LEADS_NOWHERE else _Reading(_UNREAD, problem=_reason(error))
+        is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
+        if not is_same and known is not None:  # it has been written since it was seen
+            self._keep_moving(name, moving)
+            return _Reading(known)
+        return _Reading(signature if is_still else _UNREAD, octets)
 
     def _is_still(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> bool:
         """Judged by its modification time, or by our own clock: modification times may be wrong, even in the future."""
