@@ -19,6 +19,6 @@ At work, in a worker's loop:
     dialling        TCP and TLS                          edgehttp        HTTP/2 in its server role, towards one peer
     control         the control stream, carried          pushes          pushed configurations, carried
     heartbeat       whether the edge still answers       wirebytes       bytes on the wire, by the kernel's count
-    refused         the exchange of a refused stream
+    refused         the exchange of a refused stream     edgehandshake   the TLS handshake, in a thread
     orders          what the supervisor wants of all that, and is told: `proxy.supervisor.tunnel` decides
 """

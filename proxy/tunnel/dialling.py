@@ -12,9 +12,10 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from proxy.loop import Handshake, Loop
+from proxy.loop import Loop
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.discovery import SERVER_NAME
+from proxy.tunnel.edgehandshake import EdgeHandshake
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 from proxy.tunnel.wirebytes import WireBytes
@@ -74,7 +75,7 @@ class Dialling:
         self._on_connected = on_connected
         self._on_failed = on_failed
         self._sock: socket.socket | None = None
-        self._handshake: Handshake[ssl.SSLSocket] | None = None
+        self._handshake: EdgeHandshake | None = None
         self._deadline = loop.deadline(self._on_deadline)
         self._source = source
         self._is_small = is_small
@@ -135,9 +136,8 @@ class Dialling:
         except (OSError, ValueError) as error:
             self._fail(FailureCause.TLS, str(error))
             return
-        self._sock = tls_sock
-        deadline_s = self._loop.now_s + HANDSHAKE_TIMEOUT_S
-        self._handshake = Handshake(self._loop, tls_sock, deadline_s, self._on_shaken, self._on_broken)
+        self._sock = None
+        self._handshake = EdgeHandshake(self._loop, tls_sock, HANDSHAKE_TIMEOUT_S, self._on_shaken, self._on_broken)
         self._handshake.start()
 
     def on_bug(self) -> None:
@@ -149,7 +149,7 @@ class Dialling:
     # -- TLS ---------------------------------------------------------------------------------------------------------
 
     def _on_shaken(self, sock: ssl.SSLSocket) -> None:
-        self._handshake = self._sock = None
+        self._handshake = None
         self._on_connected(sock)
 
     def _on_broken(self, sock: ssl.SSLSocket, error: OSError) -> None:

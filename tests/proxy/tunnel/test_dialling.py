@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -115,6 +116,25 @@ def test_a_server_that_speaks_no_tls_is_no_edge(rig: Rig) -> None:
     end = failure_at(rig, lambda dialogue: dialogue.send(b"SSH-2.0-OpenSSH_9.2\r\n" * 10))
     assert end.cause is FailureCause.TLS
     assert end.error.startswith("TLS failed: ")
+
+
+def test_a_server_that_asks_for_a_handshake_again_and_again_during_one_holds_up_nobody_else(rig: Rig) -> None:
+    """Clients ignore that (RFC 5246, 7.4.1.1), and nobody has shown a certificate yet. A worker that stands still for
+    it is killed."""
+    is_flooded = threading.Event()
+
+    def flood(dialogue: Dialogue) -> None:
+        while not dialogue.backend.over.is_set():
+            dialogue.send(b"\x16\x03\x03\0\4\0\0\0\0" * 2_000)
+            is_flooded.set()
+
+    with SocketBackend(flood) as server:
+        number = rig.dial(server.address)
+        assert is_flooded.wait(PATIENCE_S)
+        rig.register()
+        rig.pass_time(15)
+        end = rig.wait_for_end(number)
+    assert (end.cause, end.error) == (FailureCause.TLS, "TLS was not set up within 15 s")
 
 
 def test_a_server_that_hangs_up_is_no_edge(rig: Rig) -> None:
