@@ -22,6 +22,7 @@ from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 from cheroot.wsgi import Gateway_10
 
 from daemonkit.httperrors import error_body
+from daemonkit.tlssocket import TlsSocket
 from daemonkit.wsgistreams import BodyError, ChunkedBody, ClientGone, Head, Input, LengthBody, Output, RequestBody
 
 _BODY_BUFFER_BYTES = 64 * 1024
@@ -324,14 +325,18 @@ class Connection(HTTPConnection):
         deadline_s = time.monotonic() + _LINGER_S
         taken_bytes = 0
         with contextlib.suppress(OSError, ValueError):
-            if isinstance(self.socket, ssl.SSLSocket):
+            if isinstance(self.socket, TlsSocket):
                 self.socket.settimeout(0)
                 with contextlib.suppress(ssl.SSLWantReadError):
                     self.socket.unwrap()
             self.socket.shutdown(socket.SHUT_WR)
             while taken_bytes < _MAX_LINGER_BYTES and (remaining_s := deadline_s - time.monotonic()) > 0:
                 self.socket.settimeout(remaining_s)
-                data = self.socket.recv(_BODY_BUFFER_BYTES)
+                try:
+                    data = self.socket.recv(_BODY_BUFFER_BYTES)
+                except ssl.SSLWantReadError:
+                    # Of a record in pieces, or one without data.
+                    continue
                 if not data:
                     return
                 taken_bytes += len(data)

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from daemonkit.tlssocket import TlsSocket
+
 _RECEIVE_BYTES = 16 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
 _MAX_TRAILER_BYTES = 8 * 1024
@@ -105,7 +107,7 @@ class Input:
 
     def has_data(self) -> bool:
         """True when a worker could go on at once: the next head is complete, or TLS holds bytes that epoll misses."""
-        return self._head() is Head.COMPLETE or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+        return self._head() is Head.COMPLETE or (isinstance(self._socket, TlsSocket) and self._socket.pending() > 0)
 
     def readline(self, limit: int = -1) -> bytes:
         """A line with its end, or `limit` bytes, or what there is if the client has closed."""
@@ -128,8 +130,9 @@ class Input:
 
     def read_into(self, target: memoryview) -> int:
         """Read what is there, at least one byte; 0 if the client has closed."""
-        if not self._buffer and not self._fill():
-            return 0
+        while not self._buffer:
+            if not self._fill():
+                return 0
         count = min(len(target), len(self._buffer))
         target[:count] = self._take(count)
         return count
@@ -144,6 +147,9 @@ class Input:
         self._socket.settimeout(remaining_s)
         try:
             return self._receive()
+        except ssl.SSLWantReadError:
+            # Of a record in pieces, or one without data.
+            return True
         except TimeoutError as error:
             raise BodyError(408, "the request did not arrive in time") from error
         except OSError as error:

@@ -16,6 +16,7 @@ from cheroot import errors
 from cheroot.ssl import Adapter
 
 from daemonkit.logs import Logger
+from daemonkit.tlssocket import TlsSocket
 
 _FileState = tuple[int, int, int]
 _PIPE: _FileState = (0, 0, 0)
@@ -45,9 +46,8 @@ class Tls(Adapter):
     def wrap(self, sock: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
         self._renew()
         try:
-            wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            wrapped = TlsSocket(sock, self.context)
         except OSError as error:
-            sock.close()
             raise errors.FatalSSLAlert(*error.args) from error
         return wrapped, self.get_environ()
 

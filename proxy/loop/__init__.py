@@ -4,13 +4,13 @@ One thread runs it; nothing in here, or called from here, may block. `Loop` wait
 `Transport` is a connected socket, plain or TLS, whose output is bounded by what its senders are still owed.
 """
 
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop.deadlines import Deadline
 from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
 from proxy.loop.loop import READ_BYTES, Handler, Loop
 from proxy.loop.output import Buffer, lightened
 from proxy.loop.owner import Owner
-from proxy.loop.tlssocket import TlsSocket
 from proxy.loop.transport import Transport
 
 __all__ = [

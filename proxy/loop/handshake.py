@@ -4,8 +4,8 @@ import ssl
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop.loop import Loop
-from proxy.loop.tlssocket import TlsSocket
 
 S = TypeVar("S", ssl.SSLSocket, TlsSocket)
 

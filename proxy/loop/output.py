@@ -18,8 +18,8 @@ import termios
 from collections import deque
 from typing import Final
 
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop.debts import Debts
-from proxy.loop.tlssocket import TlsSocket
 
 TLS_RECORD_BYTES: Final = 16 * 1024
 NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

@@ -6,8 +6,8 @@ comes with the next call, for which no event of the socket will ask (`holds_end`
 
 import ssl
 
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop.output import NOT_NOW, TLS_RECORD_BYTES
-from proxy.loop.tlssocket import TlsSocket
 
 
 class TlsInput:

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from typing import Final
 
 from daemonkit.logs import get_logger
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop.debts import Creditor
 from proxy.loop.loop import READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Output
 from proxy.loop.owner import NOBODY, Owner
 from proxy.loop.tlsinput import TlsInput
-from proxy.loop.tlssocket import TlsSocket
 
 log = get_logger(__name__)
 

@@ -4,15 +4,19 @@ import contextlib
 import logging
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trustme
 
 from daemonkit.wsgistreams import Output
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+from tests.proxy.loop.keyupdates import key_updates
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -378,3 +382,42 @@ def test_a_client_that_reads_in_bursts_is_not_taken_for_one_that_reads_nothing()
     bursts = range(4, len(looks), 4)
     assert bursts
     assert all(looks[after] < looks[after - 1] for after in bursts)
+
+
+def test_a_client_that_changes_its_keys_again_and_again_holds_up_nobody(serve: Serve, tmp_path: Path) -> None:
+    """Which is no data for us, so that OpenSSL by itself would read on for as long as it comes."""
+    authority, secrets, pair = trustme.CA(), tmp_path / "secrets", str(tmp_path / "both.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(client)
+    server = serve(tls=(pair, pair))
+    address = ("127.0.0.1", server.bound_address.port)
+    with client.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as other:
+        client.keylog_filename = str(secrets)
+        with client.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as restless:
+            restless.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            updates = key_updates(60_000, restless, secrets)
+            flooding = threading.Thread(target=_flood, args=(restless, updates))
+            flooding.start()
+            assert fills_up(restless)
+            other.settimeout(DEADLINE_S)
+            other.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+            assert other.recv(65536).startswith(b"HTTP/1.1 200")
+            assert flooding.is_alive()
+            restless.shutdown(socket.SHUT_RDWR)
+            flooding.join(DEADLINE_S)
+
+
+def fills_up(sock: socket.socket) -> bool:
+    """Whether there comes a moment at which it takes nothing more."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while select.select([], [sock], [], 0)[1]:
+        if time.monotonic() > deadline_s:
+            return False
+    return True
+
+
+def _flood(sock: ssl.SSLSocket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        socket.socket.sendall(sock, data)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.loop.tlssocket import TlsSocket
+from daemonkit.tlssocket import TlsSocket
 from tests.proxy.loop.keyupdates import key_updates
 from tests.proxy.loop.sides import tcp_pair
 

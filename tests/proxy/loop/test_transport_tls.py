@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 import trustme
 
+from daemonkit.tlssocket import TlsSocket
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from proxy.loop.output import TLS_RECORD_BYTES
-from proxy.loop.tlssocket import TlsSocket
 from tests.proxy.loop.sides import (
     PATIENCE_S,
     SEND_BUFFER_BYTES,

@@ -21,7 +21,10 @@ _MAX_UNSENT_BYTES: Final = 64 * 1024
 
 
 class TlsSocket(socket.socket):
-    """What calls take, give and raise is as with an `ssl.SSLSocket` that does not block."""
+    """What calls take, give and raise is as with an `ssl.SSLSocket` that does not block.
+
+    With a timeout, `recv` may still raise SSLWantReadError: of a record in pieces, or one without data.
+    """
 
     def __init__(
         self,
