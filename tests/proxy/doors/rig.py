@@ -16,6 +16,7 @@ from proxy.loop import Loop
 from proxy.routing import Table, compile_table, socket_door
 from proxy.stats import DoorStats, Stats
 from tests.proxy.doors.echo import Services
+from tests.support.loops import call_in
 
 WAIT_S = 10.0
 
@@ -70,19 +71,7 @@ class Rig:
 
     def call(self, what: Callable[[], T]) -> T:
         """In the loop's thread."""
-        done = threading.Event()
-        found: list[T] = []
-
-        def run() -> None:
-            try:
-                found.append(what())
-            finally:
-                done.set()
-
-        self.loop.call_from_thread(run)
-        if not done.wait(WAIT_S):
-            raise TimeoutError("the loop did not answer")
-        return found[0]
+        return call_in(self.loop, what, WAIT_S)
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
         def use() -> None:

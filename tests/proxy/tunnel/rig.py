@@ -22,6 +22,7 @@ from tests.proxy.doors.echo import Services
 from tests.proxy.loop.sides import Clock
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import PATIENCE_S
+from tests.support.loops import call_in
 
 CLIENT_ID = b"c" * 16
 
@@ -114,18 +115,7 @@ class Rig:
 
     def call(self, what: Callable[[], T]) -> T:
         """In the loop's thread."""
-        done = threading.Event()
-        found: list[T] = []
-
-        def run() -> None:
-            try:
-                found.append(what())
-            finally:
-                done.set()
-
-        self.loop.call_from_thread(run)
-        assert done.wait(PATIENCE_S), "the loop does not answer"
-        return found[0]
+        return call_in(self.loop, what, PATIENCE_S)
 
     def pass_time(self, seconds: float) -> None:
         """For the loop; deadlines that are over by then are met before this returns."""

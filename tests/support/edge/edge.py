@@ -34,6 +34,7 @@ from tests.support.edge.ledger import PATIENCE_S, Ledger, PushAnswer, Record
 from tests.support.edge.listening import Listening
 from tests.support.edge.pushing import Update, check_head
 from tests.support.edge.tunnels import Tunnels, new_tunnel
+from tests.support.loops import call_in
 
 T = TypeVar("T")
 
@@ -276,20 +277,4 @@ class Edge:
     def _do(self, what: Callable[[House], T]) -> T:
         """In the loop's thread; what it raises is raised here."""
         assert self._house is not None, "the edge is stopped"
-        house, done = self._house, threading.Event()
-        outcome: list[T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                outcome.append(what(house))
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                done.set()
-
-        house.loop.call_from_thread(run)
-        assert done.wait(PATIENCE_S), "the loop of the edge does not answer"
-        if errors:
-            raise errors[0]
-        return outcome[0]
+        return call_in(self._house.loop, partial(what, self._house), PATIENCE_S)
