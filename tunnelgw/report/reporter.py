@@ -127,9 +127,11 @@ class Reporter:
         has_answered = self._outcomes.answers()
         self._record_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
-        contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
+        # Looked at once: a tunnel that tells between two looks would seem to have told of no conflict.
+        tunnels = self._outcomes.tunnel_receipts()
+        contested = self._news_of_conflicts(situation.translation, tunnels, has_changed=has_changed)
         self._record_conflicts(situation.snapshot, contested)
-        self.owe({*contested, *self._no_longer_left(situation)}, turn, frozenset())
+        self.owe({*contested, *self._no_longer_left(situation, tunnels)}, turn, frozenset())
         now_s = time.monotonic()
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
@@ -175,9 +177,11 @@ class Reporter:
         before = self._deliveries.get(way)
         return before is None or before.finding != delivery.finding or (delivery.is_held and way in self._unheld)
 
-    def _news_of_conflicts(self, translation: Translation, *, has_changed: bool) -> set[ObjectId]:
+    def _news_of_conflicts(
+        self, translation: Translation, tunnels: Mapping[str, Receipt], *, has_changed: bool
+    ) -> set[ObjectId]:
         """Routes whose hostnames have begun, or ceased, to conflict with a rule of somebody else at the provider."""
-        found = conflicts(self._outcomes.tunnel_receipts())
+        found = conflicts(tunnels)
         if found == self._conflicts and not (found and has_changed):
             return set()
         self._conflicts = found
@@ -188,10 +192,9 @@ class Reporter:
         before, self._contested = self._contested, contested
         return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
 
-    def _no_longer_left(self, situation: Situation) -> set[ObjectId]:
+    def _no_longer_left(self, situation: Situation, tunnels: Mapping[str, Receipt]) -> set[ObjectId]:
         """Routes that may be left no longer, since a tunnel has told."""
-        receipts = self._outcomes.tunnel_receipts()
-        unheard = frozenset(id_ for id_ in situation.tunnels if id_ not in receipts or not receipts[id_].held)
+        unheard = frozenset(id_ for id_ in situation.tunnels if id_ not in tunnels or not tunnels[id_].held)
         has_news, self._unheard = not self._unheard <= unheard, unheard
         if not has_news:
             return set()

@@ -245,7 +245,7 @@ THEIRS = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's"
 class Scene:
     """A Gateway with a tunnel and a proxy of its own, and two routes; one turn at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, outcomes: Answered | None = None) -> None:
         infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
         listeners = [{"name": "web", "port": 80, "protocol": "HTTP"}]
         spec = {"gatewayClassName": "class", "listeners": listeners, "infrastructure": infrastructure}
@@ -259,7 +259,7 @@ class Scene:
         self.registry = CollectorRegistry()
         self.recorder = Recorder()
         self.queue = Queue()
-        self.outcomes = Answered({"shop/gw": (HOLDS,)}, TOLD)
+        self.outcomes = outcomes or Answered({"shop/gw": (HOLDS,)}, TOLD)
         metrics = Metrics(self.registry)
         self.reporter = Reporter(self.outcomes, self.queue, WarningEvents(self.recorder), metrics)
         self._turn = 0
@@ -522,6 +522,33 @@ def test_who_begins_leaves_what_was_said_of_somebody_else_s_hostnames_until_the_
         scene.outcomes.tunnel = end
         assert delivered_false(scene.report()[ROUTE]) is (end is not TOLD)
         assert ROUTE not in scene.report()
+
+
+class Telling(Answered):
+    """Its tunnel tells of a conflict after it has been looked at this often."""
+
+    silent_looks = 1_000
+
+    def tunnel_receipts(self) -> dict[str, Receipt]:
+        self.silent_looks -= 1
+        return {} if self.silent_looks >= 0 else {ONE: msgspec.structs.replace(TOLD, remarks=(THEIRS,))}
+
+
+def test_what_was_said_of_somebody_else_s_hostnames_stays_also_if_the_tunnel_tells_just_then() -> None:
+    before = Scene()
+    before.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(THEIRS,))
+    told = told_before(before.route("web", "a.example"), before.report()[ROUTE])
+
+    for looks in range(10):
+        outcomes = Telling({"shop/gw": (HOLDS,)})
+        scene = Scene(outcomes)
+        scene.items[-2] = (Kind.HTTP_ROUTE, told)
+        scene.report(ROUTE)
+
+        outcomes.silent_looks = looks
+        wishes = [scene.report().get(ROUTE) for _ in range(10)]
+
+        assert all(delivered_false(wish) for wish in wishes if wish is not None), looks
 
 
 def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
