@@ -105,14 +105,20 @@ def test_a_comma_list_skips_empty_parts_and_white_space() -> None:
     assert comma_list(integer())("1,2") == (1, 2)
 
 
-@pytest.mark.parametrize("text", ["https://192.168.1.1", "http://host:8080/base", "https://[::1]:8443"])
+@pytest.mark.parametrize(
+    "text", ["https://192.168.1.1", "http://host:8080/base", "https://[::1]:8443", "http://host.1", "http://0x.lan"]
+)
 def test_urls_are_kept_as_written(text: str) -> None:
     assert parse_url(f" {text}/ ") == text
+
+
+MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192.168.1.1.")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        *((f"http://{host}:8082", "neither an IPv4 address nor a name") for host in MISTYPED),
         ("192.168.1.1", r"did you mean https://192.168.1.1 or http://192.168.1.1\?"),
         ("ftp://host", "want a URL such as"),
         ("https://", "want a URL such as"),

@@ -20,6 +20,7 @@ from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
+from daemonkit.values import MISTYPED_IPV4, is_mistyped_ipv4
 from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
@@ -280,6 +281,8 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         raise ValueError(want) from error
     if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or parts.path not in ("", "/"):
         raise ValueError(want)
+    if is_mistyped_ipv4(host):
+        raise ValueError(f"config API {endpoint.url!r}, whose host is {MISTYPED_IPV4}")
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
     server_name = host if endpoint.is_by_name else endpoint.server_name or host

@@ -425,3 +425,9 @@ def test_a_deposed_leader_writes_nothing_more(first_refused: int) -> None:
 def test_an_endpoint_of_another_form_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="want http://host:port, https://host:port or unix:/path"):
         ConfigClient(ConfigEndpoint(url), None)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_an_endpoint_that_the_resolver_would_take_for_another_address_is_refused(scheme: str) -> None:
+    with pytest.raises(ValueError, match="neither an IPv4 address nor a name"):
+        ConfigClient(ConfigEndpoint(f"{scheme}://192.168.010.1:8082"), None)
