@@ -7,9 +7,10 @@ adds where the text came from. Makers such as `integer(1, 64)` return a parser. 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
+
+from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 
 T = TypeVar("T")
 
@@ -19,12 +20,7 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smh])")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES_PER_UNIT: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.IGNORECASE)
-_HOST_NUMBER = re.compile(r"[0-9]*|0x[0-9a-f]*")
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-MISTYPED_IPV4: Final = (
-    "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1, without zeros in front"
-)
 
 
 def parse_text(text: str) -> str:
@@ -185,13 +181,3 @@ def parse_url(text: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError(f"seen {url!r} with a query or fragment, {wanted}")
     return url.rstrip("/")
-
-
-def is_mistyped_ipv4(host: str) -> bool:
-    """Whether a host in lower case consists of numbers, but is no IPv4 address. The resolver would take most of these
-    for other addresses: `192.168.010.1` for 192.168.8.1."""
-    try:
-        IPv4Address(host)
-    except ValueError:
-        return all(map(_HOST_NUMBER.fullmatch, host.split(".")))
-    return False

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Set
 
+from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 from proxy.document.durations import seconds
 from proxy.document.part import Certificate, Unset
 from proxy.document.problems import Findings, excerpt
@@ -11,7 +12,6 @@ from proxy.document.targets import ActiveHealth, BackendTarget, BackendTLS
 
 _NAMED = re.compile(r"(?P<host>[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?):(?P<port>[0-9]{1,5})")
 _BRACKETED = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\]:(?P<port>[0-9]{1,5})")
-_NUMBER = re.compile(r"[0-9]*|0[xX][0-9A-Fa-f]*")
 _PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{1,40})-----\r?\n[A-Za-z0-9+/=\s]+-----END (?P=kind)-----")
 
 _ENCRYPTED = re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
@@ -42,9 +42,8 @@ def check_addresses(addresses: Iterable[str], at: str, findings: Findings) -> No
         where = f"{at}[{place}]" if at.endswith("es") else at
         if not _is_address(address):
             findings.add(where, f"{excerpt(address)} is not an address, want host:port, for IPv6 [host]:port")
-        elif _is_mistyped_ipv4(address.rpartition(":")[0]):
-            wanted = "want four numbers such as 192.168.1.1, without zeros in front"
-            findings.add(where, f"{excerpt(address)} has neither an IPv4 address nor a name, {wanted}")
+        elif is_mistyped_ipv4(address.rpartition(":")[0]):
+            findings.add(where, f"{excerpt(address)} has a host that is {MISTYPED_IPV4}")
 
 
 def _is_address(text: str) -> bool:
@@ -58,15 +57,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_mistyped_ipv4(host: str) -> bool:
-    """The resolver would take most of these for other addresses: `192.168.010.1` for 192.168.8.1."""
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        return all(map(_NUMBER.fullmatch, host.split(".")))
-    return False
 
 
 def check_tls(protocol: str, tls: BackendTLS | Unset, at: str, findings: Findings) -> None:

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
+from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
-from daemonkit.values import MISTYPED_IPV4, is_mistyped_ipv4
 from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0

@@ -8,15 +8,15 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server) the Netw
 `/proxy/network` and logins go to the console; `classic` is the self-hosted application itself.
 """
 
-import re
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv6Address
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
+
 _APPLICATION_PATH = "/proxy/network"
-_NUMBER = re.compile(r"[0-9]*|0x[0-9a-f]*")  # of a host in lower case
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
@@ -72,11 +72,8 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
     if not host or " " in typed or not typed.isprintable():  # such characters come along when it is copied from a page
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
-    if _is_mistyped_ipv4(host):
-        raise ValueError(
-            f"UNIFI_HOST {_shown(typed)!r} is neither an IPv4 address nor a name, want four numbers such as "
-            "192.168.1.1, without zeros in front"
-        )
+    if is_mistyped_ipv4(host):
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is {MISTYPED_IPV4}")
     if _lacks_interface(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")
     if parts.query or parts.fragment:
@@ -84,15 +81,6 @@ def parse_address(text: str) -> ControllerAddress:
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))
-
-
-def _is_mistyped_ipv4(host: str) -> bool:
-    """The resolver would take most of these for other addresses: `192.168.010.1` for 192.168.8.1."""
-    try:
-        IPv4Address(host)
-    except ValueError:
-        return all(map(_NUMBER.fullmatch, host.split(".")))
-    return False
 
 
 def _lacks_interface(host: str) -> bool:

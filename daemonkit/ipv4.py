@@ -1,0 +1,23 @@
+"""Hosts that look like an IPv4 address and are none (pure, also for rooms that use nothing else of daemonkit)."""
+
+import re
+from ipaddress import IPv4Address
+from typing import Final
+
+_NUMBER = re.compile(r"[0-9]*|0[xX][0-9A-Fa-f]*")
+
+MISTYPED_IPV4: Final = (
+    "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1, without zeros in front"
+)
+
+
+def is_mistyped_ipv4(host: str) -> bool:
+    """Whether `host` consists of numbers, but is not an IPv4 address.
+
+    The resolver would take most of these for other addresses (inet_aton): `192.168.010.1` for 192.168.8.1.
+    """
+    try:
+        IPv4Address(host)
+    except ValueError:
+        return all(map(_NUMBER.fullmatch, host.split(".")))
+    return False
