@@ -283,12 +283,13 @@ class Difference:
     def _keep_unless_replaced(self, name: str, kept: Collection[str] | None = None) -> None:
         """If nothing is left to be written to a name, because it was refused, remove nothing from it either.
 
-        `kept`: the types of rows to keep; None: all.
+        `kept`: the types of rows to keep if none of them is written, and a CNAME only if nothing is; None: all.
         """
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
-        if not any(result.adds_or_rewrites for _, result in here):
+        written = {wish.type for wish, result in here if result.adds_or_rewrites}
+        if not (written if kept is None else written.intersection(kept)):
             for wish, result in here:
-                if kept is None or wish.type in kept:
+                if (kept is None or wish.type in kept) and not (written and wish.type == "CNAME"):
                     result.has_blocked_delete |= bool(result.deletes)
                     result.deletes = []
 
@@ -348,8 +349,8 @@ class Difference:
         )
 
     def _keep_what_refused_ones_replace(self) -> None:
-        """A name keeps its last rows if their replacement is refused, even one of another type, such as IPv6 for
-        IPv4."""
+        """A name keeps its last addresses, or its alias, if their replacement is refused, even one of another type,
+        such as IPv6 for IPv4."""
         refused = {(refusal.name, refusal.type) for refusal in self.refusals if refusal.type in LEADING_TYPES}
         for name, wishes in self.by_name.items():
             if any(wish.is_wanted and wish.key in refused for wish in wishes) and self.is_emptied(name):

@@ -218,8 +218,8 @@ class _StrandBuilder:
             self._vouched[subject.key].append(step)
 
     def _write_name(self, name: str, wishes: list[Wish]) -> None:
-        """A switch if a CNAME comes or goes; otherwise updates, creates, deletes. The name's last row is removed only
-        if something has replaced it."""
+        """A switch if a CNAME comes or goes; otherwise updates, creates, deletes. The name's last address is removed
+        only if something has replaced it."""
         needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
         creates = [(wish, spec) for wish, result in needed for spec in result.creates]
         deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]

@@ -94,6 +94,41 @@ def test_where_another_address_stays_a_refused_one_holds_back_no_removal(
 
 
 @pytest.mark.parametrize(
+    ("successor", "in_its_way"),
+    [
+        (
+            Endpoint("app.example.com", "AAAA", ("2001:db8::1",)),
+            row("app.example.com", "AAAA", "2001:db8::1", is_enabled=False),
+        ),
+        (cname("app.example.com", "host.example.net"), row("app.example.com", "TXT", "made-by-hand")),
+    ],
+)
+def test_an_mx_that_comes_at_the_same_time_takes_no_place_of_an_address(
+    successor: Endpoint, in_its_way: Record
+) -> None:
+    old = row("app.example.com", "A", "192.0.2.1")
+    mail = Endpoint("app.example.com", "MX", ("10 mail.example.com",))
+    changes = Changes(create=(successor, mail), delete=(a("app.example.com", "192.0.2.1"),))
+
+    plan = planned(changes, old, in_its_way)
+
+    assert [Create(RecordSpec("app.example.com", "MX", "10 mail.example.com"))] == operations(plan)
+
+
+def test_an_alias_does_not_stay_beside_an_mx_even_if_its_successor_is_refused() -> None:
+    alias = row("app.example.com", "CNAME", "host.example.net")
+    disabled = row("app.example.com", "A", "192.0.2.1", is_enabled=False)
+    mail = Endpoint("app.example.com", "MX", ("10 mail.example.com",))
+    changes = Changes(
+        create=(a("app.example.com", "192.0.2.1"), mail), delete=(cname("app.example.com", "host.example.net"),)
+    )
+
+    plan = planned(changes, alias, disabled)
+
+    assert [Switch((alias,), (RecordSpec("app.example.com", "MX", "10 mail.example.com"),))] == operations(plan)
+
+
+@pytest.mark.parametrize(
     "refused",
     [Endpoint("app.example.com", "TXT", ("x" * 300,)), Endpoint("app.example.com", "MX", ("10 a.example.com",))],
 )
