@@ -30,7 +30,9 @@ _LOOK_S = 0.125
 """How often to check whether others need the thread of a client that reads nothing: health probes wait only a
 second."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
-_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_EMPTY_LINES = re.compile(rb"(?:\r\n)+")
+_MAX_RECEIVES = 16
+"""In a turn, of a head: more than the largest one needs, unless it comes in tiny records of TLS."""
 
 
 class BodyError(OSError):
@@ -77,22 +79,33 @@ class Input:
         self._is_at_end = False
 
     def gather_head(self) -> Head:
-        """Take what has arrived, without blocking."""
-        while (head := self._head()) in (Head.ABSENT, Head.PARTIAL) and not self._is_at_end:
+        """Take what has arrived, without blocking; of much a part, since others want their turn."""
+        head = self._head()
+        for _ in range(_MAX_RECEIVES):
+            if head is Head.COMPLETE or self._is_at_end:
+                break
             self._socket.settimeout(0)
             try:
-                self._receive()
-            except _WOULD_BLOCK:
+                self._receive_or_peek()
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 return head
             except OSError:
                 return Head.GONE
-        return head if head is Head.COMPLETE else Head.GONE
+            head = self._head()
+        return Head.GONE if self._is_at_end and head is not Head.COMPLETE else head
+
+    def _receive_or_peek(self) -> None:
+        try:
+            self._receive()
+        except ssl.SSLWantReadError:
+            # Of a record in pieces, or one without data, as in a handshake. The next one may have come as well.
+            self._socket.recv(1, socket.MSG_PEEK)
 
     def _head(self) -> Head:
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):
-            # RFC 9112, 2.2: empty lines before a request are ignored.
-            del buffer[:2]
+        if empty_lines := _EMPTY_LINES.match(buffer):
+            # RFC 9112, 2.2: they are ignored before a request.
+            del buffer[: empty_lines.end()]
             self._searched = 0
         if not buffer:
             return Head.ABSENT

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from daemonkit.wsgistreams import Output
+from daemonkit.tlssocket import TlsSocket
+from daemonkit.wsgistreams import Head, Input, Output
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 from tests.proxy.loop.keyupdates import key_updates
+from tests.proxy.loop.sides import tcp_pair
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -407,6 +409,56 @@ def test_a_client_that_changes_its_keys_again_and_again_holds_up_nobody(serve: S
             assert flooding.is_alive()
             restless.shutdown(socket.SHUT_RDWR)
             flooding.join(DEADLINE_S)
+
+
+class Endless(socket.socket):
+    """However much is received, there is more."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data = data
+        self.receives_left = 100
+
+    def recv(self, _size_bytes: int, _flags: int = 0) -> bytes:
+        self.receives_left -= 1
+        assert self.receives_left, "others never get their turn"
+        return self.data
+
+
+@pytest.mark.parametrize(("data", "head"), [(b"\r\n" * 8192, Head.ABSENT), (b"G", Head.PARTIAL)])
+def test_a_client_that_sends_without_end_what_is_no_head_yet_lets_others_have_their_turn(
+    data: bytes, head: Head
+) -> None:
+    """Empty lines are ignored; each octet may be in a record of TLS of its own."""
+    with Endless(data) as sock:
+        assert Input(sock, 65536).gather_head() is head
+
+
+def test_a_request_that_comes_with_the_end_of_the_tls_handshake_is_taken_in_the_same_turn() -> None:
+    """Which may be the last one, of a server that stops or of a connection whose time is over."""
+    authority = trustme.CA()
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("127.0.0.1").configure_cert(ours)
+    authority.configure_trust(theirs)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = theirs.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    near, far = tcp_pair()
+    with far, TlsSocket(near, ours) as sock:
+        source = Input(sock, 65536)
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        far.sendall(to_server.read())
+        assert source.gather_head() is Head.ABSENT
+        far.settimeout(DEADLINE_S)
+        while True:
+            to_client.write(far.recv(65536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                break
+        client.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        far.sendall(to_server.read())
+
+        assert source.gather_head() is Head.COMPLETE
 
 
 def fills_up(sock: socket.socket) -> bool:
