@@ -23,7 +23,17 @@ from cheroot.wsgi import Gateway_10
 
 from daemonkit.httperrors import error_body
 from daemonkit.tlssocket import TlsSocket
-from daemonkit.wsgistreams import BodyError, ChunkedBody, ClientGone, Head, Input, LengthBody, Output, RequestBody
+from daemonkit.wsgistreams import (
+    BodyError,
+    ChunkedBody,
+    ClientGone,
+    Head,
+    Input,
+    LengthBody,
+    Output,
+    RequestBody,
+    comes_within,
+)
 
 _BODY_BUFFER_BYTES = 64 * 1024
 # Up to this size, the unread rest of a body is read and dropped; if it is longer, the connection is closed instead.
@@ -331,11 +341,12 @@ class Connection(HTTPConnection):
                     self.socket.unwrap()
             self.socket.shutdown(socket.SHUT_WR)
             while taken_bytes < _MAX_LINGER_BYTES and (remaining_s := deadline_s - time.monotonic()) > 0:
-                self.socket.settimeout(remaining_s)
+                if not comes_within(remaining_s, self.socket):
+                    return
                 try:
                     data = self.socket.recv(_BODY_BUFFER_BYTES)
-                except ssl.SSLWantReadError:
-                    # Of a record in pieces, or one without data.
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    # A record of TLS in pieces, or one without data.
                     continue
                 if not data:
                     return

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import io
 import re
+import select
 import socket
 import ssl
 import sys
@@ -53,6 +54,19 @@ class ClientGone(ConnectionError):
     def __init__(self, message: str) -> None:
         # cheroot recognises harmless ends of a connection by their error number.
         super().__init__(errno.EPIPE, message)
+
+
+def comes_within(timeout_s: float, sock: socket.socket) -> bool:
+    """Whether something comes in time; then a receive takes what has come, without blocking.
+
+    With a timeout, each of the steps of a TlsSocket would have all of it.
+    """
+    sock.settimeout(0)
+    if isinstance(sock, TlsSocket) and sock.pending():
+        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 class Head(Enum):
@@ -157,14 +171,13 @@ class Input:
         remaining_s = self.deadline_s - time.monotonic()
         if remaining_s <= 0:
             raise BodyError(408, "the request did not arrive in time")
-        self._socket.settimeout(remaining_s)
+        if not comes_within(remaining_s, self._socket):
+            raise BodyError(408, "the request did not arrive in time")
         try:
             return self._receive()
-        except ssl.SSLWantReadError:
-            # Of a record in pieces, or one without data.
+        except (BlockingIOError, ssl.SSLWantReadError):
+            # A record of TLS in pieces, or one without data.
             return True
-        except TimeoutError as error:
-            raise BodyError(408, "the request did not arrive in time") from error
         except OSError as error:
             raise BodyError(400, f"the connection broke: {error.strerror or error}") from error
 

@@ -461,6 +461,25 @@ def test_a_request_that_comes_with_the_end_of_the_tls_handshake_is_taken_in_the_
         assert source.gather_head() is Head.COMPLETE
 
 
+def test_a_body_in_a_tls_record_that_begins_just_in_time_ends_with_408_at_its_total_timeout(
+    serve: Serve, tmp_path: Path
+) -> None:
+    authority, pair = trustme.CA(), str(tmp_path / "both.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # with 1.3, tickets come of which this client knows nothing
+    address = ("127.0.0.1", serve(tls=(pair, pair), body_timeout_s=2.0).bound_address.port)
+    with context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as client:
+        began_s = time.monotonic()
+        client.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        assert select.select([client], [], [], 1.8)[0] == []
+        socket.socket.send(client, b"\x17\x03\x03\0\x40")
+        client.settimeout(DEADLINE_S)
+        assert client.recv(65536).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - began_s < 3.4
+
+
 def fills_up(sock: socket.socket) -> bool:
     """Whether there comes a moment at which it takes nothing more."""
     deadline_s = time.monotonic() + DEADLINE_S
