@@ -53,9 +53,10 @@ class EdgeHandshake:
         """Neither call comes any more."""
         self._is_over = True
         self._deadline.cancel()
-        # Closed here, its number could be another socket's while the thread still reads.
+        # Closed here, its number could be another socket's while the thread still reads. The shutdown of an SSLSocket
+        # takes its TLS from a thread that has yet to begin.
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def _shake(self) -> None:
         failure: OSError | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,7 @@ import pytest
 
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.dialling import Dialling, make_context
+from proxy.tunnel.edgehandshake import EdgeHandshake
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
 from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
@@ -110,6 +112,37 @@ def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:
         assert rig.wait_for_end(number).error == "given up before it was registered"
         rig.pass_time(60)
         assert len(rig.reports) == 1
+
+
+def test_a_dial_that_is_given_up_before_its_handshake_has_begun_ends_without_a_bug(rig: Rig) -> None:
+    """The thread of the handshake begins when the machine lets it."""
+    is_given_up, has_ended = threading.Event(), threading.Event()
+
+    class Late(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            assert is_given_up.wait(PATIENCE_S)
+            super().do_handshake(block)
+
+        def close(self) -> None:
+            super().close()
+            has_ended.set()
+
+    context = make_context(rig.edge.authority.pem.decode())
+    context.sslsocket_class = Late
+    told: list[object] = []
+    address = address_of(rig.edge.addresses[0])
+    near = socket.create_connection((address.ip, address.port))
+    sock = context.wrap_socket(near, server_hostname="x", do_handshake_on_connect=False)
+
+    def begin() -> None:
+        handshake = EdgeHandshake(rig.loop, sock, 15, told.append, lambda _sock, error: told.append(error))
+        handshake.start()
+        handshake.cancel()
+
+    rig.call(begin)
+    is_given_up.set()
+    assert has_ended.wait(PATIENCE_S)
+    assert not told
 
 
 def test_a_server_that_speaks_no_tls_is_no_edge(rig: Rig) -> None:
