@@ -11,8 +11,8 @@ from tunnelgw.sources.directory.admission import Problem
 from tunnelgw.sources.kubernetes.failures import ApiServerError
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
+from tunnelgw.sources.kubernetes.setbacks import Restart
 from tunnelgw.sources.kubernetes.source import KubernetesSource
-from tunnelgw.sources.kubernetes.watch import Restart
 from tunnelgw.sources.store import Store, Unreadable
 
 _LISTING_S = 60.0

@@ -5,6 +5,7 @@ not used: objects are decoded from the raw bytes of a list or watch, one at a ti
 
     source      a thread per kind, and one that fetches objects that are named only later
     watch       one kind: list, watch, start again
+    setbacks    how long to wait before that, by what went wrong
     discovery   which version of a kind is served, and waiting for one that is not installed
     decode      bytes of the API to objects
     server      requests and streams, with deadlines

@@ -20,21 +20,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-import backoff
 import msgspec
 
 from daemonkit.logs import LimitedLogger, get_logger
-from daemonkit.waits import doubling
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell, find, other_versions
 from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, Unreachable
 from tunnelgw.sources.kubernetes.server import ApiServer
+from tunnelgw.sources.kubernetes.setbacks import Restart, Setbacks
 from tunnelgw.sources.references import REFERRING, WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 
@@ -86,17 +84,6 @@ _SETTLED_S: Final = 10.0
 """This long after a change of a definition all servers of a cluster know it. Earlier lists are repeated."""
 
 
-class Restart(StrEnum):
-    """Why a watch was restarted; a closed set, for metrics."""
-
-    DISCONNECTED = "disconnected"
-    EXPIRED = "expired"
-    FORBIDDEN = "forbidden"
-    """A permission is missing: a person must act."""
-    REFUSED = "refused"
-    REMOVED = "removed"
-
-
 OnRestart: TypeAlias = Callable[[Kind, Restart, ApiServerError], None]
 
 
@@ -132,10 +119,7 @@ class Watch:
         self._is_in_doubt = False
         """Whether the server may have been reset to an older state since it sent that version."""
         self._listed_s = -math.inf
-        self._waits = self._new_waits()
-        self._cause: Restart | None = None
-        """The cause of the last restart; None: something has succeeded since then."""
-        self._forbidden_since_s = math.inf
+        self._setbacks = Setbacks(timing.first_wait_s, timing.longest_wait_s)
         self._is_behind = False
         """Whether the store was told that it is behind."""
         self._missed: tuple[str, ...] | None = None
@@ -190,13 +174,13 @@ class Watch:
         if instead is None:
             instead = self._missed or ()
         if self._missed is None:
-            self._waits = self._new_waits()
+            self._setbacks.wait_briefly()
         if self._missed != instead:
             self._missed = instead
             self._say_missed(instead)
         # A kind is served only a moment after its definition was created, so after a ring we look several times.
-        if self._bell.wait(heard, min(self._timing.poll_s, next(self._waits) * _STRETCH)):
-            self._waits = self._new_waits()
+        if self._bell.wait(heard, min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)):
+            self._setbacks.wait_briefly()
 
     def _say_missed(self, instead: tuple[str, ...]) -> None:
         fields = {"kind": str(self._kind), "group": self._resource.group}
@@ -205,7 +189,7 @@ class Watch:
             _log.warning(message, **fields, versions=list(instead), wanted=list(self._resource.versions))
             return
         # If it was installed before, it may have been removed by mistake: the effects of its objects go too.
-        say = _log.warning if self._cause is Restart.REMOVED else _log.info
+        say = _log.warning if self._setbacks.cause is Restart.REMOVED else _log.info
         say("kind is not installed, waiting for its CRD", **fields)
 
     def _list(self, path: str) -> str:
@@ -263,17 +247,17 @@ class Watch:
             with stream as lines, self._catching_up():
                 for count, line in enumerate(lines, start=1):  # noqa: B007
                     self._apply(self._decoder.event(line))
-                    self._went_well()
+                    self._setbacks.clear()
                     if self._is_outdated():
                         break
         except Unreachable as error:
             # Balancers end silent connections, again and again if nothing happens to a kind.
             if error.has_answered and time.monotonic() >= good_from_s:
-                self._went_well()
+                self._setbacks.clear()
             raise
         if not count and time.monotonic() < good_from_s:
             raise Unreachable("the server ended the watch at once")
-        self._went_well()
+        self._setbacks.clear()
         self._is_in_doubt = time.monotonic() - began_s < timing.watch_s - 1.0
         if self._is_outdated(_SETTLED_S):
             self._version = None
@@ -301,10 +285,6 @@ class Watch:
     def _is_outdated(self, settled_s: float = 0.0) -> bool:
         """Whether the last list is from before the definition changed, or from less than `settled_s` after that."""
         return self._listed_s < self._bell.changed_s(self._definition) + settled_s
-
-    def _went_well(self) -> None:
-        self._waits = self._new_waits()
-        self._cause, self._forbidden_since_s = None, math.inf
 
     def _apply(self, event: Event) -> None:
         item = event.item
@@ -334,7 +314,7 @@ class Watch:
             case HTTPStatus.FORBIDDEN if self._namespace and not self._store.can_have_roles(self._namespace):
                 self._await_namespace()
             case HTTPStatus.FORBIDDEN:
-                if self._namespace and time.monotonic() - self._forbidden_since_s >= self._timing.closed_s:
+                if self._namespace and self._setbacks.is_forbidden_for(self._timing.closed_s, time.monotonic()):
                     self._store.close(self._namespace)  # its administrators must not be able to hold up others
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:
@@ -351,7 +331,7 @@ class Watch:
         self._caught_up()
         message = "namespace does not exist, or is being deleted, waiting for it and for the right to read there"
         self._limited.warning(message, kind=str(self._kind), namespace=self._namespace)
-        self._stop.wait(backoff.full_jitter(next(self._waits)))
+        self._stop.wait(self._setbacks.next_wait_s())
 
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
         """`is_general`: watches of other kinds have the same problem now."""
@@ -361,17 +341,14 @@ class Watch:
         self._on_restart(self._kind, cause, error)
         self._is_behind = True
         self._store.set_behind(self._kind, self._namespace, is_behind=True)
-        if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
-            self._waits = self._new_waits()
-        self._cause = cause
         self._is_in_doubt = True
         now_s = time.monotonic()
-        self._forbidden_since_s = min(self._forbidden_since_s, now_s) if cause is Restart.FORBIDDEN else math.inf
+        self._setbacks.add(cause, now_s)
         asked_s = error.retry_after_s if isinstance(error, Refused) else 0.0
-        delay_s = asked_s + backoff.full_jitter(next(self._waits))
+        delay_s = asked_s + self._setbacks.next_wait_s()
         log = self._common if is_general else self._limited
         fields = {"kind": str(self._kind), "path": self._path, "delay_s": round(delay_s, 3)}
-        if now_s - self._forbidden_since_s >= self._timing.forbidden_s:
+        if self._setbacks.is_forbidden_for(self._timing.forbidden_s, now_s):
             log.error("watch forbidden, retrying", error, **fields)
         elif cause is Restart.REFUSED:
             log.warning("watch refused, retrying", error, **fields)
@@ -398,6 +375,3 @@ class Watch:
 
     def _selector(self) -> dict[str, str]:
         return {"fieldSelector": _SELECTED_SECRETS} if self._kind is Kind.SECRET else {}
-
-    def _new_waits(self) -> Iterator[float]:
-        return doubling(self._timing.first_wait_s, self._timing.longest_wait_s)

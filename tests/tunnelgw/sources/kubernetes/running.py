@@ -15,8 +15,9 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
+from tunnelgw.sources.kubernetes.setbacks import Restart
 from tunnelgw.sources.kubernetes.source import KubernetesSource
-from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.kubernetes.watch import Timing
 from tunnelgw.sources.store import Change, Store
 
 DEADLINE_S = 60.0

@@ -28,7 +28,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
 from tunnelgw.sources.kubernetes.kubeconfig import edition, load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
-from tunnelgw.sources.kubernetes.watch import Restart
+from tunnelgw.sources.kubernetes.setbacks import Restart
 
 SECRET = "geheim"  # looked for in messages
 

@@ -25,7 +25,8 @@ from tests.tunnelgw.sources.kubernetes.running import (
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.routes import HttpRoute
-from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.kubernetes.setbacks import Restart
+from tunnelgw.sources.kubernetes.watch import Timing
 
 ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
 

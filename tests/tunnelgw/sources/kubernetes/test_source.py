@@ -20,7 +20,8 @@ from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry, Index
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
-from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.kubernetes.setbacks import Restart
+from tunnelgw.sources.kubernetes.watch import Timing
 from tunnelgw.sources.store import Change
 
 ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}

@@ -19,7 +19,8 @@ from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, lis
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.kubernetes.setbacks import Restart
+from tunnelgw.sources.kubernetes.watch import Timing
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store
 
