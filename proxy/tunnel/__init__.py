@@ -20,5 +20,6 @@ At work, in a worker's loop:
     control         the control stream, carried          pushes          pushed configurations, carried
     heartbeat       whether the edge still answers       wirebytes       bytes on the wire, by the kernel's count
     refused         the exchange of a refused stream     edgehandshake   the TLS handshake, in a thread
+    ending          why a connection ended
     orders          what the supervisor wants of all that, and is told: `proxy.supervisor.tunnel` decides
 """

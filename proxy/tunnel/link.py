@@ -39,10 +39,11 @@ from proxy.tunnel.controlevents import (
 )
 from proxy.tunnel.dialling import Dialling
 from proxy.tunnel.edgehttp import LIMITS, SETTINGS, EdgeHttp
+from proxy.tunnel.ending import Ending
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.identity import ClientInfo, connection_options
-from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
+from proxy.tunnel.orders import Dial, EdgeReport, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
 from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.pushes import Acknowledge, Push, Room
@@ -116,11 +117,7 @@ class Link:
         self._http: EdgeHttp | None = None
         self._control: Control | None = None
         self._push_room = Room()
-        self._cause = FailureCause.LOST
-        self._error = ""
-        self._retry_after_s = 0.0
-        self._registered_at_s = math.nan
-        self._is_end_told = False
+        self._ending = Ending()
         self._left_at_s = 0.0
         self._active_at_s = 0.0
         self._heartbeat: Heartbeat | None = None
@@ -137,7 +134,7 @@ class Link:
     # -- the connection ----------------------------------------------------------------------------------------------
 
     def _on_failed(self, cause: FailureCause, error: str) -> None:
-        self._note(cause, error)
+        self._ending.note(cause, error)
         self._end()
 
     def _on_connected(self, sock: ssl.SSLSocket) -> None:
@@ -231,7 +228,7 @@ class Link:
             case Registered(details):
                 self._on_registered(details)
             case RegistrationFailed():
-                self._retry_after_s = event.retry_after_s
+                self._ending.retry_after_s = event.retry_after_s
                 self._loop.call_soon(partial(self._leave, event.cause, event.error))
             case LocalConfigurationAnswered(complaint):
                 if complaint is not None:
@@ -246,7 +243,7 @@ class Link:
                 self._loop.call_soon(partial(self._break, reason))
 
     def _on_registered(self, details: ConnectionDetails) -> None:
-        self._registered_at_s = self._loop.now_s
+        self._ending.note_registered(self._loop.now_s)
         self._enter(Phase.REGISTERED, PING_PERIOD_S)
         self._ping()
         self._home.report(RegisteredReport(self.number, str(details.connection_id), details.location))
@@ -257,7 +254,7 @@ class Link:
 
     def _on_control_gone(self, reason: str) -> None:
         """The control stream has gone: alone, or with its connection, of which the reason has been noted before."""
-        if not self._error:
+        if not self._ending.has_reason:
             self._loop.call_soon(partial(self._break, f"the control stream was lost: {reason}"))
 
     def _break(self, reason: str) -> None:
@@ -277,7 +274,7 @@ class Link:
 
     def abandon(self, why: str) -> None:
         """Close at once, whatever runs."""
-        self._note(FailureCause.LOST, why)
+        self._ending.note(FailureCause.LOST, why)
         if self._http is not None:
             self._http.abort(why)
             return
@@ -288,7 +285,7 @@ class Link:
     def _on_goaway(self, said: str) -> None:
         reason = f"the edge takes this connection out of service ({said})"
         if self._phase is Phase.REGISTERED:
-            self._note(FailureCause.LOST, reason)
+            self._ending.note(FailureCause.LOST, reason)
             self.withdraw()
         elif self._phase in (Phase.OPENING, Phase.REGISTERING):
             # It would be registered without ever getting a request. Later, not from within the codec's events.
@@ -298,19 +295,16 @@ class Link:
         """Send the last words of the control stream, and close."""
         if self._phase is Phase.GONE or self._http is None:
             return
-        self._note(cause, error)
+        self._ending.note(cause, error)
         self._deadline.clear()
         if self._control is not None:
             self._control.close()
         self._http.close(error, code)
 
     def _on_connection_end(self, cause: FailureCause, error: str) -> None:
-        self._note(cause, f"{error} before it opened its control stream" if self._phase is Phase.OPENING else error)
-
-    def _note(self, cause: FailureCause, error: str) -> None:
-        """Keep the first reason why the connection ends; what follows is a consequence."""
-        if not self._error:
-            self._cause, self._error = cause, error
+        self._ending.note(
+            cause, f"{error} before it opened its control stream" if self._phase is Phase.OPENING else error
+        )
 
     def _end(self) -> None:
         if self._phase is Phase.GONE:
@@ -323,13 +317,8 @@ class Link:
         self._dialling = self._http = self._control = None
 
     def _report_end(self) -> None:
-        if self._is_end_told:
-            return
-        self._is_end_told = True
-        registered_for_s = self._loop.now_s - self._registered_at_s
-        duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
-        error = self._error or "unregistered"
-        self._home.report(Ended(self.number, self._cause, error, self._retry_after_s, duration_s, self._vain()))
+        if not self._ending.is_told:
+            self._home.report(self._ending.report(self.number, self._loop.now_s, self._vain()))
 
     def _vain(self) -> Vain:
         self._count_bytes()
@@ -372,7 +361,7 @@ class Link:
 
     def _linger(self) -> None:
         now_s = self._loop.now_s
-        if now_s - self._left_at_s >= LINGER_S and not self._is_end_told:
+        if now_s - self._left_at_s >= LINGER_S and not self._ending.is_told:
             # The edge has not answered.
             self._report_end()
             if self._wire is not None and self._wire.is_stuck:

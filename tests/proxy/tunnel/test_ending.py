@@ -1,0 +1,38 @@
+from proxy.tunnel.ending import Ending
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import Ended
+from proxy.tunnel.packetsize import Vain
+
+
+def test_the_first_reason_is_reported_and_what_follows_from_it_is_not() -> None:
+    ending = Ending()
+    assert not ending.has_reason
+
+    ending.note(FailureCause.SILENT, "no answer")
+    ending.note(FailureCause.LOST, "closed")
+
+    assert ending.has_reason
+    assert ending.report(3, 10.0, Vain.PERHAPS) == Ended(3, FailureCause.SILENT, "no answer", 0.0, 0.0, Vain.PERHAPS)
+    assert ending.is_told
+
+
+def test_a_connection_that_ends_without_a_reason_was_unregistered() -> None:
+    ending = Ending()
+    ending.note_registered(4.0)
+    assert not ending.is_told
+
+    assert ending.report(0, 10.5, Vain.NO) == Ended(0, FailureCause.LOST, "unregistered", 0.0, 6.5)
+
+
+def test_who_was_registered_for_no_time_at_all_was_registered_all_the_same() -> None:
+    ending = Ending()
+    ending.note_registered(4.0)
+
+    assert ending.report(0, 4.0, Vain.NO).registered_for_s > 0.0
+
+
+def test_the_wait_that_the_edge_asks_for_is_reported() -> None:
+    ending = Ending()
+    ending.retry_after_s = 300.0
+
+    assert ending.report(0, 4.0, Vain.NO).retry_after_s == 300.0
