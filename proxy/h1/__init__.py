@@ -1,7 +1,7 @@
-"""HTTP/1.1 for both roles, without input or output (RFC 9112; RFC 9110 for what fields mean).
+"""HTTP/1.1 for both roles, without I/O (RFC 9112; RFC 9110 for the meaning of fields).
 
-`ServerConnection` and `ClientConnection` are all that a caller needs, with the events named here and the heads of
-`proxy.heads`, which it shares with HTTP/2. A connection is used through `receive(data) -> list[Event]`, `send_...`, and
+Callers need only `ServerConnection` and `ClientConnection`, the events named here, and the heads of `proxy.heads`,
+which HTTP/2 uses too. A connection is used through `receive(data) -> list[Event]`, `send_...`, and
 `data_to_send() -> bytes`.
 """
 

@@ -1,13 +1,13 @@
-"""Read message bodies off their framing: by length, in chunks, to the end of the connection (RFC 9112, 6 and 7).
+"""Remove the framing of message bodies: by length, in chunks, until the connection closes (RFC 9112, 6 and 7).
 
-A reader is given the bytes received and where to go on, appends `DataReceived` and `TrailersReceived` events, and says
-how far it came; `is_done` tells that the message has ended there. Data is handed out as views, not copied, except
-small pieces; small chunks are joined. Chunk framing is read here and not by llhttp, because httptools does not say
-where in its input a message ended, and so could not keep a body and the pipelined request behind it apart.
+A reader takes the bytes received and an offset, appends `DataReceived` and `TrailersReceived` events, and returns the
+offset up to which it has read; `is_done` says that the message ended there. Data is handed out as views; only small
+pieces are copied, and small chunks are joined. Chunk framing is read here and not by llhttp, because httptools does not
+say where in its input a message ended, and so could not tell a body from the pipelined request behind it.
 
-Stricter than RFC 9112, 7.1 where readers differ: sizes have at most 16 digits, no space surrounds them, lines end with
-CRLF, extensions hold no control characters and are bounded and dropped. In responses spaces may follow a size: devices
-fill it up with them to four characters.
+Stricter than RFC 9112, 7.1 where readers differ: sizes have at most 16 digits and no spaces around them, lines end with
+CRLF, extensions hold no control characters and are bounded and dropped. In responses spaces may follow a size: some
+devices pad it to four characters.
 """
 
 import re
@@ -22,11 +22,11 @@ from proxy.h1.limits import Limits
 
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
-"""Lengths of bodies that end by themselves, or with their connection."""
+"""In place of a length: the body ends with its last chunk, or with the connection."""
 UNLIMITED: Final = sys.maxsize
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
-# What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
+# Matches the start of a line that may still become valid, so that rubbish is refused at once.
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
 _PADDED_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _PADDED_SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}[ \t]*(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
@@ -68,7 +68,7 @@ class LengthReader:
 
 
 class EndlessReader:
-    """A body that only the end of the connection ends, or the raw bytes after a switch of protocols."""
+    """A body that ends with the connection, or the raw bytes after a switch of protocols."""
 
     __slots__ = ("is_done",)
 
@@ -81,7 +81,7 @@ class EndlessReader:
 
 
 class ChunkedReader:
-    """`status_code` is the answer to broken framing: 400 to clients, 502 about backends."""
+    """`status_code` answers broken framing: 400 if a client sent it, 502 if a backend did."""
 
     __slots__ = (
         "_extension_bytes",
@@ -102,7 +102,7 @@ class ChunkedReader:
         is_request = status_code == _BAD_REQUEST
         self._size_line = _SIZE_LINE if is_request else _PADDED_SIZE_LINE
         self._size_line_start = _SIZE_LINE_START if is_request else _PADDED_SIZE_LINE_START
-        # A line, or the CRLF after a chunk, or the trailers, as far as they have come.
+        # An incomplete size line, CRLF after a chunk, or trailer section.
         self._held = b""
         self._left_bytes = 0
         self._needs_crlf = False
@@ -111,14 +111,14 @@ class ChunkedReader:
         self.is_done = False
 
     def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int:
-        """Ends before the end of `data` where the message does, or after `max_chunks`, one that goes on among them."""
+        """Stops at the end of the message, or after `max_chunks` chunks; one continued from the last call counts."""
         pieces: list[memoryview] = []
         if self._left_bytes:
             max_chunks -= 1
         try:
             return self._read(data, start, pieces, events, max_chunks)
         finally:
-            # Also before an error: what came before it was received all the same.
+            # Also when an error is raised: what came before it was received all the same.
             _report(pieces, events)
 
     def _read(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event], max_chunks: int) -> int:
@@ -158,7 +158,7 @@ class ChunkedReader:
 
     def _read_size_line(self, data: bytes, start: int) -> int:
         max_bytes = self._limits.max_chunk_line_bytes
-        # The line with its CRLF, which lies wholly in `data` but for the few bytes held from before.
+        # The line with its CRLF. All of it lies in `data`, but for the few bytes held from before.
         end = data.find(b"\n", start, start + max_bytes + 2)
         line = self._held + data[start : end + 1 if end >= 0 else start + max_bytes + 2]
         match = self._size_line.fullmatch(line)
@@ -216,14 +216,14 @@ class ChunkedReader:
 
 
 def reader_for(length_bytes: int, limits: Limits, status_code: int) -> BodyReader:
-    """Of a body that has `length_bytes`, CHUNKED or UNTIL_CLOSE; `status_code` is that of `ChunkedReader`."""
+    """The reader for a body of `length_bytes`, or CHUNKED or UNTIL_CLOSE. For `status_code` see `ChunkedReader`."""
     if length_bytes == CHUNKED:
         return ChunkedReader(limits, status_code)
     return EndlessReader() if length_bytes == UNTIL_CLOSE else LengthReader(length_bytes)
 
 
 def _report(pieces: list[memoryview], events: list[Event]) -> None:
-    """As few events as possible: an attacker's body of tiny chunks must not cost an event for each."""
+    """Append as few events as possible: an attacker's body of tiny chunks must not cost an event per chunk."""
     size_bytes = sum(map(len, pieces))
     if len(pieces) > 1 and size_bytes <= max(_SMALL_CHUNKS_BYTES, len(pieces) * _SMALL_CHUNK_BYTES):
         events.append(DataReceived(b"".join(pieces), False))

@@ -1,7 +1,7 @@
-"""Field lines seen before, ready decoded or encoded: most fields of most messages repeat.
+"""Caches of decoded and encoded field lines: most fields of most messages repeat.
 
-One `Caches` serves all connections of a thread. Bounded in entries and bytes; a flood of new lines ages out by itself.
-Credentials and cookies are never entered, so that they do not outlive their message.
+One `Caches` serves all connections of a thread. It is bounded in entries and bytes; a flood of new lines ages out by
+itself. Credentials and cookies are never cached, so they do not outlive their message.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from proxy.heads import Field
 from proxy.recent import Recent
 
 ReceivedLine = tuple[int, Field]
-"""A kind, by which the head's reader knows what concerns framing, and the field."""
+"""The line's kind, which tells the head's decoder whether it concerns framing, and the field."""
 
 ORDINARY: Final = 0
 
@@ -30,6 +30,6 @@ class Caches:
     def __init__(self) -> None:
         self.received: Recent[bytes, ReceivedLine] = Recent(_MAX_LINES, _MAX_BYTES)
         self.sent: Recent[Field, bytes] = Recent(_MAX_LINES, _MAX_BYTES)
-        """Lines with their CRLF. None concerns framing: those are looked at each time."""
+        """Lines with their CRLF. Fields that concern framing are not cached: they are examined each time."""
         self.heads: dict[bytes, Response] = {}
-        """Whole response heads of backends: those of one resource are equal within a second, but for cookies."""
+        """Whole response heads of backends: apart from cookies, those of one resource are equal within a second."""

@@ -1,10 +1,10 @@
-"""The client role: requests to backends out, their responses in (RFC 9112), without input or output.
+"""The client role: requests to backends out, their responses in (RFC 9112), without I/O.
 
-One exchange at a time, never pipelined. A connection may serve again when `is_reusable`; anything that a backend sends
-outside a response ends it with `ConnectionTerminated`, since those bytes would become the next client's response.
-`is_authenticated` once a request may have made the backend take all that come over the connection for one client's.
-`is_response_begun` tells whether the backend has answered anything at all: before that, a lost connection may mean that
-it was closed while idle. Called by one thread; knows no clock.
+One exchange at a time, never pipelined. A connection may be used again when `is_reusable`; anything that a backend
+sends outside a response ends it with `ConnectionTerminated`, since those bytes would become the next client's response.
+`is_authenticated` is true once a request may have authenticated the connection itself, so that the backend attributes
+all requests on it to one client. `is_response_begun` says whether any byte of a response has arrived: before that, a
+lost connection may have been closed while idle. Called by one thread; knows no clock.
 """
 
 import re
@@ -24,7 +24,7 @@ from proxy.h1.sending import Framing, Sending
 from proxy.heads import TOKEN, RequestHead, authenticates_connection
 
 _RESPONSE_START: Final = frozenset(b"HI")  # I: `laxheads`
-# Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
+# Requests with these methods say so when they have no body, lest a server wait for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))
 _AUTHORIZATION: Final = b"\r\nAuthorization:"
@@ -50,16 +50,16 @@ class ClientConnection(Sending):
         self._reading: str = Reading.IDLE
         self._body: BodyReader = EndlessReader()
         self._method = b""
-        # The last one that was sent: on a connection it seldom changes.
+        # The last one sent: it seldom changes on a connection.
         self._known_authority = b""
         self._protocol: bytes | None = None
         self._keeps_alive = True
         self.timeout_s: int | None = None
-        """The backend closes the connection when it is unused for so long, by its last word on that."""
+        """How long the backend keeps the connection open while unused, by its last Keep-Alive field that says so."""
         self._informational = 0
         self.is_response_begun = False
         self.is_authenticated = False
-        # The rest of what was received, and where in it that starts.
+        # Received bytes that wait for the next `receive`, and the offset at which they start.
         self._unread = b""
         self._unread_start = 0
 
@@ -73,24 +73,24 @@ class ClientConnection(Sending):
 
     @property
     def has_unread(self) -> bool:
-        """Chunks of earlier calls wait for the next `receive`, which may be given nothing new."""
+        """Chunks from earlier calls are left for the next `receive`, which may be called without new data."""
         return bool(self._unread)
 
     @property
     def is_reusable(self) -> bool:
-        """A next request may be sent."""
+        """The next request may be sent."""
         return self._reading == Reading.IDLE and not self._is_sending_body and self._keeps_alive
 
     @property
     def is_switched(self) -> bool:
-        """All bytes, both ways, are of the protocol that was switched to."""
+        """All bytes, both ways, belong to the protocol that was switched to."""
         return self._reading == Reading.RAW
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, max_chunks: int = UNLIMITED) -> list[Event]:
-        """`max_chunks` is for callers who have others to serve: the chunks after which the rest of a body waits for the
-        next call, while `has_unread` is true.
+        """`max_chunks` is for callers with other connections to serve: after that many chunks the rest of a body waits
+        for the next call, and until then `has_unread` is true.
         """
         events: list[Event] = []
         start = 0
@@ -107,8 +107,8 @@ class ClientConnection(Sending):
     def receive_eof(self, *, is_cut_off: bool = False) -> list[Event]:
         """The backend has closed its side: the end of some bodies, a fault in the middle of anything else.
 
-        `is_cut_off`: without TLS's close_notify. Then it ends no body, which may have been cut short by anybody
-        (RFC 9112, 9.8). Protocols that were switched to have ends of their own.
+        `is_cut_off`: without a TLS close_notify. That does not end a body, since anybody may have cut it short
+        (RFC 9112, 9.8). Protocols that were switched to mark their own end.
         """
         events = self.receive(b"") if self._unread else []
         reading, self._reading = self._reading, Reading.CLOSED
@@ -163,7 +163,7 @@ class ClientConnection(Sending):
                 return
 
     def _begin_response(self, response: Response, events: list[Event]) -> int:
-        """Returns the length of the body that is to come."""
+        """Returns the length of the body that follows."""
         if response.head.status_code < 200:
             self._informational_or_switch(response, events)
             return 0
@@ -200,7 +200,7 @@ class ClientConnection(Sending):
     def _received_all(self) -> None:
         self._reading = Reading.IDLE
         if self._is_sending_body:
-            # Answered before the request was whole: what is left of it must not be taken for a next one.
+            # Answered before the request was complete: the rest of it must not be taken for the next request.
             self._keeps_alive = False
 
     def _terminate(self, reason: str, events: list[Event], *, are_fields_too_large: bool = False) -> None:
@@ -212,10 +212,10 @@ class ClientConnection(Sending):
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send_request(self, head: RequestHead, end_stream: bool = False) -> None:
-        """Begin an exchange. Without a content-length field the body goes out in chunks.
+        """Begin an exchange. Without a content-length field the body is sent in chunks.
 
-        `head.authority` becomes Host; with `head.protocol` the backend is asked to switch to it, behind
-        the body if there is one.
+        `head.authority` becomes Host. With `head.protocol` the backend is asked to switch to it, after the body if
+        there is one.
         """
         if self._reading != Reading.IDLE or self._is_sending_body or not self._keeps_alive:
             raise LocalProtocolError("request on a connection that is busy or cannot be used again")
@@ -227,7 +227,7 @@ class ClientConnection(Sending):
         lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, head.path, authority)]
         fields = head.fields
         if head.protocol is not None:
-            # Backends that know no list of options want `upgrade` alone.
+            # Without TE, `upgrade` is the only connection option: some backends do not read Connection as a list.
             fields = [field for field in fields if field[0] != b"te"]
         length_bytes = self._lines(lines, fields)
         if end_stream:

@@ -1,7 +1,7 @@
-"""What `receive` reports, in the order the peer caused it; the same shapes as the HTTP/2 codec's, without stream ids.
+"""What `receive` reports, in the order in which it arrived; shaped like the HTTP/2 codec's events, without stream ids.
 
-A message always is, in this order: one head (`RequestReceived`, or `InformationalReceived`* then `ResponseReceived`),
-`DataReceived`*, at most one `TrailersReceived`. Nothing of it follows an event whose `end_stream` is true, or a
+A message is, in this order: one head (`RequestReceived`, or `InformationalReceived`* then `ResponseReceived`),
+`DataReceived`*, at most one `TrailersReceived`. It ends with an event whose `end_stream` is true, or with
 `TrailersReceived`. `ConnectionTerminated` may cut it short at any point, and nothing follows that.
 After a switch of protocols (101) all bytes come as `DataReceived`.
 """
@@ -12,15 +12,15 @@ from proxy.heads import Fields, RequestHead, ResponseHead
 
 
 class Event(msgspec.Struct, eq=False):
-    """Base of all events; each is one of its kind, equal only to itself."""
+    """Base of all events, which are compared by identity."""
 
 
 class RequestReceived(Event):
-    """A client's request (server role). No body follows when `end_stream`.
+    """A client's request (server role). No body follows if `end_stream`.
 
-    `head.protocol` is set when the client asks to switch to it: answer with 101 or with anything else.
-    `is_http_10`: the client cannot read chunks; the codec sees to that. Others log it, and know by it that the end of
-    the connection may be all that ends a body.
+    `head.protocol` is set if the client asks to switch to it: answer with 101 or with anything else.
+    `is_http_10`: the client cannot read chunks, which the codec takes care of. Callers log it, and learn from it that
+    closing the connection may be the only end of a body.
     """
 
     head: RequestHead
@@ -29,7 +29,7 @@ class RequestReceived(Event):
 
 
 class Http2PrefaceReceived(Event):
-    """The client speaks HTTP/2 with prior knowledge: give `data`, which is all it has sent, to an HTTP/2 codec."""
+    """The client speaks HTTP/2 with prior knowledge: pass `data`, all that it has sent, to an HTTP/2 codec."""
 
     data: bytes
 
@@ -69,4 +69,4 @@ class ConnectionTerminated(Event):
     status_code: int
     reason: str
     are_fields_too_large: bool = False
-    """About a backend: head or trailers pass a limit of ours, and may be HTTP all the same."""
+    """A backend's head or trailers exceed a limit of ours, but may be valid HTTP all the same."""

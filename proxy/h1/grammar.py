@@ -1,6 +1,6 @@
 """The grammar that both roles share: field lines, authorities, trailers (RFC 9110, 5; RFC 9112, 5 and 6; RFC 3986).
 
-Everything here judges whole pieces by full match and answers with the piece or a reason; nothing is repaired.
+Each element is matched as a whole and is either taken or refused with a reason; nothing is repaired.
 """
 
 import re
@@ -10,11 +10,11 @@ from proxy.heads import TOKEN, WEBSOCKET, Field, Fields
 
 # With or without a version (RFC 9110, 7.8).
 _PROTOCOL = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)?")
-# No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.
+# No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on unchanged.
 VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
-# No byte may be of two parts: a long value that ends with a control character would be tried in each way to divide it.
+# No byte may match two parts: a long value that ends with a control character would be tried in every division.
 FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
-# Letters, digits, and of the rest only what names in use hold; RFC 3986 would let `,` and `;` through to backends.
+# Letters, digits, and only those other characters that names in use have; RFC 3986 would pass `,` and `;` to backends.
 AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
 _MAX_PORT = 65535
 _SWITCHING_METHODS = frozenset((b"GET", b"POST"))
@@ -22,22 +22,22 @@ _SWITCHING_METHODS = frozenset((b"GET", b"POST"))
 _OF_HTTP = (b"h2", b"http", b"tls")
 
 # Fields that frame, route, authenticate or describe a message, which a trailer must not change after the fact
-# (RFC 9110, 6.5.1), with those that belong to one connection. Those that begin with `if-` are known by that.
+# (RFC 9110, 6.5.1), and hop-by-hop fields. Conditional fields are recognised by their prefix `if-`.
 _FORBIDDEN_TRAILERS = frozenset(
     b"authorization cache-control connection content-encoding content-length content-range content-type cookie expect"
     b" host keep-alive max-forwards pragma proxy-authenticate proxy-authorization proxy-connection range realm"
     b" set-cookie te trailer transfer-encoding upgrade www-authenticate".split()
 )
-# A request that says these again behind its body wants somebody to believe it.
+# A request that repeats these in its trailers hopes that some recipient believes them.
 _DECEITFUL_TRAILERS = frozenset((b"content-length", b"host", b"transfer-encoding"))
 _BAD_REQUEST = 400
 
 
 def switchable(method: bytes, offer: bytes, *, has_body: bool) -> bytes | None:
-    """The protocol that a client offers, if a backend may be asked to switch to it; that of WebSocket in lower case.
+    """The protocol that a client offers, if a backend may be asked to switch to it; WebSocket's name in lower case.
 
-    GET and POST are the methods by which clients in use ask, Docker's with a body. Over TLS, or another HTTP, a backend
-    would get requests that no route has seen.
+    Clients in use ask with GET or POST, Docker's with a body. A switch to TLS or another version of HTTP is not passed
+    on: the backend would get requests that no route has seen.
     """
     name = offer.lower()
     if name == WEBSOCKET:
@@ -53,7 +53,7 @@ def is_authority(value: bytes) -> bool:
 
 
 def decode_field_line(line: bytes, status_code: int) -> Field:
-    """One line without its CRLF; the name in lower case. Raises RemoteProtocolError with `status_code`."""
+    """Decode a line without its CRLF; the name in lower case. Raises RemoteProtocolError with `status_code`."""
     match = FIELD_LINE.fullmatch(line)
     if match is None:
         raise RemoteProtocolError(status_code, _flaw_of(line))
@@ -72,9 +72,9 @@ def _flaw_of(line: bytes) -> str:
 
 
 def decode_trailers(section: bytes, status_code: int) -> Fields:
-    """The field lines after the last chunk, the empty line at their end included; those that may be passed on.
+    """The fields that may be passed on, of the section after the last chunk, which includes the final empty line.
 
-    The others are dropped, but a request that frames or directs itself once more is refused.
+    Others are dropped, but a request whose trailers frame or route it once more is refused.
     """
     fields = [decode_field_line(line, status_code) for line in section[:-4].split(b"\r\n")]
     if status_code == _BAD_REQUEST:
@@ -85,7 +85,7 @@ def decode_trailers(section: bytes, status_code: int) -> Fields:
 
 
 def permitted_trailers(fields: Fields) -> Fields:
-    """Less those that a recipient must not believe (RFC 9110, 6.5.1)."""
+    """`fields` without those that a recipient must not believe (RFC 9110, 6.5.1)."""
     return [field for field in fields if not is_forbidden_trailer(field[0])]
 
 

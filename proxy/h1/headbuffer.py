@@ -1,11 +1,11 @@
 """Collect one head from pieces of any size, and refuse it at the first byte that cannot be part of one.
 
-Lines end with CRLF and nothing else: RFC 9112, 2.2 lets a recipient take a bare LF for a line end, and front and back
-that differ in this read different messages. Flaws are judged by their place in the byte stream and never by how the
-bytes happened to arrive, so that cutting differently never changes the answer.
+Lines end with CRLF and nothing else: RFC 9112, 2.2 lets a recipient take a bare LF for a line end, and a front end and
+a back end that differ in this read different messages. Flaws are judged by their place in the byte stream and never by
+how the bytes happened to arrive, so the answer does not depend on the cuts.
 
-Heads of responses may also end with LFs (`laxheads`). What two CRLFs end is found as fast as in requests; that such a
-head had ended before is noticed by who decodes it, since no line may hold an LF.
+Lines of responses may also end with LF (`laxheads`). A response head that ends with two CRLFs is found as fast as that
+of a request. If it had ended before, at LFs, its decoder notices, since no line may hold an LF.
 """
 
 import re
@@ -22,8 +22,8 @@ _BARE_CR = re.compile(rb"\r(?!\n)")
 class HeadBuffer:
     """`max_line_bytes` bounds the first line. `start` holds the bytes a head may begin with.
 
-    `is_lax` lets lines end with LF alone. A short head that comes in one piece is passed on unseen: its decoder has to
-    refuse all that is refused here.
+    `is_lax` lets lines end with LF alone. A short head that arrives in one piece is passed on unchecked: its decoder
+    has to refuse everything that is refused here.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class HeadBuffer:
         self._held.clear()
 
     def take(self, data: bytes, start: int) -> tuple[bytes | None, int]:
-        """Read on in `data` from `start`: the head with its empty line, or None; and how far `data` is used up."""
+        """Read on in `data` from `start`. Returns the head with its empty line, or None, and where reading ended."""
         if self._skips_blank_line:
             start = self._skip_blank_line(data, start)
         held = self._held
@@ -80,7 +80,7 @@ class HeadBuffer:
             held.clear()
             self._skips_blank_line = self._is_blank_line_allowed
             return head, start + stop - known
-        # 3: not found.
+        # `stop` is 3 if there is none.
         stop = data.find(_END, start) + 4
         head = data[start:stop]
         if not 3 < stop <= start + self._short_bytes:
@@ -95,7 +95,7 @@ class HeadBuffer:
         return head, stop
 
     def _stop(self, zone: bytes | bytearray, start: int) -> int:
-        """Where the head ends, its empty line included; -1: not yet."""
+        """Where the head ends, its empty line included; -1 if it is incomplete."""
         if self._is_lax:
             end = laxheads.END.search(zone, start)
             return -1 if end is None else end.end()
@@ -114,13 +114,13 @@ class HeadBuffer:
         elif data.startswith(b"\r\n", start):
             start += 2
         elif start == len(data) - 1 and data.endswith(b"\r"):
-            # Half of it, perhaps: the next byte tells.
+            # Perhaps half of an empty line: the next byte tells.
             return start
         self._skips_blank_line = False
         return start
 
     def _check(self, zone: bytes | bytearray, known: int, *, is_whole: bool) -> None:
-        """Raise for the flaw that shows first; what lies before `known` has been checked for line ends."""
+        """Raise for the first flaw. What lies before `known` has been checked for bare line ends."""
         limits = self._limits
         if zone[0] not in self._start and not (zone == b"\r" and self._skips_blank_line):
             raise RemoteProtocolError(400, "bytes that no HTTP/1.1 message starts with")
@@ -130,7 +130,7 @@ class HeadBuffer:
         line_feeds = zone.count(b"\n", known)
         if line_feeds == zone.count(b"\r\n", known) == zone.count(b"\r", known) and not (is_line_long or is_head_long):
             return
-        # Each with the place of the byte at which it shows; of two at one place the smaller status code is told.
+        # Each with the position of the byte that shows it; at the same position the smaller status code wins.
         flaws = []
         bare = self._bare_line_end.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
         if bare is not None:

@@ -1,14 +1,14 @@
-"""Response heads as old servers and devices write them, brought into the form that all others have. Pure.
+"""Normalise response heads of old servers and devices. Pure.
 
-Lines that end with LF alone (RFC 9112, 2.2), fields that are folded (5.2), and spaces before a colon (5.1): browsers
-and other proxies read them all alike, and the RFC lets a proxy repair them in responses. Streams of SHOUTcast call
-their HTTP/1.0 ICY. Requests are never repaired.
+Lines that end with LF alone (RFC 9112, 2.2), folded fields (5.2), and spaces before a colon (5.1): browsers and other
+proxies read them all alike, and the RFC lets a proxy repair them in responses. SHOUTcast streams write ICY in place of
+HTTP/1.0. Requests are never repaired.
 """
 
 import re
 
 END = re.compile(rb"\r?\n\r?\n")
-"""Of such a head: the first empty line."""
+"""The first empty line of such a head."""
 _LINE_END = re.compile(rb"\r?\n")
 _FOLD = re.compile(rb"\r\n[ \t]+")
 _ICY = b"ICY "
@@ -16,9 +16,9 @@ _SPACED_NAME = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]+:")
 
 
 def plain(head: bytes) -> bytes:
-    """A head that ends with an empty line, with CRLF at the end of each line, a line for each field, and HTTP's name.
+    """Normalise a complete head: CRLF at the end of each line, one line per field, no space before a colon, no ICY.
 
-    The status line is not continued: what follows it indented would be part of nothing.
+    The status line cannot be folded, so an indented line right after it is left as it is.
     """
     lines = _LINE_END.sub(b"\r\n", head)
     status_line, crlf, fields = lines.partition(b"\r\n")
@@ -28,9 +28,9 @@ def plain(head: bytes) -> bytes:
 
 
 def mended(head: bytes, rest: bytes) -> tuple[bytes, bytes] | None:
-    """A head that cannot be read as it is, in plain form, and what follows it; None: it is in plain form.
+    """Plain form of a head that could not be read, and what follows it; None if it is in plain form already.
 
-    `rest`: what came behind it. It may have ended before its first two CRLFs.
+    `rest` is what came behind `head`, which may in fact end before its first two CRLFs.
     """
     end = END.search(head)
     stop = len(head) if end is None else end.end()

@@ -1,16 +1,16 @@
-"""Read a request head that is whole: llhttp judges the grammar, and what it leaves to taste is judged here.
+"""Decode a complete request head: llhttp checks the grammar, and this module what llhttp leaves open.
 
-llhttp (through httptools, no leniency set) refuses bad names and values, folding, and spaces where none belong. On
-top, the request line is matched as a whole, targets and authorities have to be what RFC 9112, 3.2 says, and a request
-has one body length or none. Where the RFC lets a recipient repair or ignore, the request is refused: the next hop might
-repair it differently (RFC 9112, 11.2). Decisions beyond the letter:
+llhttp (through httptools, no leniency set) refuses bad names and values, folding, and spaces where none belong. In
+addition, the request line is matched as a whole, targets and authorities have to be what RFC 9112, 3.2 says, and a
+request has one body length or none. Where the RFC lets a recipient repair or ignore something, the request is refused:
+the next hop might repair it differently (RFC 9112, 11.2). Decisions beyond the letter of the RFCs:
 
-1. Content-Length twice is 400 even when all values agree (9112, 6.3 allows to merge them).
+1. Content-Length twice is 400 even if all values agree (9112, 6.3 allows merging them).
 2. Transfer-Encoding beside Content-Length is 400 (6.1 lets it win), and so is any with HTTP/1.0.
-3. Transfer-Encoding is `chunked` alone, once. Known codings before it are 501, everything else is 400.
+3. Transfer-Encoding is `chunked` alone, once. Known codings before it are 501, anything else is 400.
 4. `content_length` and `transfer_encoding` are 400: gateways of the CGI family read them as the real fields.
 5. The authority of an absolute-form target replaces Host, which must be valid all the same (3.2.2).
-6. Any token is a method (9110, 9.1), but for CONNECT. llhttp has a list of them, so it is shown one of those.
+6. Any token but CONNECT is a method (9110, 9.1). llhttp knows only a list of them, so it is shown one of those.
 """
 
 import re
@@ -26,12 +26,12 @@ from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
 from proxy.heads import LENGTH, WEBSOCKET, Fields, RequestHead
 
-# Visible ASCII, which still holds some bytes that no URI has; servers in use take them, and they cannot split a line.
+# Visible ASCII includes some bytes that no URI has: servers in use accept them, and they cannot split a line.
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
-# Words without a path or version: what clients of mail servers say, for one.
+# Words without a path or version, as clients of mail servers send them.
 _OTHER_LANGUAGE = re.compile(rb"[A-Za-z]+( [!-)+-.0-~]+)*\r\n")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
-# As they are: the usual ones, and that of HTTP/2's preface, which is refused in a request. Others are shown as POST.
+# Shown to llhttp as they are: the usual ones, and PRI of the HTTP/2 preface, which it refuses. Others become POST.
 _SHOWN_METHODS: Final = frozenset(b"GET HEAD PUT DELETE PATCH OPTIONS PRI POST".split())
 _CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"chunked"))
 
@@ -42,7 +42,7 @@ _SLASH: Final = 0x2F
 
 
 class Request(msgspec.Struct, eq=False):
-    """A request head with what the connection has to know of it; `length_bytes` is CHUNKED for a chunked body."""
+    """A request head and what the connection has to know about it; `length_bytes` is CHUNKED for a chunked body."""
 
     head: RequestHead
     length_bytes: int
@@ -51,7 +51,7 @@ class Request(msgspec.Struct, eq=False):
 
 
 class _Sink:
-    """What llhttp calls; apart from the decoder, so that no cycle of references keeps closed connections alive."""
+    """llhttp's callbacks; not methods of the decoder, so that no reference cycle keeps closed connections alive."""
 
     __slots__ = ("fields", "hosts", "special")
 
@@ -76,7 +76,7 @@ class _Sink:
 
 
 class RequestHeadDecoder:
-    """One for each connection; gives head after head."""
+    """One for each connection; decodes one head after another."""
 
     __slots__ = ("_known_host", "_limits", "_parser", "_scheme", "_sink")
 
@@ -85,7 +85,7 @@ class RequestHeadDecoder:
         self._scheme = scheme
         self._sink = _Sink()
         self._parser: HttpRequestParser | None = None
-        # The last valid Host: on a connection it seldom changes.
+        # The last valid Host: it seldom changes on a connection.
         self._known_host = b""
 
     def decode(self, head: bytes) -> Request:
@@ -93,7 +93,7 @@ class RequestHeadDecoder:
         try:
             return self._decode(head)
         except RemoteProtocolError as error:
-            # llhttp refuses these in any place. Told first, since a head that comes in pieces is refused for it first.
+            # Reported before other flaws, as for a head that arrives in pieces. llhttp refuses bare line ends anywhere.
             if BARE_LINE_END.search(head):
                 raise RemoteProtocolError(400, "line ends with a bare CR or LF, want CRLF") from error
             raise
@@ -114,7 +114,7 @@ class RequestHeadDecoder:
         return self._request(method, target, minor == b"0")
 
     def _judge(self, head: bytes) -> None:
-        """Let llhttp fill the sink. A parser serves again unless a body is to follow, of which it is told nothing."""
+        """Let llhttp fill the sink. The parser is used again unless a body follows, which it is never given."""
         self._sink.clear()
         parser, self._parser = self._parser, None
         if parser is None:
@@ -143,7 +143,7 @@ class RequestHeadDecoder:
             values.setdefault(name, []).append(value)
         length_bytes = _length(values, is_http_10)
         if length_bytes:
-            # llhttp waits for a body that it will never see.
+            # llhttp waits for the body, which it is never given.
             self._parser = None
         options = options_of(values.get(b"connection", []))
         keeps_alive = b"close" not in options and (not is_http_10 or b"keep-alive" in options)
@@ -170,7 +170,7 @@ class RequestHeadDecoder:
 
 
 def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
-    """Authority and origin-form path of a target that is not in origin-form itself (RFC 9112, 3.2.2 to 3.2.4)."""
+    """Authority and origin-form path of a target in another form (RFC 9112, 3.2.2 to 3.2.4)."""
     if target == b"*":
         if method != b"OPTIONS":
             raise RemoteProtocolError(400, "request target * on a method other than OPTIONS")
@@ -218,7 +218,7 @@ def _check_codings(values: list[bytes]) -> None:
 
 
 def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes], *, has_body: bool) -> bytes | None:
-    """The one that is offered, and of several WebSocket; others are ignored then, as RFC 9110, 7.8 allows."""
+    """The protocol offered. Of several only WebSocket counts; others are ignored, as RFC 9110, 7.8 allows."""
     if b"upgrade" not in options:
         return None
     if len(upgrades) == 1 and b"," not in upgrades[0]:
@@ -229,7 +229,7 @@ def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes], *, has_
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:
     """RFC 9110, 10.1.1: HTTP/1.0 clients cannot mean it; expectations other than 100-continue do not exist.
 
-    A list of none is what some clients say that do not want to wait.
+    Some clients that do not want to wait send an empty value.
     """
     expectations = [value for value in expectations if value]
     if not expectations or is_http_10:

@@ -1,4 +1,4 @@
-"""A response head with what its reader found out about the body that follows, and about the connection."""
+"""A response head, and what it says about the body that follows and about the connection."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from proxy.heads import ResponseHead
 
 
 class Response(msgspec.Struct, eq=False):
-    """`length_bytes` is 0 for no body, else as in `bodies`. Shared by all equal heads, so nobody may change it."""
+    """`length_bytes` is 0 without a body, else as in `bodies`. Shared by all equal heads, so it must not be changed."""
 
     head: ResponseHead
     length_bytes: int
     keeps_alive: bool
     timeout_s: int | None = None
-    """The backend says that it closes the connection when it is unused for so long."""
+    """How long the backend keeps the connection open while unused, if it says so."""

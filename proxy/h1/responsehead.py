@@ -1,8 +1,8 @@
-"""Read the head of a backend's response with cached lines; twice as fast as a parser that is fed byte ranges.
+"""Decode a backend's response head with cached lines; twice as fast as a parser that is fed byte ranges.
 
-Strict about everything that frames (RFC 9112, 6.3): a response whose end two readers could see at different places
-would poison the connection for the next client. The same length twice is one; one beside chunks does not count, and is
-the connection's end. All flaws are 502, since a backend made them; too many fields are told apart: they may be HTTP.
+Strict about framing (RFC 9112, 6.3): a response whose end two readers could see at different places would poison the
+connection for the next client. The same length twice counts as one; one beside chunks is ignored, and the connection is
+not used again. All flaws are 502, since a backend made them, but for too many fields: that may still be valid HTTP.
 """
 
 import re
@@ -19,10 +19,10 @@ from proxy.heads import BODILESS_STATUS_CODES, LENGTH, Field, Fields, ResponseHe
 BAD_GATEWAY: Final = 502
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
-# Among the parameters of Keep-Alive (RFC 2068, 19.7.1.1). Who says more than nine digits has said nothing.
+# Among the parameters of Keep-Alive (RFC 2068, 19.7.1.1). A value of more than nine digits is ignored.
 _TIMEOUT_PARAMETER = re.compile(rb"(?:^|,)[ \t]*timeout=([0-9]{1,9})[ \t]*(?:,|$)", re.IGNORECASE)
 
-# What a line is to its head; found out once a line, not once a response.
+# Kinds of lines, determined once per line and not once per response.
 _LENGTH: Final = 1
 _CHUNKED: Final = 2
 _KEEP_ALIVE: Final = 3
@@ -35,8 +35,8 @@ _TERMS: Final = 7
 class ResponseHeadDecoder:
     """One for each connection; the caches are shared.
 
-    A head enters the cache of whole heads when all of its lines were met before: so none does that is new in each
-    response, or that holds a credential.
+    A head enters the cache of whole heads once all of its lines are cached. So one with a line that is new in each
+    response, or that holds a credential, never does.
     """
 
     __slots__ = ("_cache", "_find", "_find_head", "_heads", "_limits")
@@ -111,8 +111,8 @@ def _kind_of(name: bytes, value: bytes) -> int:
 
 
 def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
-    """No framing fields (RFC 9110, 8.6; RFC 9112, 6.1). Some WebSocket servers send a length of 0, which is none, or
-    the coding that their library adds wherever there is no length: the head of a 101 is its end all the same.
+    """Framing fields are refused (RFC 9110, 8.6; RFC 9112, 6.1), but for two that some WebSocket servers send: a length
+    of 0, and on a 101, which ends with its head anyway, the coding that their library adds where there is no length.
     """
     flaws = (_FLAWED,) if head.status_code == 101 else (_FLAWED, _CHUNKED)
     if any(kind in flaws or (kind == _LENGTH and int(value)) for kind, (_, value) in special):
@@ -129,7 +129,7 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
             if length is None:
                 length = field
             elif field == length:
-                # Some servers say what their application has said already (RFC 9110, 8.6).
+                # Some servers repeat the length that their application has set (RFC 9110, 8.6).
                 head.fields.remove(field)
             else:
                 raise RemoteProtocolError(BAD_GATEWAY, "Content-Length twice, with different values")
@@ -152,14 +152,14 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
     if is_http_10 and is_chunked:
         raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding in an HTTP/1.0 response")
     if is_chunked and length is not None:
-        # The chunks count, and nobody is told of the length (RFC 9112, 6.3): OpenWrt's server adds the one to an
-        # application's other. Who else might have read this differently is not to meet the next request.
+        # The chunks count, and the length is not passed on (RFC 9112, 6.3): OpenWrt's server adds one where the
+        # application has set the other. Another reader may have seen another end, so no further request is sent here.
         head.fields.remove(length)
         says_close = True
     length_bytes = CHUNKED if is_chunked else UNTIL_CLOSE if length is None else int(length[1])
     keeps_alive = not says_close and (not is_http_10 or says_keep_alive)
     if is_bodiless:
-        # A 204 that announces a body must not have one (RFC 9110, 15.3.5); if it has, it ends with the connection.
+        # A 204 must not have a body (RFC 9110, 15.3.5). If it announces one, that may come, so the connection ends.
         is_doubtful = head.status_code == 204 and length_bytes not in (0, UNTIL_CLOSE)
         return Response(head, 0, keeps_alive and not is_doubtful, timeout_s)
     return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE, timeout_s)

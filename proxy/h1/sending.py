@@ -1,8 +1,8 @@
-"""What both roles do alike when they send: field lines, body framing, and the queue of what goes out.
+"""The sending half that both roles share: field lines, body framing, and the output queue.
 
 Body data is never copied: the queue keeps the very buffers that were given. A call that breaks the rules raises
-`LocalProtocolError` and queues nothing. Entering a field into the cache is also the check that it may be sent at all:
-no line break can get out through a name or a value.
+`LocalProtocolError` and queues nothing. Any field that is not cached is checked before it is sent: no line break can
+get out through a name or a value.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ _MAX_KEPT_NAME_BYTES: Final = 64
 _LENGTH: Final = b"content-length"
 _CAPITALS: Final = b"CDN CH DAV DNT DPoP ETag MD5 NEL OData P3P SOAPAction UA WWW WebSocket XSS".split()
 _WORDS: Final = {word.lower(): word for word in _CAPITALS}
-# What servers tell of a radio stream has small letters, since SHOUTcast; what players ask them for has not.
+# Since SHOUTcast, fields in which servers describe a radio stream are in lower case; the one that players send is not.
 _OF_RADIO: Final = (b"icy-", b"ice-")
 _FOR_RADIO: Final = b"Icy-MetaData"
 
@@ -27,7 +27,7 @@ _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection tra
 
 
 class Framing:
-    """How the body that is being sent ends. No enum: naming a member of one costs a function call in Python 3.11."""
+    """How the body being sent ends. No enum: naming a member of one costs a function call in Python 3.11."""
 
     NOTHING: Final = "no body; data is dropped, as for HEAD"
     LENGTH: Final = "by its announced length"
@@ -53,14 +53,14 @@ class Sending(ABC):
         return b"".join(self.buffers_to_send())
 
     def buffers_to_send(self) -> list[bytes | memoryview]:
-        """Everything queued, in the pieces in which it was queued: for `sendmsg`, or to be joined with other output."""
+        """Everything queued, in its original pieces: for `sendmsg`, or to be joined with other output."""
         output, self._output = self._output, []
         return output
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
     def send_data(self, data: bytes | memoryview, end_stream: bool = False) -> None:
-        """Queue a piece of the body. A caller who cannot keep an announced length has to close the connection."""
+        """Queue a piece of the body. A caller that cannot keep an announced length has to close the connection."""
         if not self._is_sending_body:
             raise LocalProtocolError("data outside a body")
         size_bytes = len(data)
@@ -94,7 +94,7 @@ class Sending(ABC):
 
     @property
     def is_length_reached(self) -> bool:
-        """The whole length that the head announced is queued, but the body was not ended yet."""
+        """The body has reached its announced length, but has not been ended."""
         return self._is_sending_body and self._framing == Framing.LENGTH and not self._left_bytes
 
     def _end_body(self, last_chunk: bytes) -> None:
@@ -105,12 +105,12 @@ class Sending(ABC):
 
     @abstractmethod
     def _sent_all(self) -> None:
-        """The message is queued to its end."""
+        """Called when the whole message is queued."""
 
     # -- field lines -------------------------------------------------------------------------------------------------
 
     def _lines(self, lines: list[bytes], fields: Fields) -> int | None:
-        """Append a line for each field; the announced body length, None when there is none."""
+        """Append a line for each field. Returns the announced body length, or None."""
         length_bytes = None
         find = self._find
         unseen: Fields = []
@@ -143,7 +143,7 @@ class Sending(ABC):
         return length_bytes
 
     def _remember(self, unseen: Fields) -> None:
-        """Cache the lines of fields that have been met before."""
+        """Cache the lines of fields that were sent before."""
         for field in self._cache.met_before(unseen):
             name, value = field
             size_bytes = 2 * (len(name) + len(value))
@@ -164,14 +164,14 @@ def _length_of(value: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _start(name: bytes) -> tuple[bytes, bool]:
-    """All of a line up to its value, and whether it may be remembered.
+    """A line up to its value, and whether the line may be cached.
 
-    Names are written as they always were in HTTP/1.1: programs of some devices compare them letter by letter.
+    Names are capitalised as is usual in HTTP/1.1: programs on some devices compare them case-sensitively.
     """
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
     if name == b"te":
-        # Who sends it says that it is for the next hop alone (RFC 9110, 10.1.4).
+        # TE concerns the next hop only, and its sender has to say so (RFC 9110, 10.1.4).
         return b"Connection: te\r\nTE: ", True
     return _written(name) + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
 

@@ -1,13 +1,13 @@
-"""The server role: requests of untrusted clients in, responses out (RFC 9112), without input or output.
+"""The server role: requests of untrusted clients in, responses out (RFC 9112), without I/O.
 
-One exchange at a time. What a client sends behind a request is held, unread, until the response has been sent to its
-end, or is a 101; then `receive(b"")` reads on. `wants_data` turns false when enough is held: the caller stops reading
-its socket, and so the memory of a connection is bounded by `Limits` plus one read.
+One exchange at a time. What a client sends behind a request is held, unread, until the response has been sent
+completely, or is a 101; then `receive(b"")` reads on. `wants_data` turns false when enough is held: the caller stops
+reading its socket, so the memory of a connection is bounded by `Limits` plus one read.
 
 A client that breaks the protocol gets one answer: after `ConnectionTerminated` the caller may send one response, if
-none had begun, and closes. `should_close` says when all is done; the caller sends what is queued and closes, its
-sending side first: a client that is still sending would lose the answer to a reset (RFC 9112, 9.6).
-Called by one thread; knows no clock: timeouts (408) are the caller's.
+none has begun, and closes. `should_close` says when all is done: the caller sends what is queued and closes, its
+sending side first, since a reset would take the answer from a client that is still sending (RFC 9112, 9.6).
+Called by one thread. Knows no clock: timeouts (408) are the caller's.
 """
 
 from http import HTTPStatus
@@ -48,7 +48,7 @@ class Writing:
 
 
 class ServerConnection(Sending):
-    """`scheme` is what the connection's transport makes it: `b"http"` or `b"https"`."""
+    """`scheme` is `b"http"` or `b"https"`, depending on the connection's transport."""
 
     def __init__(self, caches: Caches, scheme: bytes = b"http", limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(caches)
@@ -62,8 +62,8 @@ class ServerConnection(Sending):
         self._is_first = True
         self._keeps_alive = True
         self._is_client_done = False
-        # What is held of later requests, or of many chunks, starts at an offset into what was received with them: many
-        # small requests in one piece must not cost a copy of the rest for each.
+        # Held bytes of later requests, or of many chunks, start at an offset into what was received with them: many
+        # small requests in one piece must not each cost a copy of the rest.
         self._pipelined = b""
         self._pipelined_start = 0
 
@@ -77,12 +77,12 @@ class ServerConnection(Sending):
 
     @property
     def has_pipelined(self) -> bool:
-        """Bytes of a next request are held; once `is_idle`, `receive(b"")` reads them."""
+        """Bytes of the next request are held; once `is_idle`, `receive(b"")` reads them."""
         return bool(self._pipelined)
 
     @property
     def has_unread(self) -> bool:
-        """Chunks of earlier calls wait for the next `receive`, which may be given nothing new."""
+        """Chunks from earlier calls are left for the next `receive`, which may be called without new data."""
         return self._reading == Reading.BODY and bool(self._pipelined)
 
     @property
@@ -91,7 +91,7 @@ class ServerConnection(Sending):
 
     @property
     def is_idle(self) -> bool:
-        """Between two exchanges: nothing is owed, and no part of a next request has been looked at."""
+        """Between two exchanges: no response is owed, and no part of the next request has been read."""
         return self._reading == Reading.HEAD and not len(self._heads)
 
     @property
@@ -110,8 +110,8 @@ class ServerConnection(Sending):
     def receive(self, data: bytes, max_chunks: int = UNLIMITED) -> list[Event]:
         """Read on. After the end of a response, or a 101, call it once with `b""`: more may have come already.
 
-        `max_chunks` is for callers who have others to serve: the chunks after which the rest of a body waits for the
-        next call, while `has_unread` is true.
+        `max_chunks` is for callers with other connections to serve: after that many chunks the rest of a body waits for
+        the next call, and until then `has_unread` is true.
         """
         events: list[Event] = []
         if self._reading == Reading.HELD and not self.wants_data and data:
@@ -128,18 +128,18 @@ class ServerConnection(Sending):
         return events
 
     def receive_eof(self) -> list[Event]:
-        """The client has closed its side. A request that is whole is still answered: half-closing is allowed."""
+        """The client has closed its side. A complete request is still answered: half-closing is allowed."""
         self._is_client_done = True
         return self.receive(b"")
 
     def _take_pipelined(self, data: bytes) -> tuple[bytes, int]:
-        """What is held with `data` behind it, and where in the whole it starts."""
+        """The held bytes followed by `data`, and the offset at which they start."""
         held, start = self._pipelined, self._pipelined_start
         self._pipelined, self._pipelined_start = b"", 0
         return (held[start:] + data, 0) if data else (held, start)
 
     def _hold(self, data: bytes, start: int) -> None:
-        """Copied only where less than half is left, so that the copies of one piece add up to its size at most."""
+        """Copy only if less than half is left, so that the copies made of one piece add up to its size at most."""
         if start > len(data) // 2:
             data, start = data[start:], 0
         self._pipelined, self._pipelined_start = data, start
@@ -197,7 +197,7 @@ class ServerConnection(Sending):
             self._reading = Reading.CLOSED
 
     def _terminate(self, error: RemoteProtocolError, events: list[Event]) -> None:
-        """From here nobody can tell where a next request would start (RFC 9112, 11.2)."""
+        """Read no more: nobody can tell where the next request would start (RFC 9112, 11.2)."""
         self._reading = Reading.CLOSED
         self._keeps_alive = False
         self._heads.clear()
@@ -209,16 +209,16 @@ class ServerConnection(Sending):
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """The response that is running, or comes next, is the last one; an idle connection should close now."""
+        """Make the current response, or else the next, the last one; an idle connection should close now."""
         self._keeps_alive = False
         if self.is_idle and not self._pipelined:
             self._reading = Reading.CLOSED
 
     def send_headers(self, head: ResponseHead, end_stream: bool = False) -> None:
-        """Send a head. Status codes below 200 are informational and leave the response owed, but for 101.
+        """Send a head. Below 200, status codes other than 101 are informational: the response is still owed.
 
-        Without a content-length field the body goes out in chunks, or to HTTP/1.0 up to the end of the connection.
-        101 is what a request with `head.protocol` may be answered with; both sides then exchange bytes as they are.
+        Without a content-length field the body is sent in chunks, or, to HTTP/1.0, until the connection closes. A 101
+        may answer a request with `head.protocol`; both sides then exchange raw bytes.
         """
         if self._writing != Writing.HEAD:
             raise LocalProtocolError(f"response head while {self._writing} is owed")
@@ -229,8 +229,8 @@ class ServerConnection(Sending):
         framing, left_bytes = self._frame(head, end_stream, lines)
         keeps_alive = self._keeps_alive and framing != Framing.CLOSE
         if self._reading == Reading.BODY:
-            # The client may never send the body it announced (RFC 9110, 10.1.1), and nobody waits for its end once the
-            # response has come to its own: who is to close then has to say so now (RFC 9112, 9.6).
+            # The client may never send the body it announced (RFC 9110, 10.1.1), and nobody waits for it once the
+            # response is complete. The connection is closed then, which has to be said now (RFC 9112, 9.6).
             keeps_alive = False
         if self._is_client_done and not self._pipelined:
             keeps_alive = False
@@ -249,7 +249,7 @@ class ServerConnection(Sending):
             self._is_sending_body = True
 
     def _frame(self, head: ResponseHead, end_stream: bool, lines: list[bytes]) -> tuple[str, int]:
-        """Append the field lines with what frames the body (RFC 9110, 6.4.1; RFC 9112, 6)."""
+        """Append the field lines. Returns the body's framing and its length (RFC 9110, 6.4.1; RFC 9112, 6)."""
         request = self._request
         is_http_10 = request is not None and request.is_http_10
         line, length_bytes = head.lines or self._encode(head)
@@ -269,10 +269,10 @@ class ServerConnection(Sending):
         return Framing.CHUNKED, 0
 
     def _encode(self, head: ResponseHead) -> tuple[bytes, int | None]:
-        """The field lines in one piece, and the content-length among them."""
+        """The field lines in one piece, and the content-length that they announce."""
         fields = head.fields
         if head.status_code == 204:
-            # RFC 9110, 8.6: never with a length; some backends send a 0.
+            # A 204 never has a length (RFC 9110, 8.6); some backends send a 0.
             fields = [field for field in fields if field[0] != b"content-length"]
         lines: list[bytes] = []
         length_bytes = self._lines(lines, fields)
@@ -292,7 +292,7 @@ class ServerConnection(Sending):
             lines.append(b"Connection: upgrade\r\nUpgrade: %b\r\n" % request.head.protocol)
             self._switch()
         elif request.is_http_10:
-            # RFC 9110, 15.2: HTTP/1.0 has none.
+            # HTTP/1.0 has no 1xx (RFC 9110, 15.2).
             return
         self._output.append(b"".join((*lines, b"\r\n")))
 
@@ -315,11 +315,11 @@ class ServerConnection(Sending):
 
     def _sent_all(self) -> None:
         self._writing = Writing.NOTHING
-        # What is answered next, if only that it is malformed, is not this request.
+        # The next answer, even if only to a malformed head, does not belong to this request.
         self._request = None
         if self._keeps_alive and self._reading == Reading.HELD:
             self._reading = Reading.HEAD
         elif self._reading != Reading.RAW:
-            # Also when a body is still coming that nobody waits for.
+            # Also while a body is still arriving: nobody waits for it.
             self._reading = Reading.CLOSED
             self._pipelined, self._pipelined_start = b"", 0
