@@ -1,7 +1,7 @@
-"""HTTP/2 for both roles, without input or output (RFC 9113, RFC 7541, RFC 8441).
+"""HTTP/2 for both roles, without I/O (RFC 9113, RFC 7541, RFC 8441).
 
-`Connection.server` and `Connection.client` are all that a caller needs, with the events named here and the heads of
-`proxy.heads`, which it shares with HTTP/1.1.
+Callers need only `Connection.server` and `Connection.client`, the events named here, and the heads of `proxy.heads`,
+which HTTP/1.1 uses too.
 """
 
 from proxy.h2.abuse import Limits

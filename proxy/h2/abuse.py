@@ -1,16 +1,16 @@
-"""Limits against peers that are cheap to obey and costly to serve: floods, rapid resets, dribbles.
+"""Limits on frames that are cheap to send and costly to handle: floods, rapid resets, dribbles.
 
-Each kind of frame that makes work without moving a message on is counted over a time window. Exceeding a limit is a
+Each kind of frame that makes work without advancing a message is counted over a time window. Exceeding a limit is a
 connection error ENHANCE_YOUR_CALM. Honest traffic raises some limits:
 
-- Each DATA frame that we send allows a PING (bandwidth estimation), window updates, and a frame that is ignored: OkHttp
-  answers with a reset whatever comes after it has given a stream up, which may be megabytes.
-- Each answer that we begin allows the peer to reset another stream: one connection of a Go program or a load balancer
-  has many callers, whose deadlines pass. The rapid reset attack waits for no answers. DATA frames do not count for
-  this: a peer can have any number of them by opening its window a little each time.
+- Each DATA frame that we send allows a PING (bandwidth estimation), window updates, and an ignored frame: OkHttp
+  answers everything that arrives after it gave up a stream, which may be megabytes, with resets.
+- Each response that we begin allows the peer to reset another stream: one connection of a Go program or a load balancer
+  has many callers, whose deadlines pass. The rapid reset attack does not wait for responses. DATA frames do not count
+  for this: a peer gets any number of them by opening its window a little each time.
 
-The limits are far above what clients were seen to need; a trusted peer with thousands of streams, such as the tunnel's
-edge, is given wider ones.
+The limits are far above what clients were seen to need. A trusted peer with thousands of streams, such as the tunnel's
+edge, gets wider ones.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Limits:
     max_resets: int = 1_000
     # Streams that we had to reset or refuse, since a peer can make us reset its streams too (CVE-2025-8671).
     max_stream_errors: int = 200
-    # CVE-2019-9512, CVE-2019-9515: each asks for an answer.
+    # CVE-2019-9512, CVE-2019-9515: each demands an answer.
     max_pings: int = 10_000
     max_settings: int = 100
     # CVE-2019-9518: DATA without bytes that does not end its stream.
@@ -38,11 +38,11 @@ class Limits:
     max_ignored: int = 10_000
     # CVE-2019-9511: DATA frames of less than 256 bytes that we sent because a window had no room for more.
     max_dribbles: int = 1_000
-    # In one field block, CVE-2024-27316: at 16 KiB each they hold every list that is within bounds.
+    # In one field block, CVE-2024-27316: at 16 KiB each they hold any list within bounds.
     max_continuations: int = 16
-    # Responses with 1xx on one stream, as for HTTP/1.1.
+    # 1xx responses on one stream, as for HTTP/1.1.
     max_interim: int = 32
-    # Field blocks before the peer acknowledges our SETTINGS, which it has seen before any answer of ours.
+    # Field blocks before the peer acknowledges our SETTINGS, which it receives before any response of ours.
     max_blocks_before_ack: int = 1_000
 
 
@@ -61,9 +61,9 @@ class Flood(IntEnum):
 
 # How many frames of a kind the peer may send for each DATA frame of ours.
 EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
-# The same for each answer that we begin, with or without a body.
+# The same for each response that we begin, with or without a body.
 EARNED_BY_ANSWERS = {Flood.RESET: 1}
-# The same for each stream that our caller resets: 256 KiB of its body may be under way, which Netty sends in frames of
+# The same for each stream that our caller resets: 256 KiB of its body may be in flight, which Netty sends in frames of
 # 1 KiB.
 EARNED_BY_RESETS = {Flood.IGNORED: 256}
 DRIBBLE_BYTES = 256

@@ -1,7 +1,7 @@
 """Field blocks spread over HEADERS and CONTINUATION frames (RFC 9113, 4.3 and 6.10), within bounds.
 
-A block may be twice as long as the field list that we announced to accept, so that it can be answered with 431; longer,
-or in more frames than the limit, is a connection error: what is not decoded breaks the compression state.
+A block may be twice as long as the field list size that we announce, so that it can be answered with 431. A longer one,
+or one in more frames than the limit, is a connection error: a block that is not decoded breaks the compression state.
 """
 
 from proxy.h2 import frames
@@ -9,7 +9,7 @@ from proxy.h2.errors import ErrorCode, RemoteProtocolError
 
 
 class Assembly:
-    """A block of which END_HEADERS is still to come; until then the peer may send nothing else."""
+    """A block that still lacks END_HEADERS; until it comes, the peer may send nothing else."""
 
     __slots__ = ("_fragments", "_max_bytes", "_max_continuations", "_size_bytes", "end_stream", "flaw", "stream_id")
 
@@ -32,7 +32,7 @@ class Assembly:
         self._max_continuations = max_continuations
 
     def add(self, kind: int, flags: int, stream_id: int, fragment: bytes) -> bytes | None:
-        """The whole block, once it is complete."""
+        """Add a frame. Returns the block if it is complete."""
         if kind != frames.CONTINUATION or stream_id != self.stream_id:
             seen = f"frame of type {kind} on stream {stream_id} inside a field block"
             reason = f"{seen}, want CONTINUATION on {self.stream_id}"
@@ -49,7 +49,7 @@ class Assembly:
 
 
 def header_fragment(flags: int, stream_id: int, payload: bytes) -> tuple[bytes, str | None]:
-    """The field block fragment of a HEADERS frame with either flag, and what is wrong with its priority, if any."""
+    """The field block fragment of a HEADERS frame with padding or priority, and the priority's flaw, if any."""
     if flags & frames.PADDED:
         payload = frames.strip_padding(payload)
     if not flags & frames.PRIORITIZED:

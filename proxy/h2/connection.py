@@ -1,14 +1,14 @@
-"""One HTTP/2 connection, either role, without input or output (RFC 9113): the connection's own frames, and the whole.
+"""One HTTP/2 connection, either role, without I/O (RFC 9113): dispatches frames, and handles those of the connection.
 
     events = connection.receive(data, now_s)      what the peer did, in order
     connection.send_headers(...) and the others   what we answer (see `sending`)
     connection.data_to_send()                     bytes for the transport
 
 `receive` never raises for anything the peer sends: stream errors reset the stream, connection errors queue a GOAWAY and
-end with a `ConnectionTerminated` event. No sockets, clocks, threads or logs: `now_s` is any clock that never runs
-backwards, used for the limits of `abuse` only; windows ask the line for the time (`carried_by`). One thread at a time;
-connections of one thread share a `Caches`. Frames are dispatched by their type; rules about heads live in `fields`,
-those about windows, streams and settings in the modules of these names.
+end with a `ConnectionTerminated` event. No sockets, clocks, threads or logs: `now_s` is any monotonic clock, used only
+for the limits of `abuse`; windows get the time from their line (`carried_by`). One thread at a time; connections of one
+thread share a `Caches`. Rules about heads are in `fields`, those about windows, streams and settings in the modules of
+these names.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ Handler = Callable[["Connection", int, int, Any], None]
 
 
 class Caches:
-    """What the connections of one thread share: fields decoded, and lines encoded, before."""
+    """Shared by the connections of one thread: decoded fields and encoded lines."""
 
     __slots__ = ("fields", "lines")
 
@@ -43,7 +43,7 @@ class Caches:
 
 
 class Connection(Receiving):
-    """Make one with `server` or `client`, send `data_to_send()` at once, then feed `receive`."""
+    """Create one with `server` or `client`, send `data_to_send()` at once, then feed `receive`."""
 
     def __init__(self, settings: Settings, limits: Limits, caches: Caches, *, is_server: bool) -> None:
         decoder = BlockDecoder(caches.fields, settings.max_header_list_bytes)
@@ -60,7 +60,7 @@ class Connection(Receiving):
 
     @classmethod
     def client(cls, caches: Caches, settings: Settings | None = None, limits: Limits | None = None) -> "Connection":
-        """The side that opens streams: towards a backend."""
+        """The side that opens streams: the proxy towards a backend."""
         return cls(settings or Settings(), limits or Limits(), caches, is_server=False)
 
     def __repr__(self) -> str:
@@ -70,14 +70,14 @@ class Connection(Receiving):
 
     @property
     def is_established(self) -> bool:
-        """The peer's SETTINGS have come, and ours are acknowledged."""
+        """The peer's SETTINGS have arrived, and ours are acknowledged."""
         return self._has_peer_settings and self._is_acknowledged
 
-    # -- the first door ----------------------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_s: float, max_work: int = UNLIMITED) -> list[Event]:
-        """`max_work` is for callers who have others to serve: fields and pieces of bodies after which the rest of
-        `data` waits for the next call, while `has_unread` is true.
+        """`max_work` is for callers with other connections to serve: after that many fields and pieces of bodies the
+        rest of `data` waits for the next call, and until then `has_unread` is true.
         """
         if self.is_terminated:
             return []
@@ -92,19 +92,19 @@ class Connection(Receiving):
             self._unread.clear()
             self.terminate(error.code, error.reason.encode())
             received.append(events.ConnectionTerminated(error.code, error.reason))
-        # They hold all of a read, which is not to lie here until more comes.
+        # Events keep a whole read alive, which must not stay here until more arrives.
         self._events = []
         return received
 
     @property
     def has_unread(self) -> bool:
-        """Frames of earlier calls wait for the next `receive`, which may be given nothing new."""
+        """Frames from earlier calls are left for the next `receive`, which may be called without new data."""
         return bool(self._unread)
 
     def _handle_frames(self) -> None:
         handlers, unread = _HANDLERS, self._unread
         while unread:
-            # Frames are cut when their turn comes, so those of the next call follow these.
+            # Frames are cut lazily, so those of the next call queue up behind these.
             for kind, flags, stream_id, payload in unread[0]:
                 try:
                     if not self._has_peer_settings or self._assembly is not None:
@@ -122,7 +122,7 @@ class Connection(Receiving):
             unread.popleft()
 
     def _on_restricted(self, kind: int, flags: int, stream_id: int, payload: Any) -> None:
-        """Where only one type of frame may come: at the start, and inside a field block."""
+        """Handle a frame where only one type is allowed: at the start, and inside a field block."""
         if self._assembly is None:
             if kind != frames.SETTINGS or flags & frames.ACK:
                 raise protocol_error(f"first frame of type {kind} with flags {flags:#x}, want SETTINGS")
@@ -186,7 +186,7 @@ class Connection(Receiving):
             self._guard.count(Flood.PING)
             self._output.append(frames.encode_frame(frames.PING, frames.ACK, 0, payload))
             return
-        # Whether or not we have asked, which is seldom.
+        # Counted even if we asked for it, which is seldom.
         self._guard.count(Flood.IGNORED)
         if payload != DRAIN_PING:
             self._events.append(events.PingAcked(payload))
@@ -238,4 +238,4 @@ _HANDLERS: Final[tuple[Handler, ...]] = (
     Connection._on_window_update,
     Connection._on_continuation,
 )
-"""By the type of the frame. Of the class: a connection that held its own methods would keep itself alive."""
+"""By frame type. Unbound methods: a connection that held its own bound methods would keep itself alive."""

@@ -1,8 +1,8 @@
 """What can go wrong on an HTTP/2 connection, by who broke the contract.
 
-`LocalProtocolError` is our caller's mistake and leaves the method that was called wrongly. `RemoteProtocolError` is the
-peer's: it carries the wire code and whether it costs one stream or the whole connection (RFC 9113, 5.4). It is raised
-and caught inside the codec; callers see it as a `StreamReset`, `RequestRejected` or `ConnectionTerminated` event.
+`LocalProtocolError` is our caller's mistake, raised by the method that was called wrongly. `RemoteProtocolError` is the
+peer's: it carries the error code and whether it is a stream or a connection error (RFC 9113, 5.4). It is caught inside
+the codec; callers see a `StreamReset`, `RequestRejected` or `ConnectionTerminated` event instead.
 """
 
 from enum import IntEnum
@@ -28,7 +28,7 @@ class ErrorCode(IntEnum):
 
 
 class ProtocolError(Exception):
-    """Base of what this codec raises."""
+    """Base of all errors that this codec raises."""
 
 
 class LocalProtocolError(ProtocolError):

@@ -1,6 +1,6 @@
-"""What `Connection.receive` reports, in the order the peer caused it.
+"""What `Connection.receive` reports, in the order in which it arrived.
 
-One is made for every frame that matters, so they are structs: those are made in C. Nobody may change an event.
+There is one for every frame that matters, so events are structs, which are created in C. They must not be changed.
 A stream's events come in this order: one head (`RequestReceived`, or `InformationalReceived`* then `ResponseReceived`),
 `DataReceived`*, at most one `TrailersReceived`. `StreamReset` may cut them short at any point, also after `end_stream`,
 where it cancels what we still send; nothing follows it.
@@ -14,11 +14,11 @@ _MAX_DEBUG_BYTES = 256
 
 
 class Event(msgspec.Struct, eq=False):
-    """Base of all events; each is one of its kind, equal only to itself."""
+    """Base of all events, which are compared by identity."""
 
 
 class RequestReceived(Event):
-    """A peer opened a stream (server role). No body follows when `end_stream`."""
+    """A peer opened a stream (server role). No body follows if `end_stream`."""
 
     stream_id: int
     head: RequestHead
@@ -32,7 +32,7 @@ class RequestTooLarge(Event):
     size_bytes: int
     limit_bytes: int
     method: bytes | None
-    """As it was sent, whatever else is wrong."""
+    """As it was sent, whatever else is wrong with the request."""
 
 
 class RequestRejected(Event):
@@ -57,13 +57,13 @@ class ResponseReceived(Event):
     head: ResponseHead
     end_stream: bool
     is_whole: bool
-    """Nothing more is to come, of the request neither; but for the end of the stream, perhaps."""
+    """Request and response are complete, except perhaps for the end of the stream."""
 
 
 class DataReceived(Event):
-    """Body bytes; the caller owes `release(stream_id, len(data))` once they have been taken by the other side.
+    """Body bytes; the caller owes `release(stream_id, len(data))` once the other side has taken them.
 
-    `data` is `bytes`, or a view into the `bytes` that were given to `receive`: it never changes, and keeps them alive.
+    `data` is `bytes`, or a view into the `bytes` given to `receive`: it never changes, and keeps them alive.
     """
 
     stream_id: int
@@ -79,10 +79,10 @@ class TrailersReceived(Event):
 
 
 class StreamReset(Event):
-    """The stream is gone, both directions; what is sent on it from now on is dropped, its credit has been given back.
+    """The stream is gone, both directions: what is sent on it from now on is dropped, and its credit was given back.
 
-    `by_peer` with REFUSED_STREAM: the peer did nothing with the request, it may be sent again elsewhere. Not `by_peer`:
-    the peer broke the protocol on this stream, and `reason` says how.
+    `by_peer` with REFUSED_STREAM: the peer has not processed the request, which may be sent again elsewhere. Not
+    `by_peer`: the peer broke the protocol on this stream, and `reason` says how.
     """
 
     stream_id: int
@@ -92,13 +92,13 @@ class StreamReset(Event):
 
 
 class WindowUpdated(Event):
-    """A send window that was used up is open again: of one stream, or of the connection (`stream_id` 0)."""
+    """A used-up send window is open again: that of a stream, or of the connection (`stream_id` 0)."""
 
     stream_id: int
 
 
 class SettingsChanged(Event):
-    """The peer's SETTINGS came and are in force (`Connection.peer`); the first one ends the handshake."""
+    """SETTINGS of the peer arrived and are in force (`Connection.peer`); the first ones end the handshake."""
 
 
 class PingAcked(Event):
@@ -108,7 +108,7 @@ class PingAcked(Event):
 
 
 class GoawayReceived(Event):
-    """The peer takes no more streams. Ours above `last_stream_id` follow as `StreamReset` with REFUSED_STREAM."""
+    """The peer accepts no more streams. Ours above `last_stream_id` each get a `StreamReset` with REFUSED_STREAM."""
 
     last_stream_id: int
     error_code: int
@@ -116,7 +116,7 @@ class GoawayReceived(Event):
 
     @property
     def words(self) -> str:
-        """For logs: what it says beside the stream, in one line."""
+        """For logs: error code and debug data, in one line."""
         code = f", code {self.error_code}" if self.error_code else ""
         debug = f": {repr(self.debug_data[:_MAX_DEBUG_BYTES])[2:-1]}" if self.debug_data else ""
         return f"GOAWAY{code}{debug}"

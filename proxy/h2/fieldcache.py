@@ -1,13 +1,13 @@
-"""Decode field blocks (RFC 7541) through a cache from raw field bytes to the decoded, judged field.
+"""Decode field blocks (RFC 7541) through a cache that maps the raw bytes of a field to its decoded, validated form.
 
-We announce a header table of size 0, so that every field of a block stands for itself. A peer may use its table of
-4,096 bytes until it has seen that: blocks go through the `hpack` package until the peer has acknowledged our SETTINGS
+We announce a header table of size 0, so every field of a block can be decoded by itself. Until the peer has seen that,
+it may use its table of 4,096 bytes: blocks go through the `hpack` package until the peer has acknowledged our SETTINGS
 and a block has carried its size update to 0. From then on `BlockDecoder` finds each field's extent by its length bytes
-and looks its raw bytes up; only a field that was never seen is decoded. Measured: 0.3 us a field instead of 4 to 7.
-New fields are cut out one by one, but their values are decoded and judged together at the end of the block: 2 us.
+and looks up its raw bytes; only a field that is not cached is decoded. Measured: 0.3 us a field instead of 4 to 7.
+New fields are cut out one by one, but their values are decoded and checked together at the end of the block: 2 us.
 
 The cache is shared by the connections of one thread. Never-indexed fields, credentials, fields that are new in every
-request, and long ones stay out of it. Cookies are in it until they age out: a client sends its own with each request.
+request, and long ones stay out of it. Cookies stay until they age out: a client sends its own with each request.
 """
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
@@ -38,18 +38,18 @@ MAX_CACHED_FIELDS = 20_000
 MAX_CACHED_BYTES = 16 * 1024 * 1024
 MAX_CACHED_FIELD_BYTES = 1024
 INITIAL_TABLE_BYTES = 4_096
-# RFC 9113, 6.5.2 counts 32 bytes a field beside name and value.
+# RFC 9113, 6.5.2 counts 32 bytes for each field besides name and value.
 FIELD_OVERHEAD_BYTES = 32
-# What a field may count beside twice its encoded bytes, which is above what Huffman's shortest codes give: the longest
-# static one, `accept-encoding: gzip, deflate`.
+# A field counts at most twice its encoded bytes, which is more than Huffman's shortest codes give, plus this: the size
+# of the longest static field, `accept-encoding: gzip, deflate`.
 _MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 
 
 _MAX_SIZE_UPDATES = 2
-"""RFC 7541, 4.2: the smallest and the last of the sizes since the block before. They make no field, so that nothing
+"""RFC 7541, 4.2: the smallest and the last of the sizes since the previous block. They produce no field, so nothing
 else bounds them."""
 _TIMES_DECODED = 4
-"""Lists of as many times our MAX_HEADER_LIST_SIZE are still decoded, to be answered by 431."""
+"""Lists of up to this many times our MAX_HEADER_LIST_SIZE are still decoded, to be answered with 431."""
 
 FieldCache = Recent[bytes, Entry]
 
@@ -57,7 +57,7 @@ INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELD
 INDEXED += [None] * (128 - len(INDEXED))
 
 PutOff = tuple[int, Opening, bytes]
-"""A field whose value is judged with others: its place among the fields, its opening, all of it."""
+"""A field whose value is checked later, with others: its index among the fields, its opening, its raw bytes."""
 
 
 def make_cache() -> FieldCache:
@@ -73,11 +73,11 @@ def _too_many_updates() -> RemoteProtocolError:
 
 
 def _check_size_updates(block: bytes, *, is_acknowledged: bool) -> None:
-    """Judge those that start a block of a peer that still has a table.
+    """Check the size updates at the start of a block, of a peer that still has a table.
 
-    Once it has acknowledged our limit of 0, they are to keep to it. Peers that do not look at the limit work within the
-    initial one, which is borne (h2spec wants 128 and 4,096 accepted); a table that could not hold a single entry is
-    asked for only in answer to our limit, and exceeds it (it wants 1 refused).
+    Once the peer has acknowledged our limit of 0, it has to obey it. Peers that ignore the limit stay within the
+    initial one, which is tolerated (h2spec wants 128 and 4,096 accepted). A table too small for a single entry can only
+    be a response to our limit, and exceeds it (h2spec wants 1 refused).
     """
     pos = count = 0
     while b"\x20" <= block[pos : pos + 1] < b"\x40":
@@ -93,7 +93,7 @@ def _check_size_updates(block: bytes, *, is_acknowledged: bool) -> None:
 
 
 class BlockDecoder:
-    """The decoding side of one connection. Only connection errors (COMPRESSION_ERROR, ENHANCE_YOUR_CALM) leave it."""
+    """The decoding side of one connection. Raises only connection errors (COMPRESSION_ERROR, ENHANCE_YOUR_CALM)."""
 
     __slots__ = (
         "_cache",
@@ -128,9 +128,9 @@ class BlockDecoder:
         return self._hpack is None
 
     def settings_acknowledged(self) -> None:
-        """The peer has seen our table size, so once it is at 0 it stays there.
+        """The peer knows our table size limit, so once its table is at 0 it stays there.
 
-        A peer that acknowledges and goes on with its initial table is wrong but harmless: its blocks stay slow.
+        A peer that goes on using its initial table is wrong but harmless: its blocks are decoded slowly.
         """
         self._is_acknowledged = True
         self._leave_state_behind()
@@ -144,7 +144,7 @@ class BlockDecoder:
             count = len(decoded.fields) + KINDS
             is_perhaps_large = 2 * len(block) + count * _MAX_STATIC_BYTES > self._max_list_bytes
             if is_perhaps_large and count > self._max_fields:
-                # Not even all of their values are looked at.
+                # Refused before the values put off are decoded.
                 raise _too_large(_TIMES_DECODED * self._max_list_bytes)
             if self._huffman or self._plain:
                 self._decode_put_off(decoded)
@@ -158,7 +158,7 @@ class BlockDecoder:
         return decoded
 
     def _decode_stateless(self, block: bytes, decoded: FieldBlock) -> None:
-        """The hot path: everything in it that a function could do is written out."""
+        """The hot path, so all that could be a function call is inlined."""
         find, shapes, special = self._find, SHAPES, decoded.special
         fields = decoded.fields
         append = fields.append
@@ -169,7 +169,7 @@ class BlockDecoder:
             first = block[pos]
             shape = shapes[first]
             if shape <= NEW:
-                # Lengths below 127 are one byte, and then the extent is known at once.
+                # A length below 127 takes one byte, so the extent is known at once.
                 length = block[pos + 1] & 0x7F
                 pos += 2 + length
                 if shape == NEW and length < 0x7F:
@@ -204,12 +204,12 @@ class BlockDecoder:
                     raise _too_large(_TIMES_DECODED * self._max_list_bytes)
 
     def _decode_other(self, block: bytes, start: int, decoded: FieldBlock) -> tuple[Entry | None, int]:
-        """A long field with a name index of two bytes, and the size update, whose entry is None."""
+        """A long field with a name index of two bytes, or a size update, whose entry is None."""
         if 0x20 <= block[start] < 0x40:
             size, pos = decode_integer(block, start, 0x1F)
             if size or block[:start].strip(TABLE_SIZE_ZERO):
                 raise broken(f"table size update to {size} in a field block, want 0 and at its start")
-            # Each before it was one byte as well.
+            # Each update before it took one byte as well.
             if start >= _MAX_SIZE_UPDATES:
                 raise _too_many_updates()
             return None, pos
@@ -218,15 +218,15 @@ class BlockDecoder:
         return self._find(raw) or self._decode_unseen(raw, 0x7F, decoded), pos
 
     def _decode_unseen(self, raw: bytes, length: int, decoded: FieldBlock) -> Entry:
-        """`length` is that of the value, 0x7F for one of as many bytes or more.
+        """`length` is the length of the value, or 0x7F if that is as long or longer.
 
-        The value of a usual field is put off, to be decoded and judged with others; its entry holds the place.
+        The value of a usual field is put off, to be decoded and checked with others; its entry is a placeholder.
         """
         if len(decoded.fields) > self._max_fields:
-            # The rest of the block might hold as many again.
+            # Checked here too, since the rest of the block might hold as many again.
             raise _too_large(_TIMES_DECODED * self._max_list_bytes)
         length_at = len(raw) - length - 1
-        # Where the block ends inside the field, this cuts the opening short, and a short one is none.
+        # If the block ends inside the field, this cuts the opening short, and a short one is not read.
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
         if opening is None:
             return self._decode_alone(raw)
@@ -250,10 +250,10 @@ class BlockDecoder:
 
     @staticmethod
     def _trimmed(field: Field) -> Entry:
-        """Of a field that is flawed as it is: without the space that its value begins or ends with.
+        """The entry of a flawed field without the whitespace around its value.
 
-        By RFC 9113, 8.2.1 such a message is to be refused, but curl and Node send what they are given, and other
-        servers take it, as all do over HTTP/1.1. One that frames or directs its message stays flawed.
+        RFC 9113, 8.2.1 wants such a message refused, but curl and Node send values as they are given, and other servers
+        accept them, as all do over HTTP/1.1. A field that frames or routes its message stays flawed.
         """
         entry = classify((field[0], field[1].strip(b" \t")))
         return entry if entry[0] == ORDINARY else classify(field)
@@ -280,7 +280,7 @@ class BlockDecoder:
             self._remember(unseen)
 
     def _remember(self, unseen: dict[bytes, Entry]) -> None:
-        """Enter those that come again."""
+        """Cache those that were met before."""
         for raw in self._cache.met_before(unseen):
             if len(raw) <= MAX_CACHED_FIELD_BYTES:
                 self._cache.add(raw, unseen[raw], 2 * len(raw))
@@ -293,7 +293,7 @@ class BlockDecoder:
         except OversizedHeaderListError:
             raise _too_large(decoder.max_header_list_size) from None
         except HPACKError as error:
-            # Its words may quote the block, or say where in our memory that lies; the peer is told the reason.
+            # The peer is told the reason, and the error's own text may quote the block or hold a memory address.
             raise broken(f"field block that cannot be decoded ({type(error).__name__})") from error
         for name, value in fields:
             field = bytes(name), bytes(value)

@@ -1,8 +1,8 @@
 """Encode field blocks without a dynamic table: each field is a literal, whose line is cached (RFC 7541, 6.2.2).
 
 A line is one encoded field. Most fields of most messages have been sent before, so a block is a join of cached lines.
-Entering the cache is also the check that a field may be sent at all; `LocalProtocolError` names the field, never its
-value. Strings are sent raw: Huffman saves a fifth of the bytes but costs the receiver more time than they do.
+A field that is not cached is checked before it is sent; `LocalProtocolError` names the field, never its value.
+Strings are sent raw: Huffman saves a fifth of the bytes but costs the receiver more time than they do.
 The first block of a connection starts with a size update to 0, so a peer that shrinks its table later finds ours empty.
 """
 
@@ -18,7 +18,7 @@ from proxy.recent import Recent
 
 
 class LineCache:
-    """Lines of pseudo-header fields are kept apart, or one among the ordinary fields would be found and sent."""
+    """Pseudo-header fields have their own cache: otherwise one among the ordinary fields would be found and sent."""
 
     __slots__ = ("ordinary", "pseudo")
 
@@ -70,7 +70,7 @@ def _length_of(value: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _start_of(name: bytes, flags: int) -> bytes:
-    """A line up to its value. Fields that are new in each message still have one of few names."""
+    """A line up to its value. Cached, since fields that are new in each message still have one of few names."""
     index = _name_index.get(name, 0)
     start = encode_integer(index, 4, flags)
     return start if index else start + encode_integer(len(name), 7, 0) + name
@@ -78,7 +78,7 @@ def _start_of(name: bytes, flags: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _usual_start_of(name: bytes) -> tuple[bytes, bool] | None:
-    """With whether the line may be remembered; None for a name that means something to a head."""
+    """A line up to its value, and whether the line may be cached; None for a name with a special meaning to a head."""
     if not is_plain(name):
         return None
     return _start_of(name, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL), name not in UNCACHED_NAMES
@@ -123,7 +123,7 @@ class BlockEncoder:
         return self._begun(block) if self._prologue else block
 
     def _begun(self, block: bytes) -> bytes:
-        """The first block of the connection."""
+        """Begin the connection's first block with the size update."""
         block, self._prologue = self._prologue + block, b""
         return block
 
@@ -141,7 +141,7 @@ class BlockEncoder:
     def _encode_unseen(
         self, lines: list[bytes | None], pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]
     ) -> None:
-        """Fill in what is None, but for those of `never_indexed`. Values of usual fields are judged together."""
+        """Fill in missing lines, except those of `never_indexed`. Values of usual fields are checked together."""
         unseen: Fields = []
         values: list[bytes] = []
         first, place = len(pseudo), -1
@@ -176,7 +176,7 @@ class BlockEncoder:
 
     @staticmethod
     def _remember(fields: Sequence[Field], cache: Recent[Field, bytes]) -> None:
-        """Enter those that come again."""
+        """Cache those that were met before."""
         for field in cache.met_before(fields):
             line = encode_field(field)
             if len(line) <= MAX_CACHED_FIELD_BYTES:

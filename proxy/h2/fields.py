@@ -1,10 +1,10 @@
-"""Which fields and heads are valid (RFC 9113, 8.2 and 8.3; RFC 8441), judged once a field and once a head.
+"""Validate fields and heads (RFC 9113, 8.2 and 8.3; RFC 8441), once per field and once per head.
 
-`classify` judges one field by itself; its verdict is cached beside the decoded field, so a field that repeats costs
-nothing. `FieldBlock` is a decoded block with what matters for the head already sorted out; `request_head`,
-`response_head` and `trailers` check how the fields stand together. Stricter than the RFC where a looser proxy would let
-something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs. Space around a
-value is for who decodes it to take off, and for who sends one to leave out.
+`classify` checks a field by itself; its verdict is cached beside the decoded field, so a field that repeats costs
+nothing. `FieldBlock` is a decoded block in which the fields that matter for the head are already sorted out;
+`request_head`, `response_head` and `trailers` check the fields in combination. Stricter than the RFC where a looser
+proxy would let something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs.
+Whitespace around a value is a flaw: the decoder may strip it, and it is never sent.
 """
 
 import re
@@ -23,13 +23,13 @@ from proxy.heads import (
     ResponseHead,
 )
 
-# What a field is to its head. From METHOD on they are pseudo-header fields.
+# Kinds of fields. From METHOD on they are pseudo-header fields.
 ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)
 FIRST_PSEUDO = METHOD
 KINDS = STATUS + 1
 
 Entry = tuple[int, Field]
-"""A kind with its field; for FLAWED the field's value is the reason."""
+"""A kind and a field; for FLAWED the field's value is the reason."""
 
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 PSEUDO = {
@@ -47,7 +47,7 @@ CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-aliv
 _SPECIAL_NAMES = CONNECTION_SPECIFIC | {b"content-length", b"host", b"te"}
 _MAX_KEPT_NAME_BYTES = 64
 _MARKED = bytes(0 if byte in CONTROLS else byte for byte in range(256))
-"""To translate by: what no value may hold becomes NUL, which is looked for in a quarter of the time of deleting it."""
+"""Translates what no value may hold to NUL: looking for that takes a quarter of the time that deleting would."""
 
 
 class Malformed(Exception):
@@ -57,7 +57,7 @@ class Malformed(Exception):
 class FieldBlock:
     """One decoded field block: ordinary fields in order (content-length among them), and the special values by kind.
 
-    `flaw` is the first reason found why no head can come of it, `flawed` how many fields there were with one.
+    `flaw` is the first reason why the block makes no valid head, `flawed` the number of reasons found.
     """
 
     __slots__ = ("fields", "flaw", "flawed", "never_indexed", "size_bytes", "special")
@@ -68,11 +68,11 @@ class FieldBlock:
         self.flaw: str | None = None
         self.flawed = 0
         self.never_indexed: frozenset[bytes] = NONE_NEVER_INDEXED
-        # As MAX_HEADER_LIST_SIZE counts; 0 while it is known to be small.
+        # As MAX_HEADER_LIST_SIZE counts; 0 if it is known to be small.
         self.size_bytes = 0
 
     def add(self, entry: Entry) -> None:
-        """Take in a field that is not ORDINARY."""
+        """Add a field that is not ORDINARY."""
         kind, field = entry
         value = field[1]
         if kind == FLAWED:
@@ -101,17 +101,18 @@ def classify(field: Field) -> Entry:
 
 @lru_cache(maxsize=1024)
 def is_plain(name: bytes) -> bool:
-    """Fields of this name mean nothing to a head. Those that are new in each request still have one of few names."""
+    """Whether fields of this name have no special meaning to a head. Cached: few names are in use, even if values are
+    new in each request."""
     return bool(NAME.fullmatch(name)) and name not in _SPECIAL_NAMES
 
 
 def _is_value(value: bytes) -> bool:
-    """A field's value as RFC 9113, 8.2.1 wants it: no control character but the tab, no space or tab at either end."""
+    """Whether RFC 9113, 8.2.1 allows the value: no control character but the tab, no space or tab at either end."""
     return 0 not in value.translate(_MARKED) and value.strip(b" \t") == value
 
 
 def are_values(values: Sequence[bytes]) -> bool:
-    """The same of all of them, in less time than of each."""
+    """The same for all values, which takes less time than one by one."""
     for value in values:
         if value.strip(b" \t") != value:
             return False
@@ -149,7 +150,7 @@ def content_length(block: FieldBlock) -> int | None:
 
 
 def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> RequestHead:
-    """Raises Malformed. A request without any authority keeps an empty one: a router answers that better."""
+    """Raises Malformed. A request without any authority gets an empty one, which routing can answer better."""
     if block.flaw is not None:
         raise Malformed(block.flaw)
     _, _, host, _, method, scheme, path, authority, protocol, status = block.special
@@ -172,7 +173,7 @@ def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> Reques
         elif host != authority and host.lower() != authority.lower():
             raise Malformed(":authority and host differ")
         if b"host" in never_indexed:
-            # Goes on as the other (RFC 7541, 7.1.3).
+            # `host` is passed on as `:authority`, which must not be indexed either (RFC 7541, 7.1.3).
             never_indexed |= {b":authority"}
     return RequestHead(method, scheme, authority or b"", path, block.fields, protocol, never_indexed)
 

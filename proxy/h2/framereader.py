@@ -1,7 +1,7 @@
 """Cut received bytes into frames; keep only an unfinished one (RFC 9113, 3.4 and 4.1).
 
-Payloads of at least VIEW_BYTES are views into the bytes that came, so that bodies are not copied; the only bytes copied
-are those of a frame that two calls share. Memory is bounded by one frame of our own MAX_FRAME_SIZE.
+DATA payloads of at least VIEW_BYTES are views into the received bytes, so bodies are not copied, except for a frame
+that is split between two calls. Memory is bounded by one frame of our own MAX_FRAME_SIZE.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class FrameReader:
         self._tail = b""
 
     def frames(self, data: bytes) -> Iterator[Frame]:
-        """Each whole frame, in order. Raises when a bad preface or a frame that is too large comes up, not earlier."""
+        """Yield each complete frame, in order. Raises on reaching a bad preface or a frame that is too large."""
         pos = self._skip_preface(data) if self._expected_preface else 0
         if self._tail:
             pos = self._complete_tail(data)
@@ -68,7 +68,7 @@ class FrameReader:
         return moved
 
     def _length_of(self, frame: bytes) -> int:
-        """Of the whole frame that starts so; nine bytes while that is unknown."""
+        """The length of the frame that starts like this; nine bytes while it is unknown."""
         if len(frame) < frames.HEAD_BYTES:
             return frames.HEAD_BYTES
         length = int.from_bytes(frame[:3], "big")

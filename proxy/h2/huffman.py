@@ -1,14 +1,14 @@
 """Decode the Huffman code of header strings (RFC 7541, 5.2 and appendix B) with zlib, many strings in one call.
 
-The code is canonical, and so are those that deflate lets a block bring along (RFC 1951, 3.2.2 and 3.2.7): the same
-lengths give the same codes, as far as deflate goes, which is 15 bits. That is all that usual headers hold: printable
-ASCII but the backslash. Longer codes begin with 15 ones, which stand for the end of the block here. Deflate reads bytes
-from their lowest bit, so bits are reversed.
+The code is canonical, and so are the codes that a deflate block may define (RFC 1951, 3.2.2 and 3.2.7): equal lengths
+give equal codes, up to deflate's limit of 15 bits. That covers what usual headers hold: printable ASCII but the
+backslash. Longer codes begin with 15 ones, which here mean the end of the block. Deflate reads bytes from their lowest
+bit, so bits are reversed.
 
-One decompressor has read the head of a block that does not end, and is given strings, each with a separator behind it:
-after that, wherever the string has led, it stands between two codes and has put out NUL, which no field holds. What
-comes right before the NUL tells whether the string ended as it must, between codes and at most seven ones. Strings that
-leave a doubt are decoded by the `hpack` package instead, slowly, which also says what is wrong with them.
+One decompressor has read the head of a block that does not end. It is given strings, each followed by a separator,
+after which it stands between two codes, wherever the string has led, and has output NUL, which no field holds. The
+output right before the NUL tells whether the string ended as it must: between codes, with at most seven ones after it.
+Strings that leave a doubt are decoded by the `hpack` package instead, slowly, which also says what is wrong with them.
 
 We never encode: raw strings cost the receiver less, and our lines are cached.
 """
@@ -24,24 +24,24 @@ from hpack.huffman_table import decode_huffman
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 
 SEPARATOR: Final = bytes.fromhex("03ff5ff8")
-"""19 bits that lead from every place in the code to one between codes, found by search; and NUL."""
+"""19 bits, found by search, that lead from any point within a code to one between codes; then NUL."""
 _NUL: Final = b"\0"
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _MAX_CODE_BITS: Final = 15
-# Nothing in a block without lengths and distances refers back.
+# A block without lengths and distances never refers back.
 _SMALLEST_WINDOW: Final = -8
 
 
 def _block_head() -> bytes:
-    """Of a block with our code lengths, up to where its first code begins (RFC 1951, 3.2.3 and 3.2.7)."""
+    """The head of a block with our code lengths, and a first code (RFC 1951, 3.2.3 and 3.2.7)."""
     lengths = [bits if bits <= _MAX_CODE_BITS else 0 for bits in REQUEST_CODES_LENGTH[:256]]
     literals_and_end, distances = [*lengths, _MAX_CODE_BITS], [0]
-    # The last block, with its own codes: none more than 257 literals and a distance, but all 19 lengths of lengths.
+    # The last block, with dynamic codes: the minimum of 257 literals and one distance, and all 19 code length codes.
     in_stream_order = ["1", "01", "00000", "00000", "1111"]
-    # Lengths are themselves coded: here 0 to 15 by four bits each, and 16 to 18, which repeat others, not at all.
+    # Code lengths are themselves coded: here 0 to 15 with four bits each; 16 to 18, which repeat others, are not used.
     in_stream_order += [3 * "000", 16 * "001"]
     in_stream_order += [f"{bits:04b}" for bits in literals_and_end + distances]
-    # A space, so that strings begin with a byte.
+    # A space, so that strings begin at a byte boundary.
     in_stream_order.append(f"{REQUEST_CODES[0x20]:06b}")
     bits = "".join(in_stream_order)
     return int(bits[::-1], 2).to_bytes(len(bits) // 8, "little")
@@ -51,9 +51,9 @@ _BLOCK_HEAD: Final = _block_head()
 
 
 class _Block:
-    """A decompressor inside its block, from call to call. One that leaves a doubt, or breaks off, is not gone on with.
+    """A decompressor inside its block, kept from call to call. It is dropped if it leaves a doubt or raises.
 
-    It is with one call at a time, so calls of several threads do not mix.
+    Each call takes it away while it runs, so calls of several threads do not mix.
     """
 
     __slots__ = ("_decompressor",)
@@ -62,7 +62,7 @@ class _Block:
         self._decompressor: zlib._Decompress | None = None
 
     def decode(self, strings: Sequence[bytes]) -> list[bytes] | None:
-        """None where some string is not known to be right."""
+        """None if some string is not known to be valid."""
         decompressor, self._decompressor = self._decompressor or _begun(), None
         separated = SEPARATOR.join(strings) + SEPARATOR
         decoded = decompressor.decompress(separated.translate(_REVERSED)).split(_NUL)
@@ -85,13 +85,13 @@ def _begun() -> "zlib._Decompress":
 
 
 def _ending(padding_bits: int) -> bytes:
-    """What a separator gives behind a string with so much padding: here of zeros, whose code is five zero bits."""
+    """The output of a separator after a string with this much padding: one of `0`, whose code is five zero bits."""
     zeros = 3 * padding_bits % 8
     string = ((1 << padding_bits) - 1).to_bytes((5 * zeros + padding_bits) // 8, "big")
     return _begun().decompress((string + SEPARATOR).translate(_REVERSED))[zeros : -len(_NUL)]
 
 
-# A zlib that keeps output back makes none of three bytes here: then no string is known to be right.
+# A zlib that holds output back makes none of three bytes here: then no string is known to be valid.
 ENDINGS: Final = frozenset(_ending(padding_bits) for padding_bits in range(8))
 _ENDING_BYTES: Final = 3
 _block: Final = _Block()
@@ -104,7 +104,7 @@ def decode_all(strings: Sequence[bytes]) -> list[bytes]:
 
 
 def decode(string: bytes) -> bytes:
-    """The same for one."""
+    """`decode_all` for one string."""
     decoded = _block.decode((string,))
     return _decode_slowly(string) if decoded is None else decoded[0]
 

@@ -1,8 +1,8 @@
 """Literal fields (RFC 7541, 6.2), each by itself: how it starts, where it ends, its name and its value.
 
-Without a table a field stands for itself: an index of a static field or of its name, or the name, then the value. A
-literal up to its value is its opening. Few openings are in use, so what is to be known of one is remembered: a value
-that is new in each request seldom comes with a new name.
+Without a dynamic table a field is self-contained: the index of a static field, or a name or its index, then the value.
+A literal up to its value is its opening. Few openings are in use, so what is known about one is cached: a value that is
+new in each request seldom comes with a new name.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ MAX_KEPT_NAME_BYTES = 64
 STATIC_FIELDS: tuple[Field, ...] = tuple((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)
 _NAMES = (b"", *(name for name, _ in STATIC_FIELDS))
 
-# How a field starts, by its first byte (RFC 7541, 6). Without a table, incremental indexing is as good as none.
+# How a field starts, by its first byte (RFC 7541, 6). Without a table, incremental indexing makes no difference.
 NAMED, NEW, STATIC, FAR, OTHER = range(5)
-# A name index of two bytes, which are 15 or 31 and the rest of it: `accept`, `user-agent` and most others.
+# FAR is a name index of two bytes, 15 or 31 and then the rest: `accept`, `user-agent` and most others.
 MAX_FAR_REST = len(STATIC_FIELDS) - 15
 
 
@@ -39,10 +39,10 @@ def _shape(first: int) -> int:
 
 SHAPES = bytes(_shape(first) for first in range(256))
 TABLE_SIZE_ZERO = b"\x20"
-"""The update by which a sender empties its table and gives it up (RFC 7541, 6.3)."""
+"""The update with which a sender empties and gives up its table (RFC 7541, 6.3)."""
 
 Opening = tuple[Entry, bytes, bool]
-"""The entry of a field with an empty value, the name, and whether fields of this name may be remembered."""
+"""The entry of a field with an empty value, the name, and whether fields of this name may be cached."""
 
 
 def broken(reason: str) -> RemoteProtocolError:
@@ -50,7 +50,7 @@ def broken(reason: str) -> RemoteProtocolError:
 
 
 def decode_integer(block: bytes, pos: int, prefix_mask: int) -> tuple[int, int]:
-    """RFC 7541, 5.1; IndexError when the block ends inside it."""
+    """RFC 7541, 5.1; IndexError if the block ends inside it."""
     value = block[pos] & prefix_mask
     pos += 1
     if value < prefix_mask:
@@ -79,7 +79,7 @@ def is_never_indexed(raw: bytes) -> bool:
 
 
 def decode_literal(raw: bytes) -> Field:
-    """`raw` is all of the field, or less where its block ends inside it."""
+    """`raw` is the whole field, or less if its block ends inside it."""
     index, pos = decode_integer(raw, 0, 0x3F if raw[0] >= 0x40 else 0x0F)
     if index > len(STATIC_FIELDS):
         raise broken(f"name index {index}, want at most {len(STATIC_FIELDS)}: the announced table is empty")
@@ -106,9 +106,9 @@ def _decode_string(raw: bytes, pos: int, decode: Callable[[bytes], bytes]) -> tu
 
 @lru_cache(maxsize=1024)
 def read_opening(opening: bytes) -> Opening | None:
-    """None unless it is usual: whole, short, of a name that means nothing to a head, and free to be indexed.
+    """None unless the opening is usual: complete, short, may be indexed, and its name has no special meaning to a head.
 
-    IndexError where its block ends inside it.
+    IndexError if its block ends inside it.
     """
     shape = SHAPES[opening[0]]
     if is_never_indexed(opening):

@@ -30,7 +30,7 @@ from proxy.h2.windows import INITIAL_WINDOW_BYTES, StreamWindow, widened
 from proxy.heads import BODILESS_STATUS_CODES
 
 UNLIMITED = sys.maxsize
-# What a message costs us beside its fields, in fields; and a piece of a body.
+# In units of the work for one field: what a message costs us besides its fields, and what a piece of a body costs.
 _BLOCK_WORK = 10
 _BYTES_PER_WORK = 64
 _DATA_WORK = 2
@@ -49,10 +49,10 @@ class Receiving(Sending):
         self._events: list[Event] = []
         # The peer has acknowledged our SETTINGS.
         self._is_acknowledged = False
-        # Until it has seen them, it may use the windows of the protocol.
+        # Until the peer has seen them, it may use the protocol's initial windows.
         self._leeway_bytes = max(0, INITIAL_WINDOW_BYTES - settings.stream_window_bytes)
         self._blocks_before_ack = 0
-        # Of this call of `receive`.
+        # In the current call of `receive`.
         self._work_left = UNLIMITED
 
     # -- field blocks ------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Receiving(Sending):
         raise protocol_error(f"CONTINUATION on stream {stream_id} without a field block")
 
     def _on_block(self, stream_id: int, block: bytes, end_stream: bool, flaw: str | None) -> None:
-        # Before anything else, since a block that is not decoded would break the ones after it.
+        # First, since a block that is not decoded would break those after it.
         decoded = self._decoder.decode(block)
         self._work_left -= _BLOCK_WORK + len(decoded.fields) + len(block) // _BYTES_PER_WORK
         if not self._is_acknowledged:
@@ -123,13 +123,13 @@ class Receiving(Sending):
             stream.is_connect = head.method == b"CONNECT"
             event = events.RequestReceived(stream.stream_id, head, end_stream)
             length = decoded.special[CONTENT_LENGTH]
-            # A handshake of HTTP/1.1 may say that it has no body, as Java's does, and who translates it can leave that
-            # in. What follows is another protocol's.
+            # An HTTP/1.1 handshake may say that it has no body, as Java's does, and its translation to HTTP/2 may keep
+            # that. The data that follows belongs to another protocol.
             if length is not None and not stream.is_connect and self.settings.handshake not in head.fields:
                 self._expect(stream, int(length), end_stream)
         stream.has_received_head = True
         self._events.append(event)
-        # Nothing of an answer was sent, so this does not end the stream.
+        # No response has been sent, so this does not end the stream.
         stream.is_remote_open = not end_stream
 
     def _on_response(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
@@ -138,7 +138,7 @@ class Receiving(Sending):
         if head.status_code < 200:
             if end_stream:
                 raise Malformed(f"interim response {head.status_code} ends the stream")
-            # Nothing but this bounds them: they pass without flow control.
+            # Nothing else bounds them: heads are not flow-controlled.
             stream.interim_count += 1
             if stream.interim_count > self._limits.max_interim:
                 raise Malformed(f"more than {self._limits.max_interim} interim responses")
@@ -228,9 +228,9 @@ class Receiving(Sending):
             self._remote_end(stream)
 
     def _may_stop_short(self, stream: Stream) -> bool:
-        """Whether an answer is under way, which the peer is owed although its request is malformed (8.1.1).
+        """Whether a response is being sent, which the peer should get although its request is malformed (8.1.1).
 
-        So curl 7.88 ends an upload that is refused. Of the end nothing is told: nobody may take such a body for whole.
+        curl 7.88 ends a refused upload like this. The end is not reported: nobody may take such a body for complete.
         """
         return self.is_server and stream.has_sent_head and stream.is_local_open and not stream.is_connect
 
@@ -258,16 +258,16 @@ class Receiving(Sending):
             self._release_padding(stream.stream_id, window, size - data_size)
 
     def _release_padding(self, stream_id: int, window: StreamWindow, size: int) -> None:
-        # Nobody has taken it, so it does not widen the window.
+        # Padding does not show that somebody takes the body, so it does not widen the window.
         increment = window.release(size)
         if increment:
             self._output.append(frames.encode_window_update(stream_id, increment))
         self._release_to_connection(size)
 
     def _end_with_head(self, stream_id: int) -> None:
-        """A body where there can be none, as servers send that leave HEAD to applications which do not look at it.
+        """A body came where there can be none, from a server that leaves HEAD to applications which ignore the method.
 
-        The response was whole with its head, which has been told of. What comes after it ends with the stream.
+        The response was complete with its head, which has been reported. The reset stops what comes after it.
         """
         self._guard.resets_sent += 1
         self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
@@ -305,7 +305,7 @@ class Receiving(Sending):
                 self._events.append(events.WindowUpdated(0))
 
     def _on_late_frame(self, stream_id: int, what: str) -> None:
-        """A frame that may come for a while after the stream has gone."""
+        """A frame that may arrive for a while after the stream is gone."""
         if self._table.why_gone(stream_id) is Gone.IDLE:
             raise protocol_error(f"{what} on stream {stream_id}, which is idle")
         self._guard.count(Flood.IGNORED)
@@ -321,7 +321,7 @@ class Receiving(Sending):
         self._release_to_connection(self._table.reset(stream_id, Gone.RESET_BY_PEER))
         self._events.append(events.StreamReset(stream_id, code, True, "reset by the peer"))
 
-    # -- errors of streams ------------------------------------------------------------------------------------------
+    # -- stream errors -----------------------------------------------------------------------------------------------
 
     def _on_stream_error(self, error: RemoteProtocolError) -> None:
         stream_id = error.stream_id

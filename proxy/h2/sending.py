@@ -1,10 +1,10 @@
 """What our side sends, on streams and on the connection (RFC 9113, 5.1, 5.2, 6): the calling half of `Connection`.
 
 Every call checks the state, then queues bytes; nothing is sent until the caller fetches them. Queued body data is never
-copied: `send_data` keeps the very buffer it was given, cut by the windows, so that one join a loop turn moves it.
+copied: `send_data` keeps the very buffer it was given, cut to the windows, so one join per turn of the loop moves it.
 
-A stream that a reset has taken away swallows calls silently, as its `StreamReset` event may not have been read yet.
-Calls that no order of events explains raise `LocalProtocolError` and queue nothing.
+Calls for a stream that was reset are ignored, since the caller may not have read its `StreamReset` event yet. Calls
+that no order of events explains raise `LocalProtocolError` and queue nothing.
 """
 
 from proxy.h2 import frames
@@ -18,17 +18,17 @@ from proxy.heads import Fields, RequestHead, ResponseHead
 
 # Larger DATA frames gain nothing (measured) and keep other streams waiting.
 MAX_DATA_FRAME_BYTES = 65_536
-# Payload of the PING that a drain waits for, before it says which streams were the last.
+# Payload of the PING whose acknowledgement a drain awaits before it says which stream was the last.
 DRAIN_PING = b"draining"
 
-# Every peer takes frames of this size, and to copy one costs less than to queue it.
+# Every peer accepts frames of this size, and copying one costs less than queueing it.
 _SMALL_BYTES = 4_096
 
 _pack_head = frames.FRAME_HEAD.pack
 
 
 class Sending:
-    """State and calls of the sending half; `Receiving` adds what comes on streams, `Connection` the rest."""
+    """State and calls of the sending half; `Receiving` adds what arrives on streams, `Connection` the rest."""
 
     def __init__(self, settings: Settings, encoder: BlockEncoder, guard: FloodGuard, *, is_server: bool) -> None:
         self.is_server = is_server
@@ -41,12 +41,12 @@ class Sending:
         self._is_drain_announced = False
         self._encoder = encoder
         self._guard = guard
-        # A server that does not announce a limit of streams may take any number.
+        # A server that does not announce a limit of streams may accept any number.
         self._table = StreamTable(settings.max_concurrent_streams if is_server else MOST_REMEMBERED_RESETS)
         self._streams = self._table.live
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
-        # If less than this is left of a window, only pieces that fit in wholly are sent.
+        # If less than this is left of a window, only pieces that fit as a whole are sent.
         self._least_bytes = 1
         self._receive_window = SharedWindow(settings.connection_window_bytes)
         self._pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
@@ -58,7 +58,7 @@ class Sending:
             self._output.append(frames.encode_window_update(0, increment))
 
     def carried_by(self, line: Line) -> None:
-        """Windows for bodies become no wider than `line` can use, which is asked when credit is announced."""
+        """Keep windows for bodies no wider than `line` can use, which is asked whenever credit is announced."""
         self._pool.line = line
 
     # -- output ------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Sending:
         return b"".join(self.buffers_to_send())
 
     def buffers_to_send(self) -> list[bytes | memoryview]:
-        """Everything queued, in the pieces in which it was queued: for `sendmsg`, or to be joined with other output."""
+        """Everything queued, in its original pieces: for `sendmsg`, or to be joined with other output."""
         output, self._output = self._output, []
         return output
 
@@ -76,7 +76,7 @@ class Sending:
     def has_output(self) -> bool:
         return bool(self._output)
 
-    # -- questions ---------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def stream_count(self) -> int:
@@ -94,7 +94,7 @@ class Sending:
 
     @property
     def send_window_bytes(self) -> int:
-        """What the connection's window leaves for bodies, of all streams together."""
+        """What the connection's window leaves for the bodies of all streams together."""
         return self._send_window
 
     @property
@@ -106,23 +106,23 @@ class Sending:
         return stream_id in self._streams
 
     def is_whole(self, stream_id: int) -> bool:
-        """Whether all of the request is sent, and of the response nothing can be missing but the end of the stream."""
+        """Whether the request is sent completely, and the response lacks at most the end of the stream."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.has_received_head:
             return False
         return stream.is_bodiless and not stream.is_tunnel and not stream.is_local_open
 
     def sendable(self, stream_id: int) -> int:
-        """How many bytes the windows let through now. If it is 0, a `WindowUpdated` event will come: of the stream,
-        or of stream 0."""
+        """How many bytes the windows allow now. If it is 0, a `WindowUpdated` event will come, for the stream or for
+        stream 0."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             return 0
         return max(0, min(stream.send_window, self._send_window))
 
     def awaits_credit(self, stream_id: int) -> bool:
-        """The windows are so narrow that `send_data` takes nothing of a larger piece. `WindowUpdated` events will
-        come."""
+        """Whether the windows are so narrow that `send_data` takes nothing of a larger piece. `WindowUpdated` events
+        will come."""
         return self.sendable(stream_id) < self._least_bytes
 
     def _gather_credit(self) -> None:
@@ -144,7 +144,7 @@ class Sending:
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def send_headers(self, stream_id: int, head: ResponseHead, end_stream: bool = False) -> None:
-        """Answer a request. A status code below 200 is an interim answer, of which any number may come first."""
+        """Answer a request. A status code below 200 is an interim response, of which any number may come first."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             self._refuse_sending(stream_id, stream)
@@ -167,9 +167,9 @@ class Sending:
             self._queue_block(stream, self._encoder.trailers(fields), end_stream=True)
 
     def send_data(self, stream_id: int, data: bytes | memoryview, end_stream: bool = False) -> int:
-        """Queue as much of `data` as the windows let through; returns how much that was, 0 if it would be very little.
+        """Queue as much of `data` as the windows allow; returns how much that was, 0 if it would be very little.
 
-        `end_stream` takes effect only when all of it was taken. `data` must not change until it has been sent. A stream
+        `end_stream` takes effect only if all of it was taken. `data` must not change until it has been sent. A stream
         that is gone takes nothing.
         """
         stream = self._streams.get(stream_id)
@@ -180,7 +180,7 @@ class Sending:
             raise _headless(stream_id)
         size = len(data)
         room = min(stream.send_window, self._send_window)
-        # An empty piece with the end of the stream needs no window. The window may be negative (6.9.2).
+        # An empty piece that ends the stream needs no window. The window may be negative (6.9.2).
         if size > room and size:
             if room < self._least_bytes:
                 return 0
@@ -220,7 +220,7 @@ class Sending:
             self._local_end(stream)
 
     def reset_stream(self, stream_id: int, code: int = ErrorCode.CANCEL) -> None:
-        """Give both directions of the stream up. Credit for what the caller still held is given back; no event
+        """Give up both directions of the stream. Credit for what the caller still held is given back; no event
         follows."""
         self._want_opened(stream_id)
         if stream_id in self._streams:
@@ -234,7 +234,7 @@ class Sending:
     def release(self, stream_id: int, size_bytes: int) -> None:
         """Give credit back for received body bytes that are no longer held; also after the stream has ended.
 
-        After a reset there is nothing to give back: that was done.
+        After a reset there is nothing left to give back.
         """
         stream = self._streams.get(stream_id)
         if stream is None:
@@ -248,22 +248,22 @@ class Sending:
         self._release_to_connection(size_bytes)
 
     def abandon(self, stream_id: int) -> None:
-        """Give credit back for all that the caller still held of this stream's body."""
+        """Give credit back for everything that the caller still held of this stream's body."""
         self.release(stream_id, self._table.held_by(stream_id))
 
     # -- connection --------------------------------------------------------------------------------------------------
 
     def ping(self, payload: bytes) -> None:
-        """Ask for a sign of life; `PingAcked` brings the payload back."""
+        """Send a PING; `PingAcked` brings its payload back."""
         if len(payload) != 8 or payload == DRAIN_PING:
             raise LocalProtocolError(f"PING payload {payload!r}, want 8 bytes, and not those that a drain uses")
         self._output.append(frames.encode_frame(frames.PING, 0, 0, payload))
 
     def drain(self) -> None:
-        """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8).
+        """Finish open streams, accept no new ones. A server first says so, and refuses only after a round trip (6.8).
 
-        A client says nothing before `terminate`: peers that use the h2 package, hypercorn among them, drop what they
-        were to answer as soon as a GOAWAY comes.
+        A client sends no GOAWAY before `terminate`: peers that use the h2 package, hypercorn among them, drop
+        unfinished responses as soon as one comes.
         """
         if self._is_drain_announced or self.is_terminated:
             return
@@ -275,7 +275,7 @@ class Sending:
             self.is_draining = True
 
     def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
-        """Give the connection up at once: the last frame is a GOAWAY, and every stream is gone without an event."""
+        """Give up the connection at once: the last frame is a GOAWAY, and every stream is gone without an event."""
         if not self.is_terminated:
             self.is_terminated = True
             self._streams.clear()
@@ -317,7 +317,7 @@ class Sending:
         self._output.append(frames.encode_goaway(self._last_peer_stream_id, ErrorCode.NO_ERROR, b""))
 
     def _sending(self, stream_id: int) -> Stream | None:
-        """A stream whose body is being sent; None when it is gone."""
+        """A stream whose body is being sent; None if it is gone."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             self._refuse_sending(stream_id, stream)
@@ -327,7 +327,7 @@ class Sending:
         return stream
 
     def _refuse_sending(self, stream_id: int, stream: Stream | None) -> None:
-        """Silent where the stream is gone, which the caller may not know yet."""
+        """Silent if the stream is gone, which the caller may not know yet."""
         if stream is not None:
             raise LocalProtocolError(f"stream {stream_id} was ended by us already")
         self._want_opened(stream_id)

@@ -1,7 +1,7 @@
 """SETTINGS (RFC 9113, 6.5; RFC 8441, 3; RFC 9218, 2.1): ours as options of a connection, the peer's as received.
 
 Ours are fixed for the life of a connection, so there is one acknowledgement to wait for. The peer's start with the
-protocol's initial values and change with each SETTINGS frame, entry by entry, in the order of the frame.
+protocol's initial values and change with each SETTINGS frame, entry by entry, in order.
 """
 
 from dataclasses import dataclass
@@ -28,25 +28,25 @@ class Setting(IntEnum):
 class Settings:
     """What we announce. Receive memory of a connection is bounded by `connection_window_bytes`.
 
-    Where that has room for the first windows of all streams and for the pool, as here, uploads that stand still hold up
-    no other, however many they are.
+    If that has room for the first windows of all streams and for the pool, as here, stalled uploads hold up no others,
+    however many they are.
     """
 
-    # 250: browsers open at most about 100, and one peer shall not take all of a worker.
+    # 250: browsers open at most about 100, and one peer should not take all of a worker.
     max_concurrent_streams: int = 250
-    # At the beginning; those that drain get wider ones of the pool (see windows). Not less than the protocol begins
-    # with: the window of an upload that began before our SETTINGS came would be below zero, and some clients cannot
-    # count there.
+    # The first window; streams that drain get wider ones from the pool (see windows). Not below the protocol's initial
+    # size: the window of an upload that began before our SETTINGS arrived would become negative, which some clients
+    # cannot handle.
     stream_window_bytes: int = INITIAL_WINDOW_BYTES
     max_stream_window_bytes: int = 262_144
     window_pool_bytes: int = 2 << 20
     connection_window_bytes: int = 250 * INITIAL_WINDOW_BYTES + (2 << 20)
-    # Larger frames gained nothing, measured.
+    # Measured: larger frames gained nothing.
     max_frame_bytes: int = MIN_MAX_FRAME_BYTES
     max_header_list_bytes: int = 65_536
     # Servers only: RFC 8441, WebSockets over HTTP/2.
     is_extended_connect_enabled: bool = True
-    # Servers only: the field by which a request opens another protocol where the peer has no extended CONNECT for that.
+    # Servers only: the field with which a request opens another protocol if the peer has no extended CONNECT for that.
     handshake: Field | None = None
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Settings:
             (Setting.MAX_HEADER_LIST_SIZE, self.max_header_list_bytes),
         ]
         if not is_server:
-            # A server may not push, so it could not use a stream of its own.
+            # A server may not push, so a limit on its streams would have no use.
             return [(Setting.ENABLE_PUSH, 0), *(e for e in entries if e[0] != Setting.MAX_CONCURRENT_STREAMS)]
         if self.is_extended_connect_enabled:
             entries.append((Setting.ENABLE_CONNECT_PROTOCOL, 1))
@@ -83,8 +83,8 @@ def _want_within(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 class PeerSettings:
-    """The peer's SETTINGS in force. Its header table size is not kept, since we use none, nor is what it advises about
-    the size of field lists."""
+    """The peer's SETTINGS in force. Its header table size is not kept, since we use no table, nor its advisory limit of
+    field lists."""
 
     __slots__ = (
         "initial_window_bytes",
@@ -96,7 +96,7 @@ class PeerSettings:
     def __init__(self) -> None:
         self.initial_window_bytes = INITIAL_WINDOW_BYTES
         self.is_extended_connect_enabled = False
-        # Unlimited by the protocol until its SETTINGS come; 100 is the least that the RFC recommends.
+        # The protocol sets no limit until the peer's SETTINGS arrive; 100 is the least that the RFC recommends.
         self.max_concurrent_streams = 100
         self.max_frame_bytes = MIN_MAX_FRAME_BYTES
 

@@ -1,9 +1,9 @@
-"""Streams (RFC 9113, 5.1): the live ones with their state, and what must be remembered of those that are gone.
+"""Streams (RFC 9113, 5.1): the live ones with their state, and what must be remembered about those that are gone.
 
-A stream's state is two booleans, one a direction, and how far each direction has come; it is in the table while one of
-them is open. Gone streams need no record, except those that were reset: what the peer had under way to them when our
-RST_STREAM left is no error. That memory is bounded by what a peer may have open until it hears of our resets; a
-forgotten one is treated as ended.
+A stream's state is a boolean for each direction, and how far each has come; it is in the table while one direction is
+open. Gone streams need no record, except those that were reset: frames that the peer sent before it received our
+RST_STREAM are no error. Their number is bounded by the streams that a peer may have open until it hears of our resets;
+a forgotten one is treated as ended.
 """
 
 from enum import Enum
@@ -17,7 +17,7 @@ UNKNOWN_LENGTH = -1
 
 
 class Stream:
-    """One live stream. `expected_bytes` is what the peer's content-length still lets come, or UNKNOWN_LENGTH."""
+    """One live stream. `expected_bytes` is what is left of the peer's content-length, or UNKNOWN_LENGTH."""
 
     __slots__ = (
         "expected_bytes",
@@ -37,18 +37,18 @@ class Stream:
     def __init__(self, stream_id: int, send_window: int) -> None:
         self.stream_id = stream_id
         self.send_window = send_window
-        # Made with the first DATA: most requests have none.
+        # Created with the first DATA: most requests have none.
         self.receive_window: StreamWindow | None = None
         self.is_remote_open = True
         self.is_local_open = True
         self.has_received_head = False
         self.has_sent_head = False
-        # Responses with 1xx before the final one.
+        # 1xx responses before the final one.
         self.interim_count = 0
         self.expected_bytes = UNKNOWN_LENGTH
-        # The response to a HEAD request, or one of 204 or 304: a content-length says nothing about DATA.
+        # The response answers HEAD, or is a 204 or 304: a content-length says nothing about DATA.
         self.is_bodiless = False
-        # By CONNECT; with a 2xx response it is a tunnel, of no length, on which nothing but data follows (8.5).
+        # Opened by CONNECT. A 2xx response makes it a tunnel without a length, on which only data follows (8.5).
         self.is_connect = False
         self.is_tunnel = False
 
@@ -64,23 +64,23 @@ class Gone(Enum):
 
 
 class StreamTable:
-    """The streams of one connection. Only one side opens streams, as nobody pushes: the client."""
+    """The streams of one connection. Only the client opens streams, since nobody pushes."""
 
     __slots__ = ("_last_skipped_id", "_max_resets", "_resets", "held_by_ended", "last_id", "live")
 
     def __init__(self, max_streams: int) -> None:
-        """`max_streams` may be open at a time, by the word of whoever does not open them."""
+        """`max_streams` is the limit of concurrent streams, set by the side that does not open them."""
         self.live: dict[int, Stream] = {}
         self._max_resets = min(max(LEAST_REMEMBERED_RESETS, max_streams), MOST_REMEMBERED_RESETS)
-        # The highest identifier that was opened.
+        # The highest stream identifier opened.
         self.last_id = 0
         self._last_skipped_id = 0
         self._resets: dict[int, Gone] = {}
-        # Windows of ended streams of whose bodies the caller has yet to release something.
+        # Windows of ended streams whose bodies the caller has not released completely.
         self.held_by_ended: dict[int, StreamWindow] = {}
 
     def open(self, stream_id: int, send_window: int) -> Stream:
-        """`stream_id` is odd and above `last_id`; those between are closed by this (5.1.1)."""
+        """`stream_id` is odd and above `last_id`; this closes the idle ones in between (5.1.1)."""
         if stream_id != self.last_id + 2 and stream_id != 1:
             self._last_skipped_id = stream_id - 2
         self.last_id = stream_id
@@ -88,7 +88,7 @@ class StreamTable:
         return stream
 
     def end(self, stream: Stream) -> None:
-        """Both directions have ended in order. What the caller holds of its body stays owed to the connection."""
+        """Both directions have ended in order. What the caller holds of the body stays owed to the connection."""
         del self.live[stream.stream_id]
         window = stream.receive_window
         if window is None:
@@ -98,7 +98,7 @@ class StreamTable:
             self.held_by_ended[stream.stream_id] = window
 
     def release_ended(self, stream_id: int, size_bytes: int) -> int:
-        """Returns how many bytes the connection's window gets back: none of a stream that was reset."""
+        """Returns how many bytes the connection's window gets back: none for a stream that was reset."""
         window = self.held_by_ended.get(stream_id)
         if window is None:
             return 0
@@ -108,7 +108,7 @@ class StreamTable:
         return size_bytes
 
     def held_by(self, stream_id: int) -> int:
-        """Bytes of its body, live or ended, that the caller has not released."""
+        """Bytes of the body of a live or ended stream that the caller has not released."""
         stream = self.live.get(stream_id)
         window = self.held_by_ended.get(stream_id) if stream is None else stream.receive_window
         return 0 if window is None else window.held

@@ -5,8 +5,8 @@ credit returns to the peer only for bytes that the caller has released, in steps
 make us hold more than the window, and there is one WINDOW_UPDATE for half a window of data, or for less if stalled
 streams take up the window of their connection.
 
-A stream begins with a small window, which is reserved for it. When it releases bytes, somebody is taking its body: then
-it gets its share of the `Pool` of its connection. A stalled stream gets nothing.
+A stream begins with a small window, which is reserved for it. When bytes are released, somebody is taking its body, so
+it gets its share of the connection's `Pool`. A stalled stream gets nothing.
 
 Over a `Line` no window is wider than what arrives in `_QUEUE_S` and two round trips. More would not arrive faster: it
 would queue somewhere on the way, with the requests of others behind it.
@@ -20,9 +20,9 @@ INITIAL_WINDOW_BYTES = 65_535
 MAX_WINDOW_BYTES = 0x7FFFFFFF
 
 _SHARES: Final = 8
-"""A stream has at most one in so many parts of what the pool would have without it."""
+"""A stream gets at most one part in this many of what the pool would have without it."""
 _QUEUE_S: Final = 0.25
-"""How much more than two round trips is announced: lines falter, and the rest waits while lost packets are resent."""
+"""A window lasts this much longer than two round trips: lines falter, and data waits while lost packets are resent."""
 _LONGEST_ROUND_TRIP_S: Final = 1.0
 """Over satellites it is 0.6."""
 _GROWTH: Final = 4
@@ -31,11 +31,11 @@ _UNDELAYED: Final = 1.5
 """A window that arrived within this many round trips did not have to queue on the way."""
 _SHORTEST_SPAN_S: Final = 1e-6
 _FORGOTTEN: Final = 8
-"""With each step of a stream that earns less, `usual_bytes` falls by one in so many parts."""
+"""With each step of a stream that earns less, `usual_bytes` falls by one part in this many."""
 
 
 class Line(Protocol):
-    """The line that carries a connection which many clients share, so that no upload should fill it."""
+    """The line of a connection that many clients share, so no upload should fill it."""
 
     @property
     def now_s(self) -> float: ...
@@ -44,12 +44,12 @@ class Line(Protocol):
         """The shortest so far, which shows the length of the line and not how much is queued. Infinite until one is
         known.
 
-        It has to be measured to the peer itself: with that of a hop on the way, windows would be too narrow.
+        It has to be measured to the peer itself: measured to a hop on the way, it would make windows too narrow.
         """
 
 
 def widened(window_bytes: int, increment: int, stream_id: int) -> int:
-    """The send window after a WINDOW_UPDATE; an overflow is an error of the stream, or of the connection for 0."""
+    """The send window after a WINDOW_UPDATE. An overflow is a stream error, or a connection error for stream 0."""
     window_bytes += increment
     if window_bytes > MAX_WINDOW_BYTES:
         reason = f"window of {window_bytes} bytes on stream {stream_id}, want at most {MAX_WINDOW_BYTES}"
@@ -85,7 +85,7 @@ class ReceiveWindow:
         return self.announce() if self.returnable >= self.step else 0
 
     def announce(self) -> int:
-        """All credit that waits, as the increment to announce now."""
+        """The increment to announce now: all credit that waits."""
         increment, self.returnable = self.returnable, 0
         self.available += increment
         return increment
@@ -94,8 +94,8 @@ class ReceiveWindow:
 class Pool:
     """What all streams of a connection together may have beyond their first windows.
 
-    A stream has at most an eighth of what the others leave, so the pool is never empty, however many streams take from
-    it and then stall. Streams that move give back what exceeds that share when others come.
+    A stream gets at most an eighth of what the others leave, so the pool is never empty, however many streams take from
+    it and then stall. Streams that make progress give back what exceeds their share when others come.
     """
 
     __slots__ = ("first_bytes", "first_step_bytes", "free_bytes", "line", "max_bytes", "usual_bytes")
@@ -109,7 +109,7 @@ class Pool:
         self.line: Line | None = None
         """None: windows are as wide as the pool allows."""
         self.usual_bytes = 0
-        """The window that the fastest stream has earned of late; the next stream begins with it."""
+        """The window that the fastest stream has earned lately, with which the next stream begins."""
 
     def earned(self, size_bytes: int, moved_bytes: int, span_s: float, round_trip_s: float) -> int:
         """The next size for a window of this size, through which `moved_bytes` came in `span_s`."""
@@ -123,7 +123,7 @@ class Pool:
         return earned_bytes
 
     def resized(self, size_bytes: int, least_bytes: int, most_bytes: int) -> int:
-        """The next size for the window of a stream that moves; the pool is charged with the difference."""
+        """The next size for the window of a stream that makes progress; the pool is charged with the difference."""
         first_bytes = self.first_bytes
         share_bytes = (self.free_bytes + size_bytes - first_bytes) // _SHARES
         next_bytes = max(min(self.max_bytes, first_bytes + share_bytes, most_bytes), first_bytes, least_bytes)
@@ -136,7 +136,7 @@ class StreamWindow(ReceiveWindow):
 
     __slots__ = ("_is_ended", "_pool", "_steps", "size_bytes")
 
-    # Every response of a backend has one, so what `ReceiveWindow.__init__` does is written out.
+    # Created for every response body of a backend, so `ReceiveWindow.__init__` is inlined.
     def __init__(self, pool: Pool) -> None:
         self.available = self.size_bytes = pool.first_bytes
         self.held = self.returnable = 0
@@ -144,7 +144,7 @@ class StreamWindow(ReceiveWindow):
         self._pool = pool
         self._is_ended = False
         self._steps: tuple[float, float, int] | None = None
-        """When credit was announced the time before last and the last time, and how much it was the last time."""
+        """When credit was announced the last two times, the earlier first, and how much it was the last time."""
 
     def drain(self, size_bytes: int) -> int:
         """`release`, and change the size of the window; returns the increment to announce now, 0 after the end."""
@@ -164,8 +164,8 @@ class StreamWindow(ReceiveWindow):
         return increment + change
 
     def _most_bytes(self, increment: int) -> int:
-        """The largest size that the line allows. Judged by two steps, a whole window, since that much may come at once,
-        such as when a lost packet has been resent that the others waited for.
+        """The largest size that the line allows. Judged by two steps, a whole window, since that much may arrive at
+        once, for instance after a lost packet that the others waited for has been resent.
         """
         pool, size_bytes = self._pool, self.size_bytes
         line = pool.line
@@ -180,8 +180,8 @@ class StreamWindow(ReceiveWindow):
         return pool.earned(size_bytes, last_bytes + increment, now_s - before_s, line.round_trip_s)
 
     def end(self) -> None:
-        """The peer sends nothing more. The share of the pool goes back as soon as nothing is held, however long the
-        other direction lasts.
+        """The peer sends nothing more. The pool gets its share back as soon as nothing is held, however long the other
+        direction lasts.
         """
         self._is_ended = True
         if not self.held:
@@ -195,15 +195,15 @@ class StreamWindow(ReceiveWindow):
 class SharedWindow(ReceiveWindow):
     """The window of a connection. What one stream holds and does not release is missing for all others.
 
-    So their credit cannot always wait for half a window, which may never add up: it is due as soon as more credit waits
-    than the peer can still send.
+    So credit cannot always wait for half a window, which may never add up: it is due as soon as more credit waits than
+    the peer can still send.
     """
 
     __slots__ = ()
 
     @property
     def is_due(self) -> bool:
-        """To be asked after `take` too, which may be the connection's last event for a long time."""
+        """Ask after `take` too, which may be the connection's last event for a long time."""
         return self.returnable > self.available
 
     def release(self, size_bytes: int) -> int:
