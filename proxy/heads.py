@@ -1,7 +1,7 @@
-"""Heads: what a request or response starts with, the same shape received and sent (RFC 9113, 8.3).
+"""Request and response heads, received and sent, for both versions of HTTP (RFC 9113, 8.3).
 
 Fields are a list of (name, value) byte pairs in wire order, names in lower case; pseudo-header fields are attributes.
-The tuples are shared between requests through the field cache, so a list may be changed, a field is replaced.
+The field cache shares the pairs between requests: change the list, but replace a pair rather than change it.
 """
 
 import re
@@ -13,7 +13,7 @@ Fields = list[Field]
 
 NONE_NEVER_INDEXED: frozenset[bytes] = frozenset()
 
-# Fields that are new in every request: caching them would only drive others out.
+# Fields that are new in every request: caching them would only evict others.
 UNREPEATED_NAMES = frozenset(
     b"cf-ray sec-websocket-key traceparent x-amzn-trace-id x-b3-spanid x-b3-traceid x-request-id".split()
 )
@@ -23,24 +23,24 @@ CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-autho
 UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
 BODILESS_STATUS_CODES = frozenset((204, 304))
 WEBSOCKET = b"websocket"
-"""As `RequestHead.protocol` has it, whatever the letter case of the client's."""
+"""As in `RequestHead.protocol`, whatever case the client uses."""
 
-# Methods and names of fields and protocols (RFC 9110, 5.6.2).
+# Methods, field names and protocol names (RFC 9110, 5.6.2).
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# A content-length: what one version of HTTP accepts, the other must be able to send. Nothing above 18 digits is honest,
-# and every smaller number fits into the integers of all programs on the way.
+# A content-length. The same for both versions of HTTP: what one accepts, the other must be able to send. Longer numbers
+# than 18 digits are never honest, and these fit into the integers of all programs on the way.
 LENGTH = re.compile(rb"[0-9]{1,18}")
-# What no field's value may hold: a line break would make two fields of one.
+# Bytes that no field value may hold: a line break would make two fields of one.
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 
 
 _OF_CONNECTIONS = re.compile(rb"(?i:ntlm|negotiate|nego2|kerberos|credssp)\b")
-"""Schemes of `authorization`, whatever RFC 9110, 11.6.2 wants of them (RFC 4559, 6). Windows' remote
-management takes the last two."""
+"""`authorization` schemes that authenticate a connection, contrary to RFC 9110, 11.6.2 (RFC 4559, 6). The last two are
+those of Windows remote management."""
 
 
 def authenticates_connection(fields: Fields) -> bool:
-    """Whether a server may take everything on the connection for this client's, once it has got this request."""
+    """Whether this request may make a server attribute everything on the connection to this client."""
     for name, value in fields:  # noqa: SIM110 - a third of the steps, which each request to a TLS backend takes
         if name == b"authorization" and _OF_CONNECTIONS.match(value):
             return True
@@ -52,9 +52,9 @@ _AS_VARIABLES = bytes(byte if bytes((byte,)).isalnum() else 0x2D for byte in ran
 
 
 def plain_name(name: bytes) -> bytes:
-    """One spelling for all names that a backend may take for the same.
+    """One spelling for all names that a backend may read as the same.
 
-    Backends of the CGI family turn fields into variables: some take `x_real_ip` for X-Real-IP, PHP `x.real.ip` too, and
+    Backends of the CGI family turn fields into variables: some read `x_real_ip` as X-Real-IP, PHP also `x.real.ip`, and
     lighttpd any character in place of the hyphen.
     """
     return name.translate(_AS_VARIABLES)
@@ -63,7 +63,7 @@ def plain_name(name: bytes) -> bytes:
 class NeverIndexedField(tuple[bytes, bytes]):
     """A field of trailers that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
 
-    Equal to a plain tuple, so that code which filters or queues trailers need not know the difference.
+    Equal to a plain tuple, so code that filters or queues trailers need not know the difference.
     """
 
     __slots__ = ()
@@ -72,10 +72,10 @@ class NeverIndexedField(tuple[bytes, bytes]):
 class RequestHead(msgspec.Struct, eq=False):
     """`authority` is `:authority`, else the `host` field, else empty; a received head has no field `host`.
 
-    An ordinary CONNECT has empty `scheme` and `path`. `protocol` is set for an extended CONNECT (RFC 8441), and
-    where HTTP/1.1 asks to switch to it.
-    `never_indexed` names the fields that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
-    Those of trailers are a `NeverIndexedField` each.
+    An ordinary CONNECT has empty `scheme` and `path`. `protocol` is set for an extended CONNECT (RFC 8441), and if an
+    HTTP/1.1 request asks to switch to it.
+    `never_indexed` names the fields that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on. In
+    trailers, each such field is a `NeverIndexedField`.
     """
 
     method: bytes
@@ -87,7 +87,7 @@ class RequestHead(msgspec.Struct, eq=False):
     never_indexed: frozenset[bytes] = NONE_NEVER_INDEXED
 
     def __repr__(self) -> str:
-        # Values may be secrets, the query too: only what a log line may carry.
+        # Only what a log line may hold: values may be secrets, and so may the query.
         path = self.path.partition(b"?")[0]
         return f"RequestHead({self.method!r}, {self.authority!r}, {path!r}, {len(self.fields)} fields)"
 
@@ -95,7 +95,7 @@ class RequestHead(msgspec.Struct, eq=False):
 class ResponseHead(msgspec.Struct, eq=False):
     """`status_code` below 200 makes it informational.
 
-    Equal heads from backends may come as one object, which keeps what was made of it: such a head may not be changed.
+    Equal heads from backends may be one object, which keeps its encoded forms: such a head must not be changed.
     """
 
     status_code: int
@@ -104,12 +104,12 @@ class ResponseHead(msgspec.Struct, eq=False):
     block: bytes | None = None
     """Encoded for HTTP/2."""
     lines: tuple[bytes, int | None] | None = None
-    """Encoded for HTTP/1.1, and the content-length among them."""
+    """Encoded for HTTP/1.1, and the content-length in it."""
     onward: "ResponseHead | None" = None
-    """What it is passed on as: without the fields that belong to the backend's connection. That head's own is what the
-    tunnel's edge is told of it."""
+    """The head as it is passed on, without the fields that belong to the backend's connection. In that head, this is
+    what the tunnel's edge is sent."""
     is_failure: bool = False
-    """An answer of ours in place of a backend that has not answered."""
+    """Our own response, for a backend that has not answered."""
 
     def __repr__(self) -> str:
         return f"ResponseHead({self.status_code}, {len(self.fields)} fields)"

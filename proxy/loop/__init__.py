@@ -1,7 +1,7 @@
-"""The event loop of a worker, and the sockets that it moves bytes through.
+"""The event loop of a worker, and its connected sockets.
 
-One thread runs it; nothing in here, or called from here, may block. `Loop` waits for sockets and deadlines,
-`Transport` is a connected socket, plain or TLS, whose output is bounded by what its senders are still owed.
+One thread runs it; nothing in here, or called from here, may block. `Loop` waits for sockets and deadlines.
+`Transport` is a connected socket, plain or TLS, whose output is bounded by the credit that its senders are still owed.
 """
 
 from daemonkit.tlssocket import TlsSocket

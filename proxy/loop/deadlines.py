@@ -1,7 +1,7 @@
 """Deadlines: times at which something is called, cheap to move.
 
-Most deadlines of a proxy never come: a request ends, an idle connection gets its next one. So moving a deadline further
-away only sets an attribute, and its entry in the heap is corrected when the earlier time has come.
+Most deadlines of a proxy never expire: a request ends, an idle connection gets its next one. So moving a deadline to a
+later time only sets an attribute, and its entry in the heap is corrected when the earlier time has come.
 """
 
 import heapq
@@ -21,19 +21,19 @@ class Deadlines:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Deadline]] = []
         self._count = 0
-        """Numbers the entries, so that those of equal times stay in order."""
+        """Numbers the entries, so that entries of the same time stay in order."""
         self._stale = 0
         """How many entries of the heap are outdated."""
 
     def next_s(self) -> float | None:
-        """When `due` is to be called; None: not before another deadline is set."""
+        """When to call `due` next; None: not before another deadline is set."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_s: float) -> Iterator[Callable[[], None]]:
-        """The calls that are due, in the order of their times. Their deadlines are not set any more.
+        """Yield the calls that are due, in the order of their times. Their deadlines are no longer set.
 
-        To be iterated while calling: a deadline that an earlier call clears or cancels is left out, and one that is set
-        during these calls waits for the next iteration, even if it is due.
+        Make each call before asking for the next: a deadline that an earlier call clears or cancels is left out, and
+        one set by such a call waits for the next time, even if it is due.
         """
         last_number = self._count
         later: list[tuple[float, int, Deadline]] = []
@@ -66,7 +66,7 @@ class Deadlines:
         heapq.heappush(self._heap, (deadline.at_s, self._count, deadline))
 
     def forget(self, deadline: "Deadline") -> None:
-        """Its entry is not valid any more."""
+        """Invalidate its entry."""
         deadline.entry = 0
         self._stale += 1
         if self._stale > _MIN_STALE and self._stale * 2 > len(self._heap):
@@ -84,9 +84,9 @@ class Deadline:
         self._deadlines = deadlines
         self.callback: Callable[[], None] | None = callback
         self.at_s = _NEVER_S
-        """When `callback` is to be called; infinity while it is not set."""
+        """When to call `callback`; infinity if not set."""
         self.entry = 0
-        """The number of its valid entry in the heap; 0: none."""
+        """The number of its valid entry in the heap, or 0."""
         self.armed_s = _NEVER_S
         """The time of that entry, never later than `at_s`."""
 
@@ -100,7 +100,7 @@ class Deadline:
         self.at_s = _NEVER_S
 
     def cancel(self) -> None:
-        """Never call any more, and drop the reference to the callback."""
+        """Never call again, and drop the reference to the callback."""
         self.at_s = _NEVER_S
         self.callback = None
         if self.entry:

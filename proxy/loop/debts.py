@@ -1,19 +1,19 @@
-"""Accounts of credit: whose bytes are in the output, and whether the socket has taken them."""
+"""Accounting of credit: whose bytes are in the output, and whether the socket has taken them."""
 
 from collections import deque
 from typing import Final, Protocol
 
 
 class Creditor(Protocol):
-    """Whoever handed over body bytes."""
+    """The source of body bytes."""
 
     def release(self, size_bytes: int) -> None:
         """The other side's socket has taken that many more of them."""
 
 
 _MANY: Final = 32
-"""If a turn has more debts than this, those of one creditor are added up, so that tiny pieces do not take more memory
-for their debts than for their bytes."""
+"""From this many debts in a turn on, those of each creditor are added up: the debts for tiny pieces would take more
+memory than the pieces."""
 
 
 class Debts:
@@ -30,7 +30,7 @@ class Debts:
     def owe(self, creditor: Creditor, size_bytes: int) -> None:
         fresh = self._fresh
         if fresh and fresh[-1][0] is creditor:
-            # A large body comes in many pieces per turn.
+            # A large body arrives in many pieces per turn.
             size_bytes += fresh.pop()[1]
         fresh.append((creditor, size_bytes))
 
@@ -49,12 +49,12 @@ class Debts:
                 creditor.release(size_bytes)
 
     def has(self, creditor: Creditor) -> bool:
-        """Something of the creditor's waits for the socket."""
+        """Whether bytes of the creditor wait for the socket."""
         return any(creditor is other for _, group in self._sealed for other, _ in group)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes owed for output that was fetched. Up to one turn's output more than the socket has left."""
+        """Bytes owed for output that was fetched. It may exceed what waits for the socket by one turn's output."""
         return sum(size_bytes for _, group in self._sealed for _, size_bytes in group)
 
     def settle(self) -> None:

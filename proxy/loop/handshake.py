@@ -13,7 +13,7 @@ S = TypeVar("S", ssl.SSLSocket, TlsSocket)
 class Handshake(Generic[S]):
     """Calls exactly one of `on_done(sock)` and `on_failed(sock, error)`, unless it is cancelled.
 
-    The caller owns the socket before and after; a failed one is to be closed. `error` is a TimeoutError when
+    The caller owns the socket before and after, and has to close a failed one. `error` is a TimeoutError if
     `deadline_s` (the loop's clock) has passed.
     """
 
@@ -27,7 +27,7 @@ class Handshake(Generic[S]):
         on_done: Callable[[S], None],
         on_failed: Callable[[S, OSError], None],
     ) -> None:
-        """`sock` does not block; an `ssl.SSLSocket` was wrapped with `do_handshake_on_connect=False`."""
+        """`sock` is non-blocking; an `ssl.SSLSocket` was wrapped with `do_handshake_on_connect=False`."""
         self._loop = loop
         self._sock: S | None = sock
         self._on_done: Callable[[S], None] = on_done
@@ -42,7 +42,7 @@ class Handshake(Generic[S]):
         self._advance()
 
     def cancel(self) -> None:
-        """Neither call comes any more."""
+        """Give up; neither callback is called."""
         self._end()
 
     def on_readable(self) -> None:
@@ -87,7 +87,7 @@ class Handshake(Generic[S]):
 
     def _end(self) -> S | None:
         sock, self._sock = self._sock, None
-        # Who is called knows this one, and would keep itself alive by it.
+        # The callbacks' owner refers to this object, and would form a reference cycle with it.
         self._on_done = self._on_failed = _nobody
         self._deadline.cancel()
         if sock is not None:
@@ -96,4 +96,4 @@ class Handshake(Generic[S]):
 
 
 def _nobody(*_: object) -> None:
-    """Over already."""
+    """Called if the handshake is over already."""

@@ -1,24 +1,24 @@
-"""The loop: wait for sockets, call their handlers, then deadlines, then send what was queued, then a slice of work.
+"""The loop: wait for sockets, call their handlers, then expired deadlines, flush output, then do a slice of work.
 
     loop = Loop()
     loop.watch(sock, handler)          handler.on_readable() whenever sock has something to read
     loop.deadline(callback).set(loop.now_s + 10)
     loop.run()                         until loop.stop()
 
-Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
-socket is full. If many handlers have much to do, a turn ends after TURN_S all the same; the next one begins with those
-that are still waiting, and urgent sockets are served in every turn.
+Level-triggered: a handler reads once per turn, so none starves, and a socket is polled for writing only while it is
+full. Even if many handlers have much to do, a turn ends after TURN_S; the next one begins with those that are still
+waiting, and urgent sockets are served in every turn.
 
-A deadline is called only when all sockets have been served that were ready at that time. So a peer that was in time is
-never timed out, even if the process has stood still.
+A deadline is called only after all sockets that were ready at its time have been served. So a peer that was in time is
+never timed out, even if the process was suspended.
 
-Output is flushed once a turn, so that the answers of a turn share system calls and TLS records.
+Output is flushed once per turn, so the answers of a turn share system calls and TLS records.
 
-Long work, such as a new routing table, is done in slices: about one per turn, or an eighth of the time of a turn that
-took long. After a turn with nothing but slices to do, the CPU is yielded; while requests are being served it is left
-idle for a moment, so that the programs that send or answer them find it free.
+Long work, such as a new routing table, is done in slices: about one per turn, or for an eighth of the time of a long
+turn. After a turn with nothing but slices to do, the CPU is yielded; while requests are being served it is left idle
+for a moment, so that the programs that send or answer them find it free.
 
-A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
+A handler that raises has a bug: it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
 Only `call_from_thread` may be called by other threads.
 """
 
@@ -40,30 +40,30 @@ log = get_logger(__name__)
 READ_BYTES: Final = 1020 * 1024
 """About how much a turn reads of large bodies over TLS, for all sockets together: a millisecond's work."""
 TURN_S: Final = 0.05
-"""How long sockets are served before output is sent and urgent sockets are served."""
+"""How long a turn serves sockets; then it serves only urgent ones, and sends output."""
 SLICE_S: Final = 0.0001
-"""How long a turn works on slices if there was nothing else to do: one slice as a rule, or several short ones."""
+"""How long a turn works on slices if nothing else was to do: one slice as a rule, or several short ones."""
 _SHARE: Final = 1 / 8
 """The part of a long turn that is added for slices. With one slice per turn, work would never end under load."""
 _SERVING_S: Final = 0.1
-"""For this long after an event of a socket, more are expected."""
+"""After an event of a socket, more are expected for this long."""
 _PAUSE_S: Final = 0.0001
-"""The pause between two slices meanwhile. The kernel makes it 0.15 ms, in which nothing is answered."""
+"""The pause between two slices while events are expected. The kernel makes it 0.15 ms, in which nothing is answered."""
 _MAX_WAIT_S: Final = 86_400.0
-"""Less than the 2^31 ms that the kernel can wait at most; a deadline may be further away."""
+"""Less than the 2^31 ms that the kernel can wait; a deadline may be further away."""
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
 
 
 class Handler(Protocol):
-    """Handles events of a watched socket. One more call may come in the turn in which watching ends."""
+    """Handles events of a watched socket. It may be called once more in the turn in which watching ends."""
 
     def on_readable(self) -> None:
-        """There is something to read, or the peer has gone."""
+        """There is something to read, or the peer is gone."""
 
     def on_writable(self) -> None:
-        """There is room again. Called only if it was asked for."""
+        """There is room again. Called only if asked for."""
 
     def on_bug(self) -> None:
         """One of the other two raised: release everything, raise nothing."""
@@ -83,21 +83,21 @@ class Loop:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.now_s = clock()
-        """When this turn began, in seconds of a clock that never runs backwards."""
+        """When this turn began, in seconds of a monotonic clock."""
         self.read_bytes = READ_BYTES
-        """Of READ_BYTES, the share of each socket that is ready in this turn."""
+        """The share of READ_BYTES for each socket that is ready in this turn."""
         self._selector = selectors.DefaultSelector()
         self._deadlines = Deadlines()
         self._soon: deque[Callable[[], None]] = deque()
         self._flushers: list[Flusher] = []
         self._slices: deque[Iterator[None]] = deque()
         self._served_s = -math.inf
-        """When there was last an event of a socket while slices were waiting."""
+        """When a socket last had an event while slices were waiting."""
         self._urgent: set[int] = set()
         """Descriptors of urgent sockets."""
         self._heard: set[int] = set()
-        """Descriptors of sockets that have been served in this round. A round takes several turns if one is too
-        short."""
+        """Descriptors of sockets that have been served in this round. A round takes several turns if one is not
+        enough."""
         self._round_s = 0.0
         """When the round began: when the selector was asked which sockets are ready."""
         self._is_stopping = False
@@ -115,7 +115,7 @@ class Loop:
         self._is_stopping = True
 
     def close(self) -> None:
-        """Let go of the selector; sockets belong to their handlers."""
+        """Close the selector; sockets belong to their handlers."""
         self._waker.close()
         self._selector.close()
 
@@ -128,13 +128,13 @@ class Loop:
         if not self._heard:
             self._round_s = looked_at_s
         if self._serve(ready, now_s + TURN_S):
-            # Deadlines up to the beginning of the round: whatever came before it has been read. Not up to now: if the
-            # process has stood still since, sockets may have more to read, and after SIGSTOP the selector returns none.
+            # Deadlines up to the beginning of the round: everything that arrived before has been read. Not up to now:
+            # if the process was suspended since, sockets may have more to read, and after SIGSTOP select returns none.
             next_s = self._deadlines.next_s()
             if next_s is not None and next_s <= self._round_s:
                 for callback in self._deadlines.due(self._round_s):
                     self._call(callback)
-        # What is added by these calls waits for the next turn.
+        # Calls that these add wait for the next turn.
         for _ in range(len(self._soon)):
             self._call(self._soon.popleft())
         self._flush()
@@ -163,14 +163,14 @@ class Loop:
         return True
 
     def _put_off(self, ready: list[tuple[selectors.SelectorKey, int]], place: int) -> bool:
-        """The time of the turn is over: of the sockets from `place` on, serve the urgent ones only."""
+        """The turn's time is up: of the sockets from `place` on, serve only urgent ones."""
         heard = self._heard
         for key, events in ready[place:]:
             if key.fd in self._urgent:
                 self._serve_one(key, events)
                 heard.add(key.fd)
         if all(key.fd in heard for key, _ in ready[place:]):
-            # All others have been served in an earlier turn of this round.
+            # All others were served in an earlier turn of this round.
             heard.clear()
             return True
         heard.update(key.fd for key, _ in ready[:place])
@@ -196,7 +196,7 @@ class Loop:
     def _flush(self) -> None:
         flushers = self._flushers
         while flushers:
-            # Flushing gives credit back, which may queue output elsewhere: that is sent in this turn as well.
+            # Flushing gives credit back, which may queue output elsewhere; that is sent in this turn as well.
             self._flushers = []
             for flusher in flushers:
                 try:
@@ -237,8 +237,8 @@ class Loop:
         writes: bool = False,
         is_urgent: bool = False,
     ) -> None:
-        """Call `handler` for at least one of `reads` and `writes`. `is_urgent`, for a socket that is never unwatched:
-        in every turn, however much the others have to do."""
+        """Call `handler` for at least one of `reads` and `writes`. `is_urgent`: in every turn, however much the others
+        have to do; only for a socket that is never unwatched."""
         self._selector.register(sock, (_READ if reads else 0) | (_WRITE if writes else 0), handler)
         if is_urgent:
             self._urgent.add(sock.fileno())
@@ -255,22 +255,22 @@ class Loop:
             self._selector.register(sock, events, handler)
 
     def unwatch(self, sock: socket.socket) -> None:
-        """Before the socket is closed; does nothing when it is not watched."""
+        """Call before the socket is closed; does nothing if it is not watched."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(sock)
 
     # -- later -------------------------------------------------------------------------------------------------------
 
     def deadline(self, callback: Callable[[], None]) -> Deadline:
-        """A deadline that is not set yet; times are of the clock of `now_s`."""
+        """A deadline that is not set yet. Times are of the same clock as `now_s`."""
         return Deadline(self._deadlines, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call later in this turn, or in the next one if this one has already begun with these calls."""
+        """Call later in this turn, or in the next one if this one is already making such calls."""
         self._soon.append(callback)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call in the loop's thread; any thread may ask for that."""
+        """Call in the loop's thread; any thread may use this."""
         self._soon.append(callback)
         self._waker.wake()
 
@@ -305,7 +305,7 @@ class _Waker:
         """Never asked for."""
 
     def on_bug(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     def close(self) -> None:
         self._inner.close()

@@ -1,12 +1,12 @@
-"""Output of a socket, plain or TLS: handed to it at once if it takes it, otherwise kept in order.
+"""Output of a socket, plain or TLS: sent at once if the socket takes it, otherwise queued.
 
     output = Output(sock)
     output.debts.owe(creditor, size_bytes)      before the bytes are handed over
     is_done = output.send(buffers)              False: some wait, or have waited
     output.send_queued()                        when the socket can take more
 
-The caller of `send` gives credit back: everything that is owed if the result was True (`debts.settle`), otherwise what
-lies before `sent_bytes` (`debts.repay`). Both sending calls raise OSError when the connection has broken.
+The caller of `send` gives credit back: all that is owed if the result was True (`debts.settle`), otherwise what lies
+before `sent_bytes` (`debts.repay`). Both sending calls raise OSError if the connection is broken.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ TLS_RECORD_BYTES: Final = 16 * 1024
 NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CORK_BYTES: Final = 2 * TLS_RECORD_BYTES
 _JOIN_BYTES: Final = 32 * 1024
-"""Up to this size buffers are joined; beyond, a plain socket gathers them by itself."""
+"""Up to this size buffers are joined; above, a plain socket gathers them itself."""
 _MAX_JOINED_BYTES: Final = 252 * 1024
-"""Just below the size of buffers that `daemonkit.memory` has the C library map one by one."""
+"""Just below the size from which `daemonkit.memory` has the C library map each buffer separately."""
 _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
 _MANY_BUFFERS: Final = 32
@@ -40,7 +40,7 @@ Buffer = bytes | memoryview
 
 
 def lightened(data: Buffer) -> Buffer:
-    """`data` in a form that may wait: a copy, if it is a view that would keep many times its size in memory."""
+    """`data`, or a copy if it is a view that would keep many times its size in memory while it waits."""
     if isinstance(data, memoryview) and len(data) * _MAX_KEPT_ALIVE < len(data.obj):  # type: ignore[arg-type]
         return bytes(data)
     return data
@@ -50,15 +50,15 @@ class Output:
     __slots__ = ("_is_tls", "_sock", "_total_bytes", "debts", "queue", "sent_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
-        """`sock` does not block."""
+        """`sock` is non-blocking."""
         self._sock = sock
         self._is_tls = isinstance(sock, ssl.SSLSocket | TlsSocket)
         self.queue: deque[Buffer] = deque()
-        """What the socket has not taken. Others may only ask whether it is empty."""
+        """What the socket has not taken. Other modules may only ask whether it is empty."""
         self._total_bytes = 0
         """Bytes ever put into `queue`. What the socket took at once does not count."""
         self.sent_bytes = 0
-        """How many of these the socket has taken."""
+        """How many of those bytes the socket has taken."""
         self.debts = Debts()
 
     @property
@@ -73,8 +73,8 @@ class Output:
 
     @property
     def acknowledged_bytes(self) -> int:
-        """How many of the bytes ever queued the peer's kernel has acknowledged. It rises while bytes are queued, and
-        has no meaning otherwise."""
+        """How many of the bytes ever queued the peer's kernel has acknowledged. Rises while bytes are queued; otherwise
+        it has no meaning."""
         return self.sent_bytes - self._kernel_bytes()
 
     def _kernel_bytes(self) -> int:
@@ -83,8 +83,8 @@ class Output:
         return 0
 
     def send(self, buffers: list[Buffer]) -> bool:
-        """Send `buffers`, or queue them. True, the usual case: the socket has taken everything, and nothing is queued.
-        False may also mean that it had to be queued for a moment."""
+        """Send or queue `buffers`. True, the usual case: the socket has taken everything, and nothing is queued. False
+        may also mean that some were queued for a moment."""
         size_bytes = sum(map(len, buffers))
         is_waiting = bool(self.queue)
         if is_waiting or size_bytes > _JOIN_BYTES:
@@ -100,7 +100,7 @@ class Output:
             except NOT_NOW:
                 sent_bytes = 0
             if sent_bytes != size_bytes:
-                # OpenSSL wants the very same bytes again that it has refused.
+                # OpenSSL wants exactly the bytes again that it has refused.
                 self._keep([memoryview(data)[sent_bytes:] if sent_bytes else data], size_bytes - sent_bytes)
                 self.send_queued()
                 return False
@@ -129,13 +129,13 @@ class Output:
         if len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
             # While small buffers wait, their objects would take more memory than their bytes.
             buffers = [b"".join(buffers)]
-        # No empty ones: sending them would make no progress, and never end.
+        # No empty ones: sending them would make no progress, so the loop would never end.
         self.queue.extend(filter(None, buffers))
         self._total_bytes += size_bytes
         self.debts.seal(self._total_bytes)
 
     def _send_corked(self) -> None:
-        """OpenSSL hands over each record by itself. Corked, the kernel makes full segments of them, and the peer wakes
+        """OpenSSL writes each record separately. Corked, the kernel packs them into full segments, and the peer wakes
         up less often.
         """
         self._cork(True)
@@ -155,7 +155,7 @@ class Output:
             pass
 
     def _send_some(self, queue: deque[Buffer]) -> bool:
-        """Returns False when the socket is full. A piece that TLS refused is offered again unchanged, as OpenSSL
+        """Returns False if the socket is full. A piece that TLS has refused is offered again unchanged, as OpenSSL
         wants."""
         if len(queue) == 1:
             size_bytes = self._sock.send(queue[0])
@@ -169,7 +169,7 @@ class Output:
             first = queue[0]
             if size_bytes < len(first):
                 queue[0] = memoryview(first)[size_bytes:]
-                # A plain socket is full then. TLS takes one record at a time, and may take another.
+                # Then a plain socket is full. TLS takes one record at a time, and may take another.
                 return self._is_tls
             size_bytes -= len(first)
             queue.popleft()

@@ -1,6 +1,6 @@
 """The owner of a transport: the connection, of whatever protocol, that it calls.
 
-When a transport closes it drops its owner, and NOBODY takes the owner's place for calls that are still to come.
+A transport that closes drops its owner; NOBODY takes its place for any calls that still follow.
 """
 
 from typing import Final, Protocol
@@ -12,7 +12,7 @@ class Owner(Protocol):
     """The connection that uses a transport."""
 
     def on_data(self, data: bytes) -> None:
-        """Never empty; not called while reading is paused."""
+        """`data` is never empty. Not called while reading is paused."""
 
     def on_eof(self) -> None:
         """The peer sends nothing more; it may still read. Called once."""
@@ -21,7 +21,7 @@ class Owner(Protocol):
         """The connection broke. The last call; the transport is closed."""
 
     def buffers_to_send(self) -> list[Buffer]:
-        """The output, which belongs to the transport from now on; fetched once after `flush_later`."""
+        """Hand over the output; fetched once after `flush_later`."""
 
     def on_drained(self) -> None:
         """Output had to wait, and now the socket has taken all of it."""
@@ -31,8 +31,8 @@ class Owner(Protocol):
 
 
 class _Nobody:
-    """The owner of a closed transport. The real one refers to the transport: without this the two would keep each other
-    alive until the garbage collector runs."""
+    """The owner of a closed transport. The real one refers to the transport: the two would keep each other alive until
+    the garbage collector runs."""
 
     def on_data(self, data: bytes) -> None: ...
     def on_eof(self) -> None: ...

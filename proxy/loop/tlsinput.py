@@ -1,7 +1,7 @@
-"""What comes over TLS, as much of it at once as is worth taking: a record, or several when they are full.
+"""Receive over TLS as much as is worth taking at once: a record, or several if they are full.
 
-The end of a connection, or an error, may come behind records that are full. They count first: the end is held and
-comes with the next call, for which no event of the socket will ask (`holds_end`).
+The end of the connection, or an error, may follow full records. The records are returned first; the end is held until
+the next call, of which no event of the socket tells (`holds_end`).
 """
 
 import ssl
@@ -14,18 +14,18 @@ class TlsInput:
     __slots__ = ("_held_error", "_sock", "holds_end")
 
     def __init__(self, sock: ssl.SSLSocket | TlsSocket) -> None:
-        """`sock` does not block, and its handshake is done."""
+        """`sock` is non-blocking, and its handshake is done."""
         self._sock = sock
         self._held_error: OSError | None = None
         self.holds_end = False
 
     @property
     def has_more(self) -> bool:
-        """There is something to receive that no event will tell of."""
+        """There is something to receive that no event will announce."""
         return self.holds_end or bool(self._sock.pending())
 
     def receive(self, limit_bytes: int) -> bytes:
-        """As `recv`: a record, and those behind it as long as they are full, since a large body is coming then."""
+        """Like `recv`: a record, and those behind it as long as they are full: then a large body is arriving."""
         if self._held_error is not None:
             raise self._held_error
         receive = self._sock.recv
@@ -43,7 +43,7 @@ class TlsInput:
                 self.holds_end = True
                 break
             if not data:
-                # OpenSSL tells it again.
+                # OpenSSL reports the end again.
                 self.holds_end = True
                 break
             parts.append(data)

@@ -1,9 +1,9 @@
-"""A connected socket, plain or TLS: bytes in as they come, output once a turn, and the law of back-pressure.
+"""A connected socket, plain or TLS: input as it arrives, output once per turn, and the law of back-pressure.
 
 The law: credit is given back only for bytes that this socket's kernel buffer has taken. Whoever hands over body bytes
 calls `owe(creditor, size_bytes)`; when all output that was queued up to the end of that turn has been sent, the
 creditor's `release(size_bytes)` is called. A creditor whose bytes are not released stops reading its own peer, so what
-a transport holds is bounded by what its creditors may have under way.
+a transport holds is bounded by what its creditors may have in flight.
 
     transport = Transport(loop, sock, owner)
     transport.start()                       owner.on_data(bytes), on_eof(), on_lost(error)
@@ -30,12 +30,12 @@ log = get_logger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
-"""The most that is read of a plain socket at once: each reading allocates a buffer of this size."""
+"""The most that is read from a plain socket at once: each read allocates a buffer of this size."""
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
-"""How long `finish` waits for a peer that takes nothing of what is queued."""
+"""How long `finish` waits for a peer that takes none of the queued output."""
 _MAX_SILENT_RECORDS: Final = 16
-"""How many TLS records without data may come before a peer's last words: servers send two to four at the beginning."""
+"""How many TLS records without data may precede a peer's last data: servers send two to four at the beginning."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -66,15 +66,15 @@ class Transport:
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
-        """`sock` is connected and does not block; the handshake of an `ssl.SSLSocket` is done."""
+        """`sock` is connected and non-blocking; the handshake of an `ssl.SSLSocket` is done."""
         self._loop = loop
         self._sock = sock
         self._owner: Owner = owner
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
         self.before_close: Callable[[], None] | None = None
-        """Called just before the socket closes, while the kernel can still be asked about it."""
+        """Called just before the socket is closed, while the kernel can still be asked about it."""
         self.hears_out = False
-        """If the connection breaks while reading is paused, what came before is still received when reading goes on."""
+        """If the connection breaks while reading is paused, earlier data is still received once reading is resumed."""
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without close_notify, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -95,7 +95,7 @@ class Transport:
         """Nothing can be sent any more. If it is true within `on_data`, the connection has broken, and `on_lost` or
         `on_eof` comes next."""
         self._breach: OSError | None = None
-        """Why the connection has broken, while `hears_out` waits for reading to go on."""
+        """Why the connection has broken, while `hears_out` waits for reading to be resumed."""
         self._linger = loop.deadline(self._on_linger)
         self._give_up_at_s = 0.0
         self._unacknowledged_bytes = 0
@@ -113,13 +113,13 @@ class Transport:
             self._loop.call_soon(self._read_pending)
 
     def keep_unsent_low(self, size_bytes: int) -> None:
-        """Have the kernel hold little unsent data, so that what comes later need not wait behind it."""
+        """Make the kernel hold little unsent data, so that later output need not wait behind it."""
         # Unix sockets have no such limit.
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
     def limit_patience(self) -> None:
-        """Have the kernel give up a peer that takes nothing when we do; otherwise it tries for minutes after
+        """Make the kernel give up a peer that takes nothing when we do; otherwise it tries for minutes after
         closing."""
         # Unix sockets have no such limit, and need none.
         with contextlib.suppress(OSError):
@@ -131,12 +131,12 @@ class Transport:
 
     @property
     def queued_bytes(self) -> int:
-        """How much waits for the socket. Output that was not fetched yet does not count."""
+        """How much waits for the socket. Output that has not been fetched yet does not count."""
         return self._output.queued_bytes
 
     @property
     def unowed_bytes(self) -> int:
-        """How much of it is not body, and so not limited by credit."""
+        """How much of `queued_bytes` is not body, and so not limited by credit."""
         return self._output.queued_bytes - self._debts.waiting_bytes
 
     @property
@@ -154,9 +154,9 @@ class Transport:
         return self._is_flush_due or self._output.unacknowledged_bytes > 0
 
     def progress_of(self, creditor: Creditor) -> int | None:
-        """How much the peer has acknowledged while bytes of `creditor` wait for the socket; None: none wait.
+        """How much the peer has acknowledged, while bytes of `creditor` wait for the socket; None if none wait.
 
-        No event tells of it: the socket becomes writable only when a large part of its buffer is free.
+        No event reports it: the socket becomes writable only when a large part of its buffer is free.
         """
         return self.acknowledged_bytes if self._debts.has(creditor) else None
 
@@ -172,7 +172,7 @@ class Transport:
             self._rewatch()
 
     def resume_reading(self) -> None:
-        """Data that TLS holds already is delivered in a later call of the loop, never from within this one."""
+        """Data that TLS holds already is delivered by a later call of the loop, never from within this one."""
         if self._is_paused:
             self._is_paused = False
             if self._breach is not None:
@@ -214,7 +214,7 @@ class Transport:
             try:
                 self.on_readable()
             except Exception:
-                # The same as the loop does for events of the socket.
+                # As the loop does for events of the socket.
                 log.exception("bug in the handler of a socket", handler=type(self).__name__)
                 self.on_bug()
 
@@ -284,7 +284,7 @@ class Transport:
             self._owner.on_drained()
 
     def _account(self) -> None:
-        """After the socket was offered what waits: give credit back for what it has taken."""
+        """Give credit back for what the socket has taken, after it was offered what waits."""
         self._debts.repay(self._output.sent_bytes)
         is_waiting = bool(self._output.queue)
         if is_waiting != self.is_writing:
@@ -300,7 +300,7 @@ class Transport:
         follows.
 
         What the peer still sends is read and dropped for a moment, since closing a socket with unread data would
-        destroy what was sent last.
+        destroy the last output.
         """
         if self._is_finishing or self.is_closed:
             return
@@ -314,7 +314,7 @@ class Transport:
     def end_output(self) -> None:
         """Send what is queued, then tell the peer that this was all; what it sends is still received.
 
-        Does nothing unless `can_half_close`: over TLS, peers take a close_notify for the end of both directions.
+        Does nothing unless `can_half_close`: peers take a close_notify of TLS for the end of both directions.
         """
         if self.can_half_close and not self.is_closed:
             self._is_half_closing = True
@@ -323,7 +323,7 @@ class Transport:
     def close(self) -> None:
         """Send what the socket takes at once, and close it in order; no call to the owner follows.
 
-        For peers that expect nothing more: if they send anything meanwhile, what was sent last may be lost.
+        For peers that expect nothing more: if they send anything meanwhile, the last output may be lost.
         """
         if self.is_closed:
             return
@@ -346,7 +346,7 @@ class Transport:
             self._lose(ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _end_if_asked(self) -> None:
-        """Everything queued was sent: go on with `finish` or `end_output` if one was called."""
+        """Everything queued has been sent: go on with `finish` or `end_output` if one was called."""
         if self._is_flush_due:
             return
         if self._is_finishing:
@@ -383,7 +383,7 @@ class Transport:
 
     def _half_close(self) -> None:
         self._is_half_closing = False
-        # If the peer has gone, reading will tell.
+        # If the peer is gone, reading will tell.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
@@ -393,8 +393,8 @@ class Transport:
         is_taking = self._unacknowledged_bytes < before
         if is_taking:
             self._give_up_at_s = now_s + _PATIENCE_S
-        # What only the kernel holds would be lost too, if the peer still sends. A FIN counts as one unacknowledged
-        # byte.
+        # Output that only the kernel still holds would be lost too if the peer sends something. A FIN counts as one
+        # unacknowledged byte.
         is_first_look = self._unacknowledged_bytes > 1 and not before
         if (now_s < self._give_up_at_s) if self.is_writing else (is_taking or is_first_look):
             self._linger.set(now_s + _LINGER_S)
@@ -409,7 +409,7 @@ class Transport:
 
     def _lose_output(self, error: OSError) -> None:
         """Sending has failed. First deliver what the peer sent before, perhaps the answer to an upload that it did not
-        want. Owners that begin something new for what they receive check `is_output_ended` before.
+        want. Owners check `is_output_ended` before they begin something new for what they receive.
         """
         self.is_output_ended = True
         tls = self._tls
@@ -428,8 +428,8 @@ class Transport:
             if data:
                 self._owner.on_data(data)
                 continue
-            # A broken socket always reads as ended. The peer has really ended its side, as servers do that close while
-            # an upload comes, only if TLS says so, or if the error was EPIPE.
+            # A broken socket always reads as ended. The peer has really ended its side, as servers do that close during
+            # an upload, only if TLS says so, or if the error was EPIPE.
             if isinstance(self._sock, TlsSocket) or isinstance(error, BrokenPipeError):
                 self._is_eof_seen = True
                 self._owner.on_eof()
