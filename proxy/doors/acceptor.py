@@ -1,7 +1,7 @@
-"""A listening socket: takes clients in, some each turn, and survives a lack of descriptors.
+"""A listening socket: accepts clients, a batch each turn, and survives a lack of descriptors.
 
 When the process may not open another descriptor, a client in the queue would keep the socket readable and the loop
-spinning. So one descriptor is held in reserve: it is given up to take the client and turn it away, the owner makes
+spinning. So one descriptor is held in reserve: it is given up to accept the client and turn it away, the owner makes
 room, and accepting pauses for a moment. Everybody else is served meanwhile.
 """
 
@@ -19,9 +19,9 @@ from proxy.loop import Loop
 log = get_logger(__name__).every(60.0)
 
 _BATCH: Final = 64
-"""Clients accepted in a turn, so that those who are in already are served too."""
+"""Clients accepted in a turn, so that existing ones are served too."""
 _LAST: Final = 4096
-"""Clients accepted before closing: more than a queue holds, but not without end if they keep coming."""
+"""Clients accepted before closing: more than a queue holds, but bounded if they keep coming."""
 _PAUSE_S: Final = 0.1
 _STARVED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
@@ -29,21 +29,21 @@ _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOC
 
 class Owner(Protocol):
     def on_accepted(self, sock: socket.socket, address: Any) -> None:
-        """`sock` does not block and belongs to the owner now; `address` is what `accept` returns for its family."""
+        """`sock` is non-blocking and belongs to the owner now; `address` is what `accept` returns for its family."""
 
     def on_starved(self) -> None:
         """A client was turned away, or waits, for lack of descriptors or memory."""
 
 
 class Reserve:
-    """One descriptor to give up in need; shared by all acceptors of a process."""
+    """One descriptor to give up when there are no more; shared by all acceptors of a process."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self.refill()
 
     def spend(self) -> bool:
-        """Give it up; False: there was none."""
+        """Give it up. Returns False if there is none."""
         if self._descriptor < 0:
             return False
         os.close(self._descriptor)
@@ -61,7 +61,7 @@ class Reserve:
 
 class Acceptor:
     def __init__(self, loop: Loop, sock: socket.socket, reserve: Reserve, owner: Owner) -> None:
-        """`sock` is bound and listens; it belongs to the acceptor."""
+        """`sock` is bound and listening; it belongs to the acceptor."""
         self._loop = loop
         self._sock = sock
         self._reserve = reserve
@@ -94,7 +94,7 @@ class Acceptor:
         """The socket is fine; the client that was being accepted is gone."""
 
     def finish(self, on_closed: Callable[[], None]) -> None:
-        """Accept every client whose handshake has begun, then close; later ones are left to whoever listens next.
+        """Accept every client whose TCP handshake has begun, then close; later ones are left to the next listener.
 
         `on_closed` is called once, now or a moment later.
         """
@@ -107,7 +107,7 @@ class Acceptor:
             self.close()
 
     def let_go(self) -> None:
-        """Give the socket back as it is: nobody was accepted, and nobody is to be."""
+        """Give the socket back as it is: nobody has been accepted, and nobody will be."""
         self._loop.unwatch(self._sock)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The server name in a TLS ClientHello, read before TLS begins (RFC 8446, 4.1.2 and 5.1; RFC 6066, 3).
 
-The name decides which listener a connection belongs to, and so whether client certificates are wanted: a choice that
-OpenSSL takes when a connection object is made. So the first bytes are looked at while they stay in the socket. Only
-what is needed is read; whether the rest makes sense is for OpenSSL to say. Pure.
+The name decides which listener a connection belongs to, and so whether client certificates are wanted, which OpenSSL
+has to know when the connection object is created. So the first bytes are examined while they stay in the socket. Only
+what is needed is parsed; OpenSSL judges the rest. Pure.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _MESSAGE_HEAD_BYTES: Final = 4
 
 
 class NotTls(Exception):
-    """What came is no ClientHello."""
+    """The bytes received are no ClientHello."""
 
 
 class ClientHello(msgspec.Struct, frozen=True):
@@ -29,14 +29,14 @@ class ClientHello(msgspec.Struct, frozen=True):
 
 
 def parse_client_hello(received: bytes) -> ClientHello | int:
-    """The ClientHello, or how many bytes there have to be for another look.
+    """The ClientHello, or how many bytes have to be there before another look.
 
-    Raises NotTls. One that makes no sense inside has no server name.
+    Raises NotTls. If its content makes no sense, it has no server name.
     """
     message = bytearray()
     start = missing_bytes = 0
     while True:
-        # In one record more, at best. Else a message in tiny ones would be read anew for each of them.
+        # At best the rest is in one record. Otherwise a message in tiny ones would be read anew for each of them.
         fewest_bytes = start + _RECORD_HEAD_BYTES + missing_bytes
         if fewest_bytes > MAX_BYTES:
             raise NotTls
@@ -81,7 +81,7 @@ def _server_name(body: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Takes from the front; beyond the end there is nothing."""
+    """Takes bytes from the front; beyond the end there are none."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

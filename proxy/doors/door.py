@@ -1,9 +1,9 @@
 """One door: a bound socket, the listeners behind it, and the connections that came in through it.
 
 A client on a plain door begins with HTTP/1.1 and may go on with HTTP/2; on a TLS door its server name chooses the
-listener, and ALPN the protocol. The door is told when the document changes. New connections are treated by the new
-document. Existing ones keep the terms and certificates that they came in with, but are routed by the new table, and
-only to listeners that would have admitted them (`misdirected`).
+listener, and ALPN the protocol. The door is told when the document changes. New connections follow the new document.
+Existing ones keep the terms and certificates that they came in with, but are routed by the new table, and only to
+listeners that would have admitted them (`misdirected`).
 """
 
 import base64
@@ -43,21 +43,21 @@ class Layout(msgspec.Struct, frozen=True):
     listeners: tuple[document.Listener, ...]
     """At least one; all have the same protocol."""
     trusted: Networks
-    """Peers whose word about their clients is believed."""
+    """Peers that are trusted to say who their clients are."""
     introducing: Networks
     """Peers whose connections begin with a PROXY header."""
     terms: Terms
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of a door that is prepared, and not in use yet."""
+    """A change of a door that is prepared, but not in use yet."""
 
     door: "Door"
     layout: Layout
     contexts: dict[str, ListenerContexts]
     """By name of the listener."""
     acceptor: Acceptor | None
-    """For a new socket; None: the socket stays."""
+    """For a new socket; None if the socket stays."""
 
     def carry_out(self) -> None:
         self.door.use(self)
@@ -68,7 +68,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Door:
-    """Keeps account of its own connections; the acceptor and they tell it what happens."""
+    """Counts its own connections; they and the acceptor tell it what happens."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Door:
         self._acceptor: Acceptor | None = None
         self._members: set[Member] = set()
         self._contexts: dict[str, ListenerContexts] = {}
-        """By name of the listener, as the next."""
+        """By name of the listener, as `_admissions`."""
         self._admissions: dict[str, Admission] = {}
         self._is_draining = False
         self.entrance: routing.Door | None = None
@@ -107,7 +107,7 @@ class Door:
         return Change(self, layout, contexts, None if sock is None else self._acceptor_of(sock))
 
     def use(self, change: Change) -> None:
-        """Carry the change out. If it brings a new socket, the queue of the old one is emptied, and that is closed."""
+        """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
         self._layout, self._contexts = change.layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
@@ -119,7 +119,7 @@ class Door:
             self._acceptor = change.acceptor
 
     def _check_those_in_clear(self) -> None:
-        """Check connections from now on that came in when this port was plain HTTP, which needs no check."""
+        """From now on check connections that came in while this port was plain HTTP, which needs no check."""
         for member in self._members:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
@@ -128,17 +128,17 @@ class Door:
         return self._admissions.get(listener)
 
     def _contexts_of(self, name: str, settings: document.ListenerTLS) -> ListenerContexts:
-        """The existing ones if their settings have not changed."""
+        """The existing contexts if their settings have not changed."""
         before = self._contexts.get(name)
         return before if before is not None and before.settings == settings else ListenerContexts(settings)
 
     def _acceptor_of(self, sock: socket.socket) -> Acceptor | None:
-        """None: it is in use already."""
+        """None if the socket is in use already."""
         if self._acceptor is not None and self._acceptor.is_on(sock):
             return None
         return Acceptor(self._loop, sock, self._reserve, self)
 
-    # -- who comes in ------------------------------------------------------------------------------------------------
+    # -- new clients -------------------------------------------------------------------------------------------------
 
     def on_accepted(self, sock: socket.socket, address: Any) -> None:
         self._stats.accepted += 1
@@ -175,7 +175,7 @@ class Door:
         def choose_context(server_name: bytes | None) -> ssl.SSLContext | int:
             nonlocal misdirection
             listener = self._listener_for(server_name)
-            # Looked up here, since the document may change before the handshake has ended.
+            # Looked up here, since the document may change during the handshake.
             misdirection = Misdirection(server_name, self, self._admissions.get(listener))
             return self._choose_context(listener, server_name)
 
@@ -192,7 +192,7 @@ class Door:
         self._registry.evict(self._loop.now_s)
 
     def _listener_for(self, server_name: bytes | None) -> str:
-        """The listener whose hostname fits the server name best, as Gateway API wants it; empty: there is none."""
+        """The listener whose hostname matches the server name best, as Gateway API wants it; empty if none does."""
         host = routing.host_of(server_name or b"")
         listener = None if self.entrance is None else self.entrance.listener_for(host)
         return "" if listener is None else listener.name
@@ -219,7 +219,7 @@ class Door:
             connection.start(Transport(self._loop, sock, connection))
             self._drain_late(connection)
         else:
-            # Also for a client without ALPN, which knows nothing newer.
+            # Also without ALPN: such a client knows nothing newer.
             self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1", client_cert), misdirection)
         self._registry.remove(greeting)
 
@@ -254,7 +254,7 @@ class Door:
             client_cert=client_cert,
         )
 
-    # -- account -----------------------------------------------------------------------------------------------------
+    # -- accounting --------------------------------------------------------------------------------------------------
 
     def _enter(self, member: Member) -> None:
         self._members.add(member)
@@ -279,7 +279,7 @@ class Door:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Let in clients that wait, then close the door; all connections finish what runs."""
+        """Accept waiting clients, then close the socket; all connections finish their requests."""
         self._is_draining = True
         if self._acceptor is not None:
             acceptor, self._acceptor = self._acceptor, None
@@ -288,7 +288,7 @@ class Door:
             member.drain()
 
     def retire(self) -> None:
-        """The document no longer has this door. A later one with its name does not take over its connections."""
+        """The document no longer has this door. A later one of the same name does not take over its connections."""
         self.entrance = None
         self._check_those_in_clear()
         self.drain()
@@ -302,7 +302,7 @@ class Door:
 
 
 def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
-    """By name, of all doors of the table that have a socket."""
+    """The layouts, by name, of all doors of the table that have a socket."""
     forwarding = table.settings.forwarding
     trusted, introducing = networks_of(forwarding.trusted_proxies), networks_of(forwarding.proxy_protocol)
     behind: dict[str, list[document.Listener]] = {}
@@ -318,8 +318,8 @@ def _admission_to(listener: document.Listener) -> Admission:
 
 
 def _address_of(address: Any) -> str:
-    """A client's address without its port. An IPv4 client of a dual-stack socket has its IPv4 address; clients of unix
-    sockets have none."""
+    """A client's address without its port. For IPv4 clients of a dual-stack socket it is their IPv4 address; clients of
+    unix sockets have none."""
     if not isinstance(address, tuple):
         return "unix"
     return str(address[0]).removeprefix("::ffff:")

@@ -2,11 +2,11 @@
 
     doors = Doors(loop, services.begin, stats, pools.forget_client)
     doors.prepare(table, sockets)()   at the start and with each new table; sockets by `routing.socket_door` name
-    doors.drain(on_idle)              who waits is let in, the sockets are closed, running exchanges finish
+    doors.drain(on_idle)              waiting clients are accepted, the sockets are closed, running exchanges finish
     doors.abort(reason)               the rest, when the grace period is over
 
-Sockets are bound and listen already, and belong to the doors from then on: bind errors were somebody else's to tell.
-Called in the loop's thread only.
+Sockets are already bound and listening, and belong to the doors from then on; bind errors are reported elsewhere.
+Called only in the loop's thread.
 """
 
 import contextlib
@@ -26,27 +26,27 @@ from proxy.stats import Stats
 
 class Doors:
     def __init__(self, loop: Loop, begin: Begin, stats: Stats, on_client_gone: Callable[[Arrival], None]) -> None:
-        """`on_client_gone` is called when a connection over HTTP/1.1 has closed."""
+        """`on_client_gone` is called when an HTTP/1.1 connection has closed."""
         self._on_client_gone = on_client_gone
         self._loop = loop
         self._begin = begin
         self._stats = stats
         self._on_idle: Callable[[], None] | None = None
         self.caches = Caches()
-        """For the tunnel's connections too."""
+        """The tunnel's connections use them too."""
         self._registry = Registry(self._on_empty)
         self._reserve = Reserve()
         self._doors: dict[str, Door] = {}
         self._is_draining = False
         self._is_closed = False
-        """No new connections are let in."""
+        """No new connections are accepted."""
 
     def prepare(self, table: Table, sockets: Mapping[str, socket.socket]) -> Callable[[], None]:
-        """Prepare to serve by `table`; call the result at once to do so. What may fail is done before anything changes.
+        """Prepare to serve by `table`; call the result at once to do so. All that may fail happens before any change.
 
-        If this raises, the sockets still belong to the caller. `sockets` needs to have only those that are new; a door
-        without one stays shut. A door that the table no longer has lets in clients that wait, and its connections
-        finish what runs.
+        If this raises, the sockets still belong to the caller. `sockets` needs to hold only new ones; a door without a
+        socket stays shut. A door that the table no longer has accepts waiting clients, and its connections finish their
+        requests.
         """
         if self._is_draining:
             return partial(_close, sockets.values())
@@ -77,7 +77,7 @@ class Doors:
         _close(unwanted)
 
     def drain(self, on_idle: Callable[[], None]) -> None:
-        """`on_idle` is called when the last connection has closed, perhaps from within. Repeating it does nothing."""
+        """`on_idle` is called when the last connection has closed, perhaps before this returns. Idempotent."""
         if self._is_draining:
             return
         self._on_idle = on_idle
@@ -86,7 +86,7 @@ class Doors:
             door.drain()
         self._is_closed = True
         for member in self._registry:
-            # Those of retired doors, which are not in `_doors` any more.
+            # Connections of retired doors, which are no longer in `_doors`.
             member.drain()
         if self._registry.is_empty:
             self._on_empty()

@@ -1,8 +1,8 @@
-"""The end of a connection whose client was turned away in a few words: it gets a moment to read them.
+"""The end of a connection whose client was refused with a short answer, which it gets a moment to read.
 
-A client may have sent more by then, such as its request right behind a handshake that we refuse. Data that is unread
-when a socket closes, or that comes later, makes the kernel reset the connection; then the client fails to send, and
-never reads what it was told. So the rest is received and dropped until the client closes, for a second at most.
+A client may have sent more by then, such as its request right after a handshake that we refuse. Data that is unread
+when a socket is closed, or that comes later, makes the kernel reset the connection; then the client fails to send, and
+never reads the answer. So the rest is received and dropped until the client closes, for a second at most.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ _MAX_BYTES: Final = 256 * 1024
 
 
 class Farewell:
-    """Calls `on_over` once, unless it is ended before; the caller closes the socket then."""
+    """Calls `on_over` once, unless `end` is called before; the caller then closes the socket."""
 
     __slots__ = ("_deadline", "_left_bytes", "_loop", "_on_over", "_sock")
 
     def __init__(self, loop: Loop, sock: socket.socket, on_over: Callable[[], None]) -> None:
-        """`sock` is not watched by the loop, does not block, and has taken the last words."""
+        """`sock` is non-blocking, not watched by the loop, and has taken the answer."""
         self._loop = loop
         self._sock = sock
         self._on_over: Callable[[], None] | None = on_over
@@ -46,7 +46,7 @@ class Farewell:
         if self._on_over is None:
             return
         try:
-            # The raw bytes, past TLS: what they say does not matter.
+            # The raw bytes below TLS: their content does not matter.
             received = socket.socket.recv(self._sock, _MAX_BYTES)
         except (BlockingIOError, InterruptedError):
             return

@@ -1,7 +1,7 @@
-"""The first moments of a TLS connection: look who is asked for, choose the context, shake hands.
+"""The start of a TLS connection: peek at the server name, choose the context, shake hands.
 
 The ClientHello stays in the socket until the choice is made. A client that speaks HTTP where TLS is expected is told so
-in its own language.
+in HTTP.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ INTERNAL_ERROR: Final = 80
 
 OnGreeted = Callable[["Greeting", TlsSocket], None]
 ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
-"""By server name in lower case; or the alert that refuses the client (RFC 8446, 6.2)."""
+"""Takes the server name in lower case. Returns a context, or the alert that refuses the client (RFC 8446, 6.2)."""
 
 
 class Greeting:
-    """Calls `on_greeted` once, or tells its keeper that the client was refused and is forgotten."""
+    """Calls `on_greeted` once, or tells its keeper that the client was refused and is gone."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Greeting:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Nothing to do: the connection that comes of this drains."""
+        """Nothing to do: the connection that follows is drained."""
 
     def evict(self) -> None:
         self._give_up()
@@ -106,7 +106,7 @@ class Greeting:
         detail = getattr(error, "reason", None) or str(error)
         self._keeper.refused("header_timeout" if is_late else "tls", detail)
         if isinstance(error, ssl.SSLError):
-            # Its alert is on its way.
+            # OpenSSL has sent its alert.
             self._handshake = None
             self._say_farewell()
         else:
@@ -155,12 +155,12 @@ def _unserved(server_name: bytes | None, description: int) -> str:
 
 
 def _alert(description: int) -> bytes:
-    """A fatal alert, in clear since nothing was agreed yet."""
+    """A fatal alert, unencrypted since no keys have been agreed on."""
     return bytes((21, 3, 3, 0, 2, 2, description))
 
 
 def _plain_answer(received: bytes) -> bytes:
-    """To an HTTP/1.1 request; empty when it is none."""
+    """The answer to an HTTP/1.1 request; empty if it is none."""
     if not received[:1].isalpha() or b" " not in received[:32]:
         return b""
     head, body = refusal(400, "this port speaks https, and the request came in plain http")

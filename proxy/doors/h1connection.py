@@ -1,12 +1,12 @@
 """A client's HTTP/1.1 connection: requests one after another, each an exchange, answered in order.
 
 Pipelined requests wait inside the codec, which says when to stop reading. Reading also stops while the exchange cannot
-pass on the body. A client that closes its side while it is owed a response counts as gone (as with nginx and Envoy),
-and the exchange is told; between requests, closing ends the connection. A connection that begins with HTTP/2's preface
-goes on as an `H2Connection`.
+pass on the body. A client that closes its side while it is owed a response counts as gone (as in nginx and Envoy), and
+the exchange is told; between requests, closing ends the connection. A connection that begins with the HTTP/2 preface
+continues as an `H2Connection`.
 
-There is one deadline at a time: from accepting until the first head is complete; later, until the next request begins,
-then until its head is complete. While an exchange runs, timing is left to it.
+There is one deadline at a time: first until the first head is complete; later until the next request begins, then until
+its head is complete. While an exchange runs, it does its own timing.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,21 +28,21 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 PAUSE_BYTES: Final = 256 * 1024
-"""If the exchange holds more of the request, reading stops; it goes on at half of that."""
+"""If the exchange holds more of the request than this, reading stops; it is resumed at half of it."""
 MAX_QUEUED_BYTES: Final = 256 * 1024
-"""If more of the answers waits for the socket, no further request is taken until all of it has left."""
+"""If more output than this waits for the socket, no further request is taken until all of it has been sent."""
 MAX_CHUNKS: Final = 1_000
 """How many chunks of a body are read in a turn: some milliseconds."""
 DRAIN_S: Final = 1.0
-"""How long to wait, when a door drains, for the next request of a client that is in use: it is answered with
-`connection: close`. If we closed at once, we might cross with that request, and many clients do not repeat one."""
+"""How long a draining door waits for the next request of an active client, which is answered with `connection: close`.
+If we closed at once, that request might be under way, and many clients do not repeat one."""
 FIRST_S: Final = 5.0
 """The same for the first request on a new connection, which hardly any client repeats."""
 RECENT_S: Final = 5.0
-"""A client that has sent no request for this long is not in use."""
+"""A client that has sent no request for this long is not active."""
 
 UpgradeToH2 = Callable[["H1Connection", Transport, bytes], None]
-"""Carry on in HTTP/2, with what was received so far."""
+"""Continue in HTTP/2, with what was received so far."""
 
 
 class H1Connection:
@@ -55,7 +55,7 @@ class H1Connection:
         upgrade: UpgradeToH2,
         misdirection: Misdirection | None = None,
     ) -> None:
-        """Call `start` next. `arrival` is of HTTP/1.1."""
+        """Call `start` next. `arrival.protocol` is HTTP/1.1."""
         self._loop = loop
         self.terms = terms
         self.arrival = arrival
@@ -65,10 +65,10 @@ class H1Connection:
         self._codec = h1.ServerConnection(terms.caches.of_h1, arrival.scheme, terms.h1_limits)
         self._transport: Transport
         self._stream: H1Stream | None = None
-        """Of the request that is being answered."""
+        """The stream of the request that is being answered."""
         self._deadline = loop.deadline(self._on_deadline)
         self._is_head_timed = True
-        """The deadline is for the end of a head, not for the next request to begin."""
+        """The deadline is for a head to be complete, not for the next request to begin."""
         self._is_draining = False
         self._is_paused = False
         self._is_clogged = False
@@ -89,7 +89,7 @@ class H1Connection:
         self._take(self._codec.receive(data, MAX_CHUNKS))
 
     def _read_on(self) -> None:
-        """The next turn's share of what has come already."""
+        """Read the next turn's share of what the codec holds."""
         self._reads_on = False
         if not self._is_ending:
             self._take(self._codec.receive(b"", MAX_CHUNKS))
@@ -119,7 +119,7 @@ class H1Connection:
                 elif isinstance(event, h1.Http2PrefaceReceived):
                     preface = event
         except Exception:
-            # Not left to the loop, which is not every caller: a door that drains has other connections to tell.
+            # Not left to the loop, since it is not the only caller: a draining door has other connections to tell.
             log.exception("bug in the handling of a request")
             if not self._transport.is_closed:
                 self.abort("given up after a bug in this proxy")
@@ -155,7 +155,7 @@ class H1Connection:
 
     def _begin(self, event: h1.RequestReceived) -> None:
         if self._transport.is_output_ended:
-            # The client sent this before it went; nobody waits for an answer.
+            # The client sent this before it left; nobody waits for an answer.
             return
         head = event.head
         self._deadline.clear()
@@ -192,7 +192,7 @@ class H1Connection:
         if stream is not None and stream.exchange is not None and not stream.is_request_dropped:
             stream.exchange.on_request_trailers(event.fields)
 
-    # -- what the stream says ----------------------------------------------------------------------------------------
+    # -- calls of the stream -----------------------------------------------------------------------------------------
 
     def on_response_end(self) -> None:
         stream = self._stream
@@ -206,10 +206,10 @@ class H1Connection:
             return
         self._resume()
         now_s = self.idle_since_s = self._loop.now_s
-        # While draining: this response had begun before, so its head has not told the client.
+        # While draining: this response had begun before, so its head does not tell the client to close.
         self._deadline.set(now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
         if self._codec.has_pipelined:
-            # Not from within a call of the exchange that has just ended.
+            # Not now: the exchange that has just ended is still in a call.
             self._loop.call_soon(self._take_pipelined)
 
     def on_switched(self) -> None:
@@ -217,7 +217,7 @@ class H1Connection:
             self._loop.call_soon(self._take_pipelined)
 
     def on_incomplete(self) -> None:
-        """The response cannot be completed. What there is of it is still sent if its framing shows that something is
+        """The response cannot be completed. Its queued part is still sent if the framing shows that something is
         missing; otherwise the connection is reset."""
         stream = self._stream
         if stream is None:
@@ -307,12 +307,12 @@ class H1Connection:
         if self._codec.is_idle:
             self._finish()
             return
-        # Tells the codec that no more will come, so that it accepts an answer to an incomplete head.
+        # Makes the codec accept an answer to an incomplete head.
         self._codec.receive_eof()
         self._refuse(408, f"no complete request head within {self.terms.header_timeout_s:g} s", "header_timeout")
 
     def _refuse(self, status_code: int, detail: str, cause: RefusalCause) -> None:
-        """Send an error of our own, if no answer has begun and the client would understand it, and close."""
+        """Send an error response, if none has begun and the client would understand it, and close."""
         stream, self._stream = self._stream, None
         has_answered = stream is not None and stream.has_answered
         if stream is not None:
@@ -338,7 +338,7 @@ class H1Connection:
         try:
             exchange.on_client_gone(reason)
         except Exception:
-            # The connection still has to be closed and taken out of the counts.
+            # The connection still has to be closed and removed from the counts.
             log.exception("bug in the end of an exchange")
 
     @staticmethod

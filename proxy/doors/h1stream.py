@@ -1,6 +1,6 @@
-"""The client's side of one exchange over HTTP/1.1: what `ClientStream` asks for, put into the codec at once.
+"""The client's side of one exchange over HTTP/1.1: implements `ClientStream` by calling the codec at once.
 
-Response data is always taken whole: what may be under way is bounded by what its creditor is owed. Request data is
+Response data is always accepted as a whole: the credit of its creditor bounds what is in flight. Request data is
 counted while the exchange holds it, so that the connection can stop reading.
 """
 
@@ -57,7 +57,7 @@ class H1Stream:
         self.is_over = False
         self.is_request_dropped = False
         self.unreleased_bytes = 0
-        """Of the request, held by the exchange."""
+        """Bytes of the request that the exchange holds."""
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
         return None if creditor is None else self._transport.progress_of(creditor)
@@ -79,7 +79,7 @@ class H1Stream:
     def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         size_bytes = len(data)
         self._codec.send_data(data, end_stream)
-        # Also where the codec dropped them, as for HEAD.
+        # Also if the codec drops the bytes, as for HEAD.
         self._transport.owe(creditor, size_bytes)
         if end_stream:
             self._connection.on_response_end()
@@ -107,6 +107,6 @@ class H1Stream:
             self._connection.on_released()
 
     def stop_request(self) -> None:
-        """The rest is read and dropped; the connection closes with the response, if any of it is missing then."""
+        """The rest is read and dropped. If some is still missing after the response, the connection is closed."""
         self.is_request_dropped = True
         self._connection.on_released()

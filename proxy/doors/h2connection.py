@@ -1,13 +1,13 @@
 """A client's HTTP/2 connection, on a listener or from the tunnel's edge: each stream is an exchange.
 
 Streams are in one dictionary from their head to the end of their response, or until the client or the exchange resets
-them. A stream that could not send all that it has waits: for its own window, until an event tells that it is open, or
-for its turn, if the connection's window or the socket takes less than all streams have (`turns`). Floods end the
+them. A stream that could not send all its data waits: for its own window, until an event says that it is open, or for
+its turn, if the connection's window or the socket takes less than all streams have (`turns`). Floods end the
 connection; the codec decides what a flood is.
 
-Deadlines: for the client's first SETTINGS, and for the next stream to begin when there is none. Draining is announced
-first, and streams are refused later (RFC 9113, 6.8). A client that does not respond is closed when its streams have
-ended.
+Deadlines: for the client's first SETTINGS, and for the next stream to begin if there is none. Draining is announced
+first; streams are refused later (RFC 9113, 6.8). If a client does not respond to that, its connection is closed once
+its streams have ended.
 """
 
 from typing import ClassVar, Final
@@ -30,16 +30,16 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-"""If more than this waits for the socket, bodies included (`turns`), nothing is read until all of it has left."""
+"""If more than this waits for the socket, bodies included (`turns`), nothing is read until all of it has been sent."""
 MAX_WORK: Final = 1_000
-"""Fields and pieces of bodies that are processed in a turn: some milliseconds, so that other clients need not wait."""
+"""Fields and pieces of bodies processed in a turn: some milliseconds, so that other clients need not wait."""
 DRAIN_S: Final = 5.0
 """How long a client without streams may take to answer the announcement that the connection drains."""
 
 
 class H2Connection:
     peer: ClassVar[str] = "client"
-    """What the log calls it."""
+    """What log lines call the peer."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class H2Connection:
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
         self._answered: list[int] = []
-        """Streams that were answered before their request had ended, until the answer is fetched to be sent."""
+        """Streams answered before the end of their request, until the answer is fetched to be sent."""
         self._rests: Rests | None = None
-        """Made when it is first needed: most clients complete their requests."""
+        """Created when needed: most clients complete their requests."""
         self._reads_on = False
         """`_read_on` will be called."""
         self._is_draining = False
@@ -79,7 +79,7 @@ class H2Connection:
         return len(self._streams)
 
     def start(self, transport: Transport, received: bytes = b"", *, is_started: bool = False) -> None:
-        """`received` came before; `is_started`: the transport is reading already."""
+        """`received` arrived before; `is_started`: the transport is reading already."""
         self._transport = transport
         self.turns = Turns(self._loop, self._codec, transport, self._wake)
         if self._has_settings:
@@ -107,7 +107,7 @@ class H2Connection:
         if self._is_draining and codec.is_drained:
             self._finish()
         elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
-            # A client that does not read its answers sends request after request, or frames that want an answer.
+            # A client does not read its answers, but sends request after request, or frames that demand an answer.
             self._transport.pause_reading()
         elif codec.has_unread:
             self._transport.pause_reading()
@@ -118,7 +118,7 @@ class H2Connection:
             self._transport.resume_reading()
 
     def _read_on(self) -> None:
-        """The next turn's share of what has come already."""
+        """Read the next turn's share of what the codec holds."""
         self._reads_on = False
         if not self._is_ending:
             self.on_data(b"")
@@ -159,13 +159,13 @@ class H2Connection:
             self.on_other(event)
 
     def on_broken(self, reason: str) -> None:
-        """The peer has broken the rules of HTTP/2; the codec has said so to it."""
+        """The peer has broken the protocol; the codec has queued a GOAWAY."""
         self._keeper.refused("protocol", reason)
         self._lose(reason)
         self._finish()
 
     def on_other(self, event: h2.Event) -> None:
-        """Other events, such as answers to PINGs and GOAWAY. They matter for the edge only; see `EdgeHttp`."""
+        """Other events, such as PING acknowledgements and GOAWAY, which matter only for the edge; see `EdgeHttp`."""
 
     def _begin(self, event: h2.RequestReceived) -> None:
         head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
@@ -226,7 +226,7 @@ class H2Connection:
             log.exception("bug in the handling of a stream", event="WindowUpdated")
             self._on_bug(stream.stream_id)
 
-    # -- what a stream says ------------------------------------------------------------------------------------------
+    # -- calls of a stream -------------------------------------------------------------------------------------------
 
     def on_response_end(self, stream: H2Stream) -> None:
         stream_id = stream.stream_id
@@ -242,12 +242,11 @@ class H2Connection:
             self._on_streams_gone()
 
     def _stop_requests(self) -> None:
-        """Deal with requests that were answered early: the client need not send the rest (RFC 9113, 8.1).
+        """Handle requests that were answered early: the client need not send the rest (RFC 9113, 8.1).
 
-        Clients get a while to send it anyway, and are stopped by a reset only then. The edge does not need that, and a
-        client of a connection that drains or ends has no time for it: these are stopped at once. Either way the reset
-        does not leave together with the answer: curl 7.88, for one, loses an answer that comes with a reset in one TLS
-        record.
+        Clients get a while to send it anyway, and only then are stopped by a reset. The edge does not need that, and on
+        a draining or ending connection there is no time for it: those are reset at once. Either way the reset is not
+        sent together with the answer: curl 7.88, for one, loses an answer that comes in one TLS record with a reset.
         """
         answered, self._answered = self._answered, []
         codec = self._codec
@@ -265,7 +264,7 @@ class H2Connection:
         self._on_stopped()
 
     def _on_stopped(self) -> None:
-        """Requests that were answered early have ended, or were reset."""
+        """Early answered requests have ended or were reset."""
         if self._codec.has_output:
             self._transport.flush_later()
         if self._is_draining and self._codec.is_drained:
@@ -281,7 +280,7 @@ class H2Connection:
             self._on_streams_gone()
 
     def _refuse(self, stream_id: int, method: bytes | None, status_code: int, detail: str, cause: RefusalCause) -> None:
-        """Answer a stream that has not become an exchange. If the window is too small for the text, it is left out."""
+        """Answer a stream that has no exchange. The text is left out if the window is too small for it."""
         self._keeper.refused(cause, detail)
         head, body = refusal(status_code, detail)
         codec = self._codec
@@ -315,11 +314,11 @@ class H2Connection:
         try:
             exchange.on_client_gone(reason)
         except Exception:
-            # If the connection is lost, the exchanges of its other streams have to be told as well.
+            # If the connection is lost, the exchanges of its other streams have to be told too.
             log.exception("bug in the end of an exchange")
 
     def _on_bug(self, stream_id: int) -> None:
-        """A bug of ours ends one stream, and none of the others on the connection."""
+        """A bug of ours ends one stream, but no others on the connection."""
         if stream_id and self._codec.is_live(stream_id):
             self._codec.reset_stream(stream_id, ErrorCode.INTERNAL_ERROR)
         self._lose_stream(stream_id, "given up after a bug in this proxy")

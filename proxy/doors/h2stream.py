@@ -1,7 +1,7 @@
-"""The client's side of one exchange over HTTP/2: what `ClientStream` asks for, put into the codec at once.
+"""The client's side of one exchange over HTTP/2: implements `ClientStream` by calling the codec at once.
 
-Response data is taken as far as the windows of the stream and of the connection let it, and while the socket takes it.
-Credit for request data goes back to the codec when the exchange gives it, also after the exchange has ended.
+Response data is accepted as far as the windows of stream and connection allow, and as the socket takes it. Credit for
+request data goes back to the codec when the exchange gives it, or all at once when the exchange ends.
 """
 
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 class Turns(Protocol):
-    """How much of a body the connection takes now."""
+    """How much of a body the connection accepts now."""
 
     def room_for(self, stream: "H2Stream") -> int: ...
     def sent(self, stream: "H2Stream", size_bytes: int) -> None: ...
@@ -25,13 +25,13 @@ class Turns(Protocol):
 
 
 class Dialect(Protocol):
-    """How a peer that is no ordinary client wants responses to be said."""
+    """How responses are encoded for a peer that is no ordinary client."""
 
     def encode(self, head: ResponseHead, /) -> ResponseHead:
-        """A final head."""
+        """The peer's form of a final head."""
 
     def permitted(self, fields: Fields, /) -> Fields:
-        """Of those that are said as they are, in interim heads and trailers."""
+        """The fields of interim heads and trailers that may be sent, unchanged."""
 
 
 class Connection(Protocol):
@@ -83,7 +83,7 @@ class H2Stream:
         self.is_waiting = False
         """The last `send_data` took less than it was given."""
         self.round_number = -1
-        """The last round of `Turns` in which it had a share, of which `share_bytes` are left."""
+        """The last round of `Turns` in which the stream had a share, of which `share_bytes` are left."""
         self.share_bytes = 0
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
@@ -160,12 +160,12 @@ class H2Stream:
 
     def release(self, size_bytes: int) -> None:
         if self.exchange is None:
-            # The connection gave back at the end all that was still held.
+            # At the end, the connection has given back all that was still held.
             return
         self._codec.release(self.stream_id, size_bytes)
         if self._codec.has_output:
             self._transport.flush_later()
 
     def stop_request(self) -> None:
-        """The rest is received and dropped; after the end of the response only for a while (`rests`)."""
+        """The rest is received and dropped; after the response only for a while (`rests`)."""
         self.is_request_dropped = True

@@ -1,4 +1,4 @@
-"""The first moments of a connection from a balancer: its PROXY header is read, and taken off what its client sends."""
+"""The start of a connection from a load balancer: its PROXY header is read and removed."""
 
 import socket
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from proxy.loop import Loop
 from proxy.stats import RefusalCause
 
 OnIntroduced = Callable[["Introduction", socket.socket, str | None], None]
-"""With the socket, and the client's address; None: the balancer speaks for itself."""
+"""Takes the socket and the client's address, or None if the balancer speaks for itself."""
 
 
 class Introduction:
-    """Calls `on_introduced` once, or tells its keeper that the client was refused and is forgotten."""
+    """Calls `on_introduced` once, or tells its keeper that the client was refused and is gone."""
 
     def __init__(
         self, loop: Loop, sock: socket.socket, timeout_s: float, keeper: Keeper, on_introduced: OnIntroduced
@@ -52,7 +52,7 @@ class Introduction:
         if self._has_begun:
             self._fail("proxy_protocol", f"{reason} before the end of its PROXY header")
         else:
-            # A health check of the balancer.
+            # A health check by the balancer.
             self._give_up()
 
     def _take(self, header: ProxyHeader) -> None:
@@ -69,7 +69,7 @@ class Introduction:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Nothing to do: the connection that comes of this drains."""
+        """Nothing to do: the connection that follows is drained."""
 
     def evict(self) -> None:
         self._give_up()

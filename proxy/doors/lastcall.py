@@ -1,11 +1,12 @@
-"""The last moments of a listening socket: whoever has begun a handshake comes in, and nobody begins another.
+"""The end of a listening socket: TCP handshakes that have begun are completed, and no new ones begin.
 
-What the kernel has queued on a listening socket, or shakes hands for, is reset when it closes; between the last accept
-and the close somebody may always come. So from here on the socket drops what opens a connection. Such a client tries
-again a second later (RFC 6298, 2.1) and finds who listens then: with SO_REUSEPORT, the proxy that replaces this one.
-Handshakes that were under way need one more round trip, so the socket stays open for `HANDSHAKE_S`.
+When a listening socket is closed, the kernel resets queued connections and handshakes in progress, and between the last
+accept and the close a client may always come. So the socket first drops every SYN. Such a client tries again a second
+later (RFC 6298, 2.1) and reaches whoever listens then: with SO_REUSEPORT, the proxy that replaces this one. Handshakes
+in progress need one more round trip, so the socket stays open for `HANDSHAKE_S`.
 
-A socket filter does it (socket(7), SO_ATTACH_FILTER), which needs no privilege. Where there is none, nothing changes.
+This is done by a socket filter (socket(7), SO_ATTACH_FILTER), which needs no privilege. Without filters nothing
+changes.
 """
 
 import ctypes
@@ -15,11 +16,11 @@ import sys
 from typing import Final
 
 HANDSHAKE_S: Final = 0.2
-"""For the last acknowledgement of a handshake: a long round trip. Who is dropped meanwhile comes in a second late."""
+"""For the last acknowledgement of a handshake: a long round trip. A client dropped meanwhile connects a second late."""
 
 _SO_ATTACH_FILTER: Final = 26
 
-# Classic BPF on the TCP header: load the flags, and drop the segment where SYN is set and ACK is not.
+# Classic BPF on the TCP header: load the flags, and drop the segment if SYN is set and ACK is not.
 _PROGRAM: Final = (
     (0x30, 0, 0, 13),
     (0x54, 0, 0, 0x12),
@@ -30,7 +31,7 @@ _PROGRAM: Final = (
 
 
 def drop_new_handshakes(sock: socket.socket) -> bool:
-    """Whether it does so from now on."""
+    """Returns whether the socket drops them from now on."""
     if sys.platform != "linux" or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return False
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in _PROGRAM))

@@ -14,27 +14,27 @@ class Member(Protocol):
 
     @property
     def idle_since_s(self) -> float:
-        """Since when no request has been running on it, by the loop's clock; BUSY while one is."""
+        """Since when no request has been running, by the loop's clock; BUSY while one is."""
 
     @property
     def is_sending(self) -> bool:
         """The socket has not yet taken the end of the last answer."""
 
     def drain(self) -> None:
-        """Finish what runs, take nothing new, then close."""
+        """Finish running requests, accept no new ones, then close."""
 
     def evict(self) -> None:
-        """It is idle, has nothing to send, and its place is needed: close at once, without waiting for the peer."""
+        """Close at once, without waiting for the peer: it is idle, has nothing to send, and its place is needed."""
 
     def abort(self, reason: str) -> None:
         """Close at once; `reason` is for the log of running exchanges."""
 
 
 class Keeper(Protocol):
-    """Who keeps account of connections: a door, or the tunnel."""
+    """Counts connections: a door, or the tunnel."""
 
     def forget(self, member: Member) -> None:
-        """It is closed; called exactly once."""
+        """`member` is closed. Called exactly once."""
 
     def refused(self, cause: RefusalCause, detail: str) -> None:
-        """The client was turned down; `detail` is for the log."""
+        """The client was refused; `detail` is for the log."""

@@ -2,10 +2,10 @@
 
 Browsers send requests for all names of a certificate over one connection. Another listener may want other
 certificates, protocols or client certificates, so a request for a host of a listener that the handshake did not choose
-is answered 421, and the client opens a connection of its own. The same answer is given on a connection that is older
-than a document with other requirements, since otherwise existing clients would never have to show a certificate; and
-on one that is older than a document that took the port away, even if the port has come back meanwhile. A host that no
-listener serves is no case for 421: routing answers it 404. Pure.
+is answered 421, and the client opens another connection for it. So is a request on a connection that is older than a
+document with other requirements, since otherwise existing clients would never have to present a certificate; and on one
+that is older than a document that removed the port, even if the port has come back since. A host that no listener
+serves is not answered 421, but 404 by routing. Pure.
 """
 
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ class Entry(Protocol):
 
     @property
     def entrance(self) -> Door | None:
-        """Its listeners by the current table; None when it serves nobody any more."""
+        """Its listeners by the current table; None if the door is no longer served."""
 
     def admission_to(self, listener: str) -> Admission:
         """What the current document requires for one of these listeners."""

@@ -1,4 +1,4 @@
-"""Peers by their addresses: whose word about their clients is believed, and who begins with a PROXY header. Pure."""
+"""Sets of peer addresses: those trusted to say who their clients are, and those that send a PROXY header. Pure."""
 
 import ipaddress
 from bisect import bisect
@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
-"""IPv4, as sockets of both families show it, and so do tools that list them. A peer has its plain address here."""
+"""IPv4 addresses as dual-stack sockets, and tools that list them, show them. Peers have plain addresses here."""
 
 
 class Networks:
-    """Clouds list thousands of theirs, and each connection asks: so they are sorted, and an address is looked up."""
+    """Sorted for a fast lookup: clouds list thousands of networks, and each connection asks."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         """Addresses and networks as the document has them."""
@@ -23,10 +23,10 @@ class Networks:
             ends = int(network.network_address), int(network.broadcast_address)
             ranges.setdefault(network.version, []).append(ends)
         self._bounds = {version: _bounds_of(found) for version, found in ranges.items()}
-        """By version of IP, in ascending order: the first address of a range, the first behind it, and so on."""
+        """By IP version, in ascending order: the first address of a range, the first after it, and so on."""
 
     def contain(self, address: str) -> bool:
-        """`address` is a peer's, without port; one that is no IP address is in none."""
+        """`address` is a peer's, without port. One that is no IP address is in no network."""
         if not self._bounds:
             return False
         try:
@@ -38,12 +38,12 @@ class Networks:
 
 @lru_cache(maxsize=4)
 def networks_of(networks: tuple[str, ...]) -> Networks:
-    """The same for a document like the one before, which is the usual case."""
+    """The same object again if the document has not changed them, which is the usual case."""
     return Networks(networks)
 
 
 def _bounds_of(ranges: list[tuple[int, int]]) -> tuple[int, ...]:
-    """Of first and last addresses; ranges may lie in each other, or side by side."""
+    """Bounds of ranges given by first and last address, which may overlap or adjoin."""
     bounds: list[int] = []
     for first, last in sorted(ranges):
         if not bounds or first > bounds[-1]:

@@ -1,7 +1,7 @@
-"""Look at the first bytes of a connection while they stay in its socket, until enough has come to decide something.
+"""Peek at the first bytes of a connection while they stay in its socket, until there are enough to decide something.
 
-A part of what is wanted does not wake us again before there is more (SO_RCVLOWAT), but where the system is short of
-memory for sockets: there any part does.
+SO_RCVLOWAT keeps the socket from becoming readable before there are as many as wanted. Only a system that is short of
+memory for sockets makes it readable for fewer.
 """
 
 import contextlib
@@ -12,24 +12,24 @@ from typing import Final, Protocol
 from proxy.loop import Loop
 
 _LOOK_AGAIN_S: Final = 0.05
-"""After a look that came too early: the loop is not kept busy by what is there already."""
+"""The wait after a look that came too early, so that bytes already there do not keep the loop busy."""
 
 
 class Observer(Protocol):
     def on_peeked(self, received: bytes) -> int:
-        """All that has come; returns how many bytes there have to be for another look. 0: no other is wanted."""
+        """Takes all bytes so far; returns how many have to be there before another look, or 0 for none."""
 
     def on_lost(self, reason: str) -> None:
-        """Nothing more will come. `reason` is for the log."""
+        """No more bytes will come. `reason` is for the log."""
 
 
 class Peeking:
-    """Watches the socket from `start` to `stop`, which its observer calls in time: it may be closed by then."""
+    """Watches the socket from `start` to `stop`, which its observer has to call before it closes the socket."""
 
     __slots__ = ("_look_again", "_loop", "_max_bytes", "_observer", "_sock", "wanted_bytes")
 
     def __init__(self, loop: Loop, sock: socket.socket, max_bytes: int, observer: Observer) -> None:
-        """`max_bytes`: shown at once."""
+        """The observer is shown at most `max_bytes`."""
         self._loop = loop
         self._sock = sock
         self._max_bytes = max_bytes
@@ -87,7 +87,7 @@ class Peeking:
 
 
 def _has_ended(sock: socket.socket) -> bool:
-    """The client sends nothing more."""
+    """Whether the client has closed its sending side."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -1,7 +1,7 @@
-"""The header of the PROXY protocol, in which a balancer of connections says who its client is. Pure.
+"""The header of the PROXY protocol, in which a connection-level load balancer says who its client is. Pure.
 
-Version 1 is a line of text, version 2 is binary: https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt. Whoever
-wants a header wants it from all connections of a peer, and does not guess whether there is one (section 2).
+Version 1 is a line of text, version 2 is binary: https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt. A
+receiver expects the header on all connections of a peer, and must not guess whether there is one (section 2).
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 MAX_BYTES: Final = 4096
-"""The longest header that is read. Its addresses take 232 bytes; more may follow, which is skipped."""
+"""The longest header that is accepted. Up to its addresses it has at most 232 bytes; what follows them is skipped."""
 
 _SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _HEAD_BYTES: Final = 16
@@ -26,7 +26,7 @@ _TCP_LINE: Final = re.compile(rb"TCP([46]) ([0-9A-Fa-f.:]+) ([0-9A-Fa-f.:]+) (%b
 
 
 class NotProxyHeader(Exception):
-    """Why it is none, for the log."""
+    """Why this is no PROXY header, for the log."""
 
 
 class ProxyHeader(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class ProxyHeader(msgspec.Struct, frozen=True):
 
 
 def parse_proxy_header(received: bytes) -> ProxyHeader | int:
-    """The header that `received` begins with, or how many bytes there have to be for another look.
+    """The header that `received` begins with, or how many bytes have to be there before another look.
 
     Raises NotProxyHeader.
     """
@@ -95,6 +95,6 @@ def _parse_binary(received: bytes) -> ProxyHeader | int:
 
 
 def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """A client of IPv4 has one spelling, whichever family its balancer listens with."""
+    """An IPv4 client has one spelling, whichever address family its balancer listens on."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)

@@ -1,7 +1,7 @@
-"""Answers to requests that never become an exchange: malformed, too large, too late, or at the wrong connection.
+"""Answers to requests that never become an exchange: malformed, too large, too late, or on the wrong connection.
 
-A line of plain text that says what was seen and what was wanted. The codecs' reasons hold no field values, so a
-client learns nothing that it has not sent.
+A line of plain text says what was seen and what was wanted. The codecs' reasons hold no field values, so a client
+learns nothing that it has not sent.
 """
 
 from http import HTTPStatus

@@ -1,9 +1,9 @@
-"""All client connections of a worker, and who makes room when there are too many.
+"""All client connections of a worker, and which one makes room when there are too many.
 
 The document sets the limit. At the limit, the connection that has been idle longest gives way to a new one. If all are
 in use, which includes those whose client has not yet taken the end of a response, the new one is refused. Connections
-are not kept in order for that: idle ones are searched for when a place is needed, some dozens at a time. Listening
-sockets that are about to close are kept here too, since they still let clients in.
+are not kept sorted for that: idle ones are searched for when a place is needed, some dozens at a time. Listening
+sockets that are about to close are kept here too, since they still accept clients.
 """
 
 import heapq
@@ -16,13 +16,13 @@ from proxy.doors.member import BUSY, Member
 
 _CANDIDATES: Final = 64
 _RESCAN_S: Final = 0.1
-"""The least time until the next search, after one that found no idle connection."""
+"""The shortest time between a search that found no idle connection and the next."""
 
 
 class Registry:
     def __init__(self, on_empty: Callable[[], None]) -> None:
         self.max_connections = 0
-        """From the document. Before there is one, nobody is let in."""
+        """From the document. Before there is one, no client is accepted."""
         self._finishing: set[Acceptor] = set()
         self._on_empty = on_empty
         self._members: set[Member] = set()
@@ -46,11 +46,11 @@ class Registry:
 
     @property
     def is_empty(self) -> bool:
-        """There are no connections, nor listening sockets that still let some in."""
+        """There are no connections, and no listening sockets that still accept some."""
         return not self._members and not self._finishing
 
     def finish(self, acceptor: Acceptor) -> None:
-        """Close the listening socket when all clients that have begun a handshake are in."""
+        """Close the listening socket once all clients that have begun a TCP handshake are accepted."""
 
         def closed() -> None:
             self._finishing.discard(acceptor)
@@ -61,7 +61,7 @@ class Registry:
         acceptor.finish(closed)
 
     def abort(self) -> None:
-        """Close at once the listening sockets that are about to close."""
+        """Close the listening sockets that are about to close at once."""
         for acceptor in tuple(self._finishing):
             acceptor.close()
 
@@ -74,7 +74,7 @@ class Registry:
         return len(self._members) < self.max_connections or self.evict(now_s)
 
     def evict(self, now_s: float) -> bool:
-        """Close the connection that has been idle longest; False when all are in use."""
+        """Close the connection that has been idle longest. Returns False if all are in use."""
         candidates = self._candidates
         while True:
             while candidates:

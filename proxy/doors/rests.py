@@ -1,8 +1,9 @@
-"""The rest of requests that have been answered before they were complete.
+"""The rest of requests that were answered before they were complete.
 
-HTTP/2 can stop it with a reset (RFC 9113, 8.1), but some clients do not cope with that: the JDK's HttpClient and httpx
-wait for credit to send the rest, and read no answer before, and curl 7.88 loses the answer when a reset comes with it.
-So the rest is received and dropped for a moment, as over HTTP/1.1, and only what takes longer is reset.
+In HTTP/2 a reset can stop it (RFC 9113, 8.1), but some clients do not cope with that: the JDK's HttpClient and httpx
+wait for credit to send the rest and do not read the answer before, and curl 7.88 loses an answer that comes with a
+reset. So the rest is received and dropped for a moment, as over HTTP/1.1, and a stream is reset only if it takes
+longer.
 """
 
 from collections.abc import Callable
@@ -20,16 +21,16 @@ class Rests:
     __slots__ = ("_codec", "_deadline", "_left", "_loop", "_on_stopped")
 
     def __init__(self, loop: Loop, codec: h2.Connection, on_stopped: Callable[[], None]) -> None:
-        """`on_stopped` is called when streams were reset because their time had passed."""
+        """`on_stopped` is called after streams were reset because their time was up."""
         self._loop = loop
         self._codec = codec
         self._on_stopped: Callable[[], None] = on_stopped
         self._deadline = loop.deadline(self._on_due)
         self._left: dict[int, tuple[float, int]] = {}
-        """By stream, the oldest first: when it is reset, and how many bytes may come before."""
+        """By stream, the oldest first: when it is reset, and how many bytes may come until then."""
 
     def begin(self, stream_id: int) -> None:
-        """Nothing of the body is held any more. From now on the caller releases what comes, and calls `took`."""
+        """No part of the body is held any more. From now on the caller releases what arrives, and calls `took`."""
         until_s = self._loop.now_s + REST_S
         if not self._left:
             self._deadline.set(until_s)
@@ -53,7 +54,7 @@ class Rests:
     def close(self) -> None:
         self._left.clear()
         self._deadline.cancel()
-        # The callback's owner refers to this object, and both would keep each other alive.
+        # The callback's owner refers to this object: they would keep each other alive.
         self._on_stopped = _nobody
 
     def _on_due(self) -> None:

@@ -1,7 +1,7 @@
 """Terms: limits and timeouts of client connections, taken from the document's limits.
 
-A connection keeps the terms it began with. Durations that the document turns off are infinite here, so that they need
-no special case: a deadline at infinity never comes. The caches serve all connections of the loop's thread.
+A connection keeps the terms it began with. Timeouts that the document turns off are infinite here, so they need no
+special case: a deadline at infinity never expires. The caches serve all connections of the loop's thread.
 """
 
 import math
@@ -19,11 +19,11 @@ Begin = Callable[[ClientStream, RequestHead, bool], ClientExchange]
 """Takes the stream, the head, and whether the request has no body. It is `Services.begin`, or the tunnel's wrapper."""
 
 _LINE_REST_BYTES: Final = 64
-"""Room in a request line for method and version beside the target, whose length is checked by itself."""
+"""Room in a request line for method and version; the length of the target is checked separately."""
 
 
 class Caches(msgspec.Struct, frozen=True):
-    """Fields that were decoded or encoded before."""
+    """Caches of decoded and encoded fields."""
 
     of_h1: h1.Caches = msgspec.field(default_factory=h1.Caches)
     of_h2: h2.Caches = msgspec.field(default_factory=h2.Caches)
@@ -33,7 +33,7 @@ class Terms(msgspec.Struct, frozen=True):
     begin: Begin
     caches: Caches
     header_timeout_s: float
-    """For a whole request head; before that, the same time for a PROXY header, and again for the TLS handshake."""
+    """For a complete request head; before that, as long for a PROXY header, and again for the TLS handshake."""
     idle_timeout_s: float
     """Between two requests."""
     max_uri_bytes: int

@@ -1,9 +1,9 @@
 """TLS contexts of a listener, and which of its certificates a client gets.
 
-A context is made when the first client needs it, since loading a key takes about a millisecond, and kept as long as the
-document has the same settings, so that sessions can be resumed across changes of the configuration. Python's ssl gives
-no access to the keys of session tickets: they are of one context in one process, and a client that comes back to
-another worker makes a full handshake.
+A context is created when the first client needs it, since loading a key takes about a millisecond, and kept as long as
+the document has the same settings, so that sessions can be resumed across configuration changes. Python's ssl gives no
+access to session ticket keys: they belong to one context in one process, and a client that returns to another worker
+makes a full handshake.
 """
 
 import ssl
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxy.tls.names import CertificateNames, NameIndex
 
 _TLS12_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Forward secret with authenticated encryption: also all that HTTP/2 allows in TLS 1.2 (RFC 9113, 9.2.2)."""
+"""Forward secrecy with authenticated encryption, which is also all that HTTP/2 allows in TLS 1.2 (RFC 9113, 9.2.2)."""
 
 
 class ListenerContexts:
@@ -37,12 +37,12 @@ class ListenerContexts:
         return context
 
     def _choose(self, server_name: str) -> tuple[int, ...]:
-        """Places of the certificates that have the name; several where they differ in their kind of key."""
+        """Indexes of the certificates for the name; several if they differ in their type of key."""
         return (self._index.places_of(server_name) if self._index is not None else ()) or (0,)
 
 
 def check(settings: document.ListenerTLS) -> None:
-    """Raises UnusableTLS when some client could not be served with these; OSError."""
+    """Raises UnusableTLS if some client could not be served with these settings, or OSError."""
     from proxy.tls.names import names_of_first
 
     for place, certificate in enumerate(settings.certificates):
@@ -54,7 +54,7 @@ def check(settings: document.ListenerTLS) -> None:
 
 
 def make_context(settings: document.ListenerTLS, places: tuple[int, ...]) -> ssl.SSLContext:
-    """A context with the certificates at `places`; of several with one kind of key the first counts."""
+    """A context with the certificates at `places`; of several with the same type of key the first counts."""
     context = contexts.make_context(ssl.PROTOCOL_TLS_SERVER, settings.alpn)
     context.set_ciphers(_TLS12_CIPHERS)
     for place in reversed(places):
@@ -62,13 +62,13 @@ def make_context(settings: document.ListenerTLS, places: tuple[int, ...]) -> ssl
     validation = settings.client_validation
     if validation and validation.mode == "AllowValidOnly":
         contexts.load_authorities(context, validation.ca, "clientValidation.ca")
-    # AllowInsecureFallback serves clients whatever they present, and nobody behind us is told what that was: there is
-    # nothing to ask them for.
+    # AllowInsecureFallback serves clients whatever they present, and no backend is told what that was: so no
+    # certificate is requested.
     return context
 
 
 def _index_of(certificates: tuple[document.Certificate, ...]) -> "NameIndex | None":
-    """None where there is no choice."""
+    """None if there is no choice."""
     if len(certificates) == 1:
         return None
     from proxy.tls.names import NameIndex
@@ -82,5 +82,5 @@ def _readable_names(certificate: document.Certificate) -> "CertificateNames":
     try:
         return names_of_first(certificate.certificate)
     except ValueError:
-        # It will be refused when it is loaded.
+        # Loading this certificate will fail.
         return CertificateNames((), (), ())

@@ -1,13 +1,13 @@
 """Which stream sends next when a connection takes less than its streams have, so that small answers pass large ones.
 
-What is queued for a socket is sent in order, so whatever comes later waits for all of it. Therefore, once the socket
-has not taken everything, streams send in rounds (round robin): each hands over its share of a round and then waits, and
-the next round begins when the socket has taken this one. A stream that is not waiting has a small share of every round,
-so the answer to a small request, or an event now and then, is at most one round behind, however many downloads there
-are. If there are more such streams than a round has room for, they wait as well, so that every round ends.
+What is queued for a socket is sent in order, so later output waits for all of it. Therefore, once the socket has not
+taken everything, streams send in rounds (round robin): each hands over its share of a round and then waits; the next
+round begins when the socket has taken this one. A stream that is not waiting has a small share of every round, so the
+answer to a small request, or an occasional event, is at most one round behind, however many downloads there are. If
+there are more such streams than a round has room for, they wait too, so that every round ends.
 
 Rounds grow as long as the socket takes them at once; when it has taken the largest, shares no longer count. Rounds that
-take long shrink. The kernel would queue megabytes as well, so it is given no more than a round:
+take long shrink. The kernel would queue megabytes too, so it is given no more than a round:
 `Transport.keep_unsent_low`.
 
 Streams also wait here for the connection's window, in the same order.
@@ -22,14 +22,14 @@ from proxy.doors.h2stream import H2Stream
 from proxy.loop import Loop, Transport
 
 ROUND_BYTES: Final = 128 * 1024
-"""The size of a round, unless that takes longer than `_SLOW_S`. At 10 Mbit/s it takes a tenth of a second."""
+"""The size of a round, unless it takes longer than `_SLOW_S`. At 10 Mbit/s it takes a tenth of a second."""
 FULL_BYTES: Final = 256 * 1024
 """The largest round, and the most that waits for the socket. While shares count, streams that do not wait may send
 another `ROUND_BYTES`."""
 QUANTUM_BYTES: Final = 16 * 1024
-"""The smallest share. If a round is too small for all streams, some of them have their turn in the next one."""
+"""The smallest share. If a round is too small for all streams, the others have their turn in the next one."""
 _SLOW_S: Final = 0.25
-"""A round that took longer is followed by one that should take this long, but has room for at least one share."""
+"""A round that took longer is followed by one that should take this long, but holds at least one share."""
 _FAST_S: Final = _SLOW_S / 4
 """A round that took less is followed by one of twice its size, which is still not slow."""
 
@@ -56,13 +56,13 @@ class Turns:
     def __init__(
         self, loop: Loop, codec: h2.Connection, transport: Transport, wake: Callable[[H2Stream], None]
     ) -> None:
-        """`wake` has a stream send what it has."""
+        """`wake` makes a stream send what it has."""
         self._loop = loop
         self._codec = codec
         self._transport = transport
         self._wake = wake
         self.waiting: OrderedDict[int, H2Stream] = OrderedDict()
-        """By stream id, in the order of their turns. Nobody else changes it."""
+        """By stream id, in the order of their turns. Others only read it."""
         self._fresh_bytes = 0
         """Bytes that streams have handed over and the transport has not fetched yet."""
         self._given_bytes = 0
@@ -74,7 +74,7 @@ class Turns:
         self._unsent_bytes = ROUND_BYTES
         """How much unsent data the kernel may hold."""
         self._stuck_at_s: float | None = None
-        """Since when the socket has not taken all of the round while others wait."""
+        """Since when part of the round waits for the socket, while streams wait for the next."""
         transport.keep_unsent_low(ROUND_BYTES)
         self.is_narrow = False
         """The socket has not taken everything lately, so shares count."""
@@ -82,10 +82,10 @@ class Turns:
         self._is_fetched = True
         """The transport has fetched what was handed over before `_look` became due."""
 
-    # -- what streams ask and say ------------------------------------------------------------------------------------
+    # -- calls of streams --------------------------------------------------------------------------------------------
 
     def room_for(self, stream: H2Stream) -> int:
-        """How many bytes of its body it may send now."""
+        """How many bytes of its body the stream may send now."""
         if self._transport.is_writing and not self.is_narrow:
             self.is_narrow, self._given_bytes = True, 0
         room_bytes = self._room_bytes
@@ -103,7 +103,7 @@ class Turns:
         """How many bytes all streams together may send now."""
         room_bytes = self._full_bytes - self._fresh_bytes - self._transport.queued_bytes
         if self.is_narrow:
-            # A queue that was refilled while the socket empties it would never be empty, so no round would begin.
+            # A queue refilled while the socket empties it would never be empty, and no round would begin.
             room_bytes = min(room_bytes, self._round_bytes - self._given_bytes) + ROUND_BYTES
         return max(0, room_bytes)
 
@@ -113,22 +113,22 @@ class Turns:
         self._given_bytes += size_bytes
 
     def wait(self, stream: H2Stream) -> None:
-        """It has more than there is room for, or than the connection's window takes."""
+        """The stream has more data than there is room for, or than the connection's window allows."""
         self.waiting.setdefault(stream.stream_id, stream)
         self._look_later()
 
     def progress_of(self, stream_id: int) -> int | None:
-        """How much the client has acknowledged, of all streams; None unless the stream waits for the socket."""
+        """How much of all streams the client has acknowledged; None unless this stream waits for the socket."""
         is_in_line = stream_id in self.waiting and self._codec.has_send_window
         return self._transport.acknowledged_bytes if is_in_line else None
 
     def forget(self, stream_id: int) -> None:
         self.waiting.pop(stream_id, None)
 
-    # -- what the connection says ------------------------------------------------------------------------------------
+    # -- calls of the connection -------------------------------------------------------------------------------------
 
     def on_fetched(self) -> None:
-        """The transport has taken all that was handed over, and offers it to the socket."""
+        """The transport has fetched all that was handed over, and offers it to the socket."""
         self._fresh_bytes = 0
         self._is_fetched = True
 
@@ -158,7 +158,7 @@ class Turns:
         self.is_narrow = False
 
     def close(self) -> None:
-        """Nobody has a turn any more."""
+        """No stream is woken any more."""
         self.waiting.clear()
         self._wake = _nobody
         self._is_fetched = True
@@ -172,7 +172,7 @@ class Turns:
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Whether the socket has taken at once what was handed over. Where it has not, `on_drained` follows."""
+        """Check whether the socket has taken at once what was handed over. If it has not, `on_drained` follows."""
         if not self._is_fetched:
             # The transport fetches at the end of this turn of the loop.
             self._loop.call_soon(self._look)
@@ -205,7 +205,7 @@ class Turns:
             _, stream = waiting.popitem(last=False)
             stream.round_number, stream.share_bytes = self._round_number, share_bytes
             self._wake(stream)
-        # Where the window of the connection is closed, an event will come when it opens.
+        # If the connection's window is closed, an event will come when it opens.
         if waiting and codec.has_send_window:
             self._look_later()
 
