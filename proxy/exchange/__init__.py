@@ -1,8 +1,8 @@
-"""Exchanges: one request of a client with its response, from the client's head to the last byte either way.
+"""Exchanges: a client's request and its response, from the client's head to the last byte in either direction.
 
-`services` is where doors bring requests and where new tables come in; `client` says what a door and an exchange know
-of each other, `proxy.backend.stream` the same of backends. `exchange` stands on `attempting` and `ending`: what is
-passed on, what is tried again, how it is over. Pure, with clock and chance as arguments: `forwarding` and `hopbyhop`
-(fields), `answers`, `attempts` (rules of retries), `authorization` (what is asked and what comes of it), `calls` (how
-gRPC ends), `maxforwards`, `upgrade` (WebSocket), `departure`, `relay` (bodies on their way).
+`services` is where doors bring requests and where new tables come in. `client` is the interface between doors and
+exchanges, `proxy.backend.stream` that between exchanges and backends. `exchange` builds on `attempting` and `ending`:
+what is passed on, what is tried again, how an exchange ends. Pure, with clock and randomness as arguments: `forwarding`
+and `hopbyhop` (fields), `answers`, `attempts` (rules of retries), `authorization` (the question and what follows from
+the answer), `calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket), `departure`, `relay` (bodies in transit).
 """

@@ -1,9 +1,9 @@
-"""The proxy's own responses: errors, redirects, and what the document says is to be answered.
+"""The proxy's own responses: errors, redirects, and fixed answers of the document.
 
-An error is one line of plain text and the request id, which ties it to the access log; it tells nothing about
-addresses. A gRPC call gets its error as gRPC wants it: HTTP 200 without a body, the status in the head, which then
-counts as trailers. The fields that a rule puts on responses are on these too, so that a browser may read an error of
-a cross-origin request. Pure: the time comes in as a number.
+An error is one line of plain text and the request id, which ties it to the access log; it reveals no addresses. A gRPC
+call gets its error as gRPC wants it: HTTP 200 without a body, the status in the head, which then counts as trailers.
+Fields that a rule sets on responses are set on these too, so that a browser may read the error of a cross-origin
+request. Pure: the time is an argument.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ from proxy.routing.hosts import is_grpc
 _TEXT: Final[Field] = (b"content-type", b"text/plain; charset=utf-8")
 _NO_BODY: Final[Field] = (b"content-length", b"0")
 _VERBATIM: Final = frozenset(("fixed", "preflight"))
-"""Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
+"""Reasons of answers that are not our errors, whatever their status code: they are sent as they are."""
 _OF_CALLS: Final = frozenset((b"content-type", b"grpc-status", b"grpc-message"))
-"""Ours alone in the answer to a call of gRPC."""
+"""Fields that only we set in the answer to a gRPC call."""
 _PHRASES: Final = {status.value: status.phrase.lower().encode() for status in HTTPStatus}
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
@@ -59,7 +59,7 @@ _FAILURES: Final = {
 
 
 def failure_answer(reason: Reason, edits: HeaderEdits | None, grpc_status: int | None = None) -> Answer:
-    """What a request is answered with whose last attempt failed. `grpc_status`: where the backend has said so much."""
+    """The answer to a request whose last attempt failed. `grpc_status` is set if the backend's reset determines it."""
     wording = _FAILURES[reason]
     headers: tuple[Field, ...] = (_TEXT,)
     if wording.retry_after_s:
@@ -108,7 +108,7 @@ def reply_to(answer: Answer, request: RequestHead, request_id: Field, now_s: flo
 
 
 def for_edge(reply: Reply, answer: Answer) -> Reply:
-    """The same, to the tunnel's edge: of a backend that has not answered it tells its clients in its own words."""
+    """`reply` for the tunnel's edge, which tells its clients in its own words that a backend has not answered."""
     if reply.head.status_code != HTTPStatus.BAD_GATEWAY or answer.reason in _VERBATIM:
         return reply
     return Reply(ResponseHead(reply.head.status_code, [_NO_BODY], is_failure=True), b"")
@@ -137,7 +137,7 @@ def _grpc_reply(answer: Answer, message: bytes, own: list[Field]) -> Reply:
 
 
 def _with_own(fields: Fields, own: Iterable[Field]) -> Fields:
-    """What a rule says by a name stands in place of ours: each field comes once (RFC 9110, 5.3)."""
+    """Add our own fields, except those that a rule has set: each field comes once (RFC 9110, 5.3)."""
     names = {name for name, _ in fields}
     return fields + [field for field in own if field[0] not in names]
 
@@ -147,7 +147,7 @@ def _edited(fields: Iterable[Field], edits: HeaderEdits | None) -> Fields:
 
 
 def percent_encoded(message: bytes) -> bytes:
-    """As gRPC encodes grpc-message: printable ASCII without the percent sign stands for itself."""
+    """Encode grpc-message as gRPC does: printable ASCII other than the percent sign stands for itself."""
     return b"".join(b"%c" % byte if byte in _PRINTABLE else b"%%%02X" % byte for byte in message)
 
 

@@ -2,10 +2,10 @@
 
     200                 permitted: its fields go to the exchange, which forwards the request
     3xx, 4xx, 5xx       denied: passed on to the client as it is
-    anything else       denied, with an answer of ours
+    anything else       denied, with our own answer
     no answer           a failure, as of a backend
 
-Whatever goes wrong, nothing of the request is forwarded.
+Whatever goes wrong, no part of the request is forwarded.
 """
 
 from http import HTTPStatus
@@ -29,16 +29,16 @@ class Applicant(Protocol):
     """The exchange that asks."""
 
     def on_permitted(self, fields: Fields) -> None:
-        """`fields` are those of the response."""
+        """`fields` are the response's."""
 
     def on_denied(self, head: ResponseHead, end_stream: bool) -> None:
-        """The response is for the client, and so is its body."""
+        """The response, and the body that follows, are for the client."""
 
     def on_rest_of_denial(self, data: Data) -> None:
         """The whole body of the denial at once, in place of `on_response_data`; no credit is owed for it."""
 
     def on_denied_unclearly(self, status_code: int) -> None:
-        """The response is nothing that could be passed on to the client."""
+        """The response cannot be passed on to the client."""
 
     def on_response_data(self, data: Data, end_stream: bool) -> None: ...
 
@@ -57,9 +57,9 @@ class Asking:
     def __init__(self, shared: Shared, applicant: Applicant, question: Question, wish: Wish) -> None:
         self._shared = shared
         self._applicant: Applicant | None = applicant
-        """None once the exchange goes on without us: the rest of the response is received and dropped."""
+        """None once the exchange continues without us: the rest of the response is received and dropped."""
         self._asker: Applicant | None = applicant
-        """The same, but None only at the end."""
+        """The same, but None only after the end."""
         self._rest_bytes = 0
         self.active_s = shared.loop.now_s
         self.stream: BackendStream = shared.pools.request(question.server, question.head, True, self, wish)

@@ -1,7 +1,7 @@
-"""The attempts of an exchange to get a response: one backend stream after another, and the times that bound them.
+"""The attempts of an exchange to get a response: one backend stream after another, and their time limits.
 
-The rules are in `attempts`; here they are carried out. A retry waits on the exchange's timers, also one that need not
-wait, so that a stream is never asked for from within the call that ended another.
+The rules are in `attempts`; this module carries them out. Every retry, even an immediate one, goes through the
+exchange's timers, so a stream is never requested from within the call that ended another.
 """
 
 import math
@@ -21,7 +21,7 @@ from proxy.heads import RequestHead, ResponseHead
 from proxy.routing import Answer, Forward
 
 _CONTINUE_S: Final = 1.0
-"""After this time a client that waits for 100 (Continue) is told to go on. curl waits no longer than that either."""
+"""After this time a client that waits for 100 (Continue) is told to go on. curl does not wait longer either."""
 _CONTINUE: Final = ResponseHead(100, [])
 
 
@@ -56,7 +56,7 @@ class Attempting(Ending, ABC):
             self._attempt(departure, NO_WISH)
 
     def _set_out(self, departure: Departure) -> None:
-        """Send the request to its backend: authorization was given, or is not needed."""
+        """Send the request to its backend: it is authorized, or needs no authorization."""
         shared, decision, upload = self._shared, departure.decision, self._upload
         self._is_body_held = departure.switch is not None
         if decision.mirrors and departure.switch is None:
@@ -93,13 +93,13 @@ class Attempting(Ending, ABC):
 
     @abstractmethod
     def _ask(self, question: Question, wish: Wish) -> BackendStream:
-        """Ask whether the request may leave; the answer comes to this exchange."""
+        """Ask whether the request may be forwarded; the answer comes to this exchange."""
 
     def _send_request(self) -> None:
         upload, stream = self._upload, self._stream
         if upload is None:
             return
-        # Everything waits for authorization, and bytes of another protocol until the backend has switched to it.
+        # Everything waits for authorization; data of another protocol waits until the backend has switched to it.
         if stream is not None and stream.is_open and (not self._is_body_held or self._asks_with_body):
             upload.pump(stream)
         else:
@@ -107,14 +107,14 @@ class Attempting(Ending, ABC):
 
     @property
     def _asks_with_body(self) -> bool:
-        """The held body may be sent after all: it belongs to the request to switch protocols, which is still HTTP."""
+        """Whether the held body may be sent after all: it belongs to the upgrade request, which is still HTTP."""
         departure = self._departure
         if departure is None or departure.question is not None or departure.switch is None:
             return False
         return departure.switch.has_body
 
     def _retry_after(self, delay_s: float | None) -> bool:
-        """Plan another attempt after `delay_s`; False if that is None, or there is no time for it."""
+        """Plan another attempt after `delay_s`. Returns False if that is None, or if there is no time for it."""
         if delay_s is None:
             return False
         timers = self._timers
@@ -130,7 +130,7 @@ class Attempting(Ending, ABC):
         return True
 
     def _retries_after_status(self, departure: Departure, status_code: int) -> bool:
-        """Plan another attempt instead of the one that is running."""
+        """Plan another attempt in place of the running one."""
         stream, attempts = self._stream, self._attempts_of(departure)
         if stream is None or attempts is None:
             return False
@@ -142,12 +142,12 @@ class Attempting(Ending, ABC):
         self._attempt(departure, attempts.begin(None if session is None else session.address))
 
     def _attempts_of(self, departure: Departure) -> Attempts | None:
-        """None: the request cannot be sent again."""
+        """None if the request cannot be sent again."""
         if self._upload is not None and not self._upload.is_replayable:
             return None
         if self._attempts is None:
             decision, question = departure.decision, departure.question
-            # A question changes nothing on the server, whatever the method of the request that it is about.
+            # A question is safe to repeat, whatever the method of the request that it is about.
             method = departure.head.method if question is None else b"GET"
             addresses = (decision.backend if question is None else question.server).spec.addresses
             self._attempts = Attempts(decision.rule.retry, method, len(addresses))
@@ -160,13 +160,12 @@ class Attempting(Ending, ABC):
         return self._terms.idle_timeout_s
 
     def on_idle(self) -> None:
-        """No event has come for that long."""
+        """There was no event for `idle_timeout_s`."""
         if not self._is_over and not self._is_taken_slowly():
             self._time_out("idle_timeout", "neither side has sent anything for too long")
 
     def _is_taken_slowly(self) -> bool:
-        """Whether a side is slowly taking what the kernel holds for it, of which no event tells until there is much
-        room.
+        """Whether a side is slowly taking what the kernel holds for it, which no event reports until much is free.
 
         The first look extends the time by half of the timeout, and so does each look that finds progress.
         """

@@ -1,17 +1,18 @@
-"""Whether a failed attempt is repeated, when, and where: the rules, without clock or chance.
+"""The rules of retries: whether a failed attempt is repeated, when, and where. Pure, without clock or randomness.
 
-Only before any part of a response was passed on, and only with a body that can be sent again from its beginning.
+A request is repeated only before any part of a response was passed on, and only if its body can be sent again from the
+beginning.
 
-A. By the rule's policy, up to `attempts` times, each after a wait: when the backend answered one of `codes`; when an
-   attempt took longer than `backendRequest` and `codes` holds 504; with `connectionErrors`, when connecting failed or
+A. By the rule's policy, up to `attempts` times, each after a wait: if the backend answered one of `codes`; if an
+   attempt took longer than `backendRequest` and `codes` holds 504; with `connectionErrors`, if connecting failed or
    the connection broke before a response began. What would fail again at once is not repeated: a circuit at its
    limit, no healthy address, this proxy stopping.
-B. Without any policy, at once, once each: when a kept connection broke that perhaps was closed while it was idle and
-   the method is idempotent (RFC 9110, 9.2.2), on a new connection; and when connecting to one address failed and the
-   backend has others. A backend that stops leads to both: it closes what it has kept, and listens no more.
-C. Whatever the policy and the method, at once, a few times: when the backend certainly did nothing with the request, as
-   with what a GOAWAY leaves out (RFC 9113, 8.7). Servers that take a connection out of use do that to all that is
-   under way on it; others want the request over HTTP/1.1.
+B. Without any policy, at once, once each: on a new connection, if a kept one broke, which may have been closed while
+   idle, and the method is idempotent (RFC 9110, 9.2.2); and on another address, if connecting to one failed. A backend
+   that stops causes both: it closes its connections and no longer listens.
+C. Whatever the policy and the method, at once, a few times: if the backend certainly has not processed the request,
+   such as one that a GOAWAY leaves out (RFC 9113, 8.7). Servers that retire a connection do that to all requests in
+   flight on it; others want the request over HTTP/1.1.
 """
 
 from typing import Final
@@ -35,10 +36,10 @@ _CONNECTING: Final = frozenset((Reason.RESOLVE, Reason.REFUSED, Reason.UNREACHAB
 _MAX_BACKOFF: Final = 10
 """The longest wait, in multiples of the shortest."""
 _MAX_REFUSALS: Final = 3
-"""So many times a request is sent again that was refused unread."""
+"""How often a request that was refused unread is sent again."""
 _MAX_DEPARTURES: Final = 10
-"""The same of one that a backend has left out as it took the connection out of use: each gets some of them done, as
-nginx does after `keepalive_requests`, and the others meet on the next one."""
+"""The same for a request that was left out when the backend retired its connection: each connection completes some of
+them, as nginx's do with `keepalive_requests`, and the others meet on the next one."""
 GATEWAY_TIMEOUT: Final = 504
 
 
@@ -70,7 +71,7 @@ class Attempts:
         self.retries = 0
 
     def after_failure(self, failure: Failure, address: str, draw: float) -> float | None:
-        """How many seconds to wait before the next attempt; None: there is none. `draw` is from 0.0 up to 1.0."""
+        """Seconds to wait before the next attempt; None if there is none. `draw` is from 0.0 up to 1.0."""
         policy = self._policy
         if _is_left_unread(failure) and self._refusals < (_MAX_DEPARTURES if failure.was_reused else _MAX_REFUSALS):
             self._refusals += 1
@@ -90,19 +91,19 @@ class Attempts:
         return self._by_policy(policy, address, draw)
 
     def after_status(self, status_code: int, address: str, draw: float) -> float | None:
-        """The same after a complete head; GATEWAY_TIMEOUT where none came in time."""
+        """The same after a complete head, or with GATEWAY_TIMEOUT if none came in time."""
         policy = self._policy
         if policy is None or status_code not in policy.codes:
             return None
         return self._by_policy(policy, address, draw)
 
     def begin(self, session_address: bytes | None) -> Wish:
-        """The next attempt begins; returns where it should go."""
+        """Begin the next attempt; returns where it should go."""
         self.retries += 1
         return Wish(session_address, self._avoid, self._needs_new_connection)
 
     def turn_to(self, method: bytes, address_count: int) -> None:
-        """From here on the request goes to another backend: addresses and connections of the first are none of its."""
+        """From now on the request goes to another backend: forget the addresses and connections of the first one."""
         self._method, self._address_count = method, address_count
         self._avoid = ()
         self._needs_new_connection = self._is_renewal_used = self._is_elsewhere_used = False
@@ -122,7 +123,7 @@ class Attempts:
         growth: int = min(1 << self._policy_retries, _MAX_BACKOFF)
         self._policy_retries += 1
         self._note(address)
-        # The document promises a shortest wait; the jitter is over all that comes on top.
+        # The document promises a minimum wait; jitter applies to what is added to it.
         return policy.backoff_s * (1.0 + draw * (growth - 0.5))
 
     def _note(self, address: str) -> None:
@@ -131,5 +132,5 @@ class Attempts:
 
 
 def _is_left_unread(failure: Failure) -> bool:
-    """By a backend that was connected to."""
+    """Whether a backend has left the request unread after the connection was established."""
     return failure.is_unprocessed and failure.reason is Reason.RESET and not failure.was_connecting

@@ -1,7 +1,7 @@
 """External authorization by the server that a rule names (Gateway API, HTTPRouteFilter.externalAuth).
 
-The question has the request's method, host, path and query, the fields that the rule allows, and no body. They are what
-a backend would get, not what the client sent. Whatever goes wrong, nothing is forwarded.
+The question has the request's method, host, path and query, the fields that the rule allows, and no body. The fields
+are those that a backend would get, not those that the client sent. Whatever goes wrong, nothing is forwarded.
 """
 
 from typing import Final
@@ -55,8 +55,7 @@ def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
 def with_consent(
     inquiry: Inquiry, edits: HeaderEdits | None, head: RequestHead, consent: Fields
 ) -> tuple[RequestHead, frozenset[bytes]]:
-    """The head of the request as it is forwarded: with the fields of the server's 200, then changed by the rule's
-    `edits`.
+    """The request head to forward: with the fields of the server's 200, then changed by the rule's `edits`.
 
     Also returns the names, spelled with dashes, that the client must not use, not even in trailers.
     """

@@ -1,7 +1,7 @@
-"""How a call of gRPC ends whose backend has reset its stream: as it would for a client that asks the backend itself.
+"""How a gRPC call ends if the backend has reset its stream: as it would for a client that calls the backend directly.
 
-Not as unavailable, which clients take for leave to send a call again that has perhaps been carried out. Pure: times
-come in as numbers.
+Not as UNAVAILABLE, which clients take as permission to repeat a call that may have been carried out. Pure: times are
+arguments.
 """
 
 from typing import Final
@@ -19,14 +19,15 @@ _STATUSES: Final[dict[int, int]] = {
     ErrorCode.ENHANCE_YOUR_CALM: 8,
     ErrorCode.INADEQUATE_SECURITY: 7,
 }
-"""What gRPC over HTTP/2 makes of them; all others are INTERNAL."""
+"""The mapping of gRPC over HTTP/2; all other codes are INTERNAL."""
 _MAX_BYTES: Final = 9
 """Eight digits and a unit."""
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 def status_of_reset(error_code: int, head: RequestHead, took_s: float) -> int:
-    """Servers cancel what has passed its deadline, and so may be ahead of the client, who is to hear of that."""
+    """The gRPC status for a reset. A server may cancel a call past its deadline before the client does: then the status
+    is DEADLINE_EXCEEDED."""
     status = _STATUSES.get(error_code, INTERNAL)
     if status == CANCELLED:
         deadline_s = _deadline_s(header(head, b"grpc-timeout"))
@@ -36,7 +37,7 @@ def status_of_reset(error_code: int, head: RequestHead, took_s: float) -> int:
 
 
 def _deadline_s(value: bytes | None) -> float | None:
-    """None: there is none, or none that can be read."""
+    """None if there is none, or none that can be read."""
     if value is None or not 1 < len(value) <= _MAX_BYTES or not value[:-1].isdigit() or value[-1:] not in _UNITS_S:
         return None
     return int(value[:-1]) * _UNITS_S[value[-1:]]

@@ -1,4 +1,4 @@
-"""What an exchange and the doors know of each other: one request of a client, and the way back for its answer.
+"""The interface between an exchange and the doors: a client's request, and the way back for its response.
 
     exchange = services.begin(client, head, end_stream)     the door, for each request
     exchange.on_request_data(data, end_stream), on_request_trailers(fields), on_client_writable(), on_client_gone(...)
@@ -18,47 +18,47 @@ from proxy.loop import Creditor
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """How a client came in: what stays the same for all requests of a connection."""
+    """How a client connected: the same for all requests of a connection."""
 
     door: str
     """Name of the door, for `decide`."""
     scheme: bytes
     """b"http" or b"https"."""
     address: str
-    """Of the peer, without port; "unix" for a local socket."""
+    """The peer's, without port; "unix" for a local socket."""
     protocol: str
     """HTTP/1.0, HTTP/1.1 or HTTP/2, for logs."""
     is_trusted: bool
-    """What the peer says about its own client is believed: it is the edge, or one of the document's trusted proxies."""
+    """The peer is trusted to say who its client is: it is the edge, or one of the document's trusted proxies."""
     is_edge: bool = False
     """Came through the tunnel: the edge's own fields pass unchanged."""
     client_cert: bytes = b""
-    """The certificate that the client had to show, in the form of Client-Cert (RFC 9440, 2.2); empty: it needed
+    """The certificate that the client had to present, in the form of Client-Cert (RFC 9440, 2.2); empty if it needed
     none."""
 
 
 class ClientStream(Protocol):
-    """The client's side of one exchange, made by a door."""
+    """The client's side of one exchange, created by a door."""
 
     arrival: Arrival
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
-        """A number that rises as the client reads, however slowly; None: nothing from `creditor` waits for the client.
+        """A number that rises as the client reads, however slowly; None if nothing from `creditor` waits for it.
 
-        `creditor` None, or one from which nothing waits: a number as long as the stream waits for its turn. Costs a
-        system call.
+        Without a creditor, or if nothing from it waits, there still is a number while the stream waits for its turn.
+        Costs a system call.
         """
 
     def send_interim(self, head: ResponseHead) -> None:
-        """A 1xx head other than 101; dropped where the client cannot understand one."""
+        """A 1xx head other than 101; dropped if the client cannot understand one."""
 
     def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
-        """The final head; or 101 to an HTTP/1.1 client, 200 to an HTTP/2 one, when its `protocol` is accepted."""
+        """The final head. If the request's `protocol` is accepted: 101 to an HTTP/1.1 client, 200 to an HTTP/2 one."""
 
     def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
-        """Hand over body bytes; returns how many were taken; `on_client_writable` says when to go on after fewer.
+        """Hand over body bytes; returns how many were taken. After fewer, `on_client_writable` says when to go on.
 
-        The end counts only when all were taken. `creditor.release` is called when the socket has taken them.
+        `end_stream` counts only if all were taken. `creditor.release` is called when the socket has taken them.
         """
 
     def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
@@ -71,7 +71,7 @@ class ClientStream(Protocol):
     def reset(self, *, is_cancelled: bool = False) -> None:
         """The response cannot be completed: make sure that the client notices.
 
-        `is_cancelled`: the backend has cancelled it, for which HTTP/2 has an error code of its own.
+        `is_cancelled`: the backend has cancelled it, for which HTTP/2 has a separate error code.
         """
 
     def release(self, size_bytes: int) -> None:
@@ -91,10 +91,10 @@ class ClientExchange(Protocol):
         """The request has ended."""
 
     def on_client_writable(self) -> None:
-        """After `send_data` took less than it was given: it would take more now."""
+        """`send_data` took less than it was given, and would take more now."""
 
     def on_client_gone(self, reason: str) -> None:
         """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log.
 
-        Empty: the client has the whole length that the response announced; only the end has not been sent.
+        It is empty if the client has the whole length that the response announced, and only its end was not sent.
         """

@@ -25,8 +25,8 @@ _MAX_AUTHORITY_BYTES: Final = 512
 
 
 class Departure(msgspec.Struct, eq=False):
-    """`switch` is set if the request asks for another protocol, `question` until authorization is given. From then on
-    `withheld` has the names of fields that only the authorization server may set, which trailers must not have."""
+    """`switch` is set if the request asks for another protocol, `question` until the request is authorized. From then
+    on `withheld` names the fields that only the authorization server may set, which trailers must not have."""
 
     decision: Forward
     head: RequestHead
@@ -51,7 +51,7 @@ def depart(
     end_stream: bool,
     nonce: Callable[[int], bytes],
 ) -> Departure | Answer:
-    """The request `asked` as it is forwarded, or the answer that says why it cannot be."""
+    """The request `asked` in the form that is forwarded, or the answer that says why it cannot be."""
     authority = decision.authority
     # If the authority was rewritten, the client's has to be sendable too: it goes into X-Forwarded-Host.
     if not (_is_sendable(authority) and (authority is asked.authority or _is_sendable(asked.authority))):

@@ -1,7 +1,7 @@
-"""How an exchange ends: with the backend's last byte, an answer of our own, a reset, or because the client has gone.
+"""How an exchange ends: with the backend's last byte, an answer of our own, a reset, or because the client is gone.
 
-`Ending` has the state of every exchange, and everything that leads to `_finish`. That takes effect exactly once: it
-counts the exchange, tells the access log, and takes the exchange out of the running set.
+`Ending` has the state of an exchange, and everything that leads to `_finish`, which takes effect exactly once: it
+counts the exchange, tells the access log, and removes the exchange from the running set.
 """
 
 from typing import Final
@@ -78,16 +78,16 @@ class Ending:
         self._attempts: Attempts | None = None
         self._timers: Timers | None = None
         self._stream: BackendStream | None = None
-        """Of the running attempt; None between two attempts, and after the last byte of the response."""
+        """The running attempt's; None between two attempts, and after the last byte of the response."""
         self._upload: Upload | None = None
         self._download: Relay | None = None
-        """Set when the client has not taken everything at once."""
+        """Set once the client has not taken everything at once."""
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
         self._is_body_held = False
         """The request's body must not be sent yet: the authorization server has not answered, or the backend has not
-        answered the request to switch protocols."""
+        answered the upgrade request."""
         self._is_head_sent = False
         self._is_over = False
         self._status_code = 0
@@ -95,7 +95,7 @@ class Ending:
         self._response_after_s = 0.0
         self._reason = self._detail = ""
         self._last_look = _NO_LOOK
-        """The last time that `_is_taken_slowly` found progress: `active_s` as it was set then, and the progress."""
+        """When `_is_taken_slowly` last found progress: the `active_s` that it set, and the progress."""
 
     def _count_in(self, rule: Rule | None) -> None:
         self._rule = rule
@@ -151,18 +151,18 @@ class Ending:
             self._client.stop_request()
 
     def _let_go(self, *, timed_out: bool = False) -> None:
-        """Give up the attempt that is running."""
+        """Give up the running attempt."""
         stream, self._stream = self._stream, None
         if self._download is not None:
             self._download.drop()
         if stream is not None:
             self._address = stream.address
-            # Not a timeout of the backend if the client may be the slow side, in sending or reading: a client could
-            # otherwise have any address ejected.
+            # Not a timeout of the backend if the client may be the slow side, in sending or reading: otherwise a client
+            # could get any address ejected.
             stream.cancel(timed_out=timed_out and self._is_request_complete and not self._is_head_sent)
 
     def _abort(self, error_code: int | None = None) -> None:
-        """The response cannot be completed. `error_code`: that of the backend's reset."""
+        """The response cannot be completed. `error_code` is that of the backend's reset."""
         self._let_go()
         self._client.reset(is_cancelled=error_code == ErrorCode.CANCEL)
         self._finish()
@@ -181,9 +181,9 @@ class Ending:
             self._finish()
 
     def _finish(self) -> None:
-        """The end. After it nobody calls, except to give credit back for earlier bytes."""
+        """The end. After it nothing is called, except to give credit back for earlier bytes."""
         if self._is_over:
-            # After a bug of ours a door may end an exchange that has ended already.
+            # After a bug of ours, a door may end an exchange that has already ended.
             return
         self._is_over = True
         shared, route = self._shared, self._route

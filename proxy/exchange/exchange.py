@@ -1,17 +1,17 @@
 """One exchange: a client's request, at most one backend stream at a time, and one response.
 
     begin -> decide -> answer at once                                  redirects, fixed answers, errors
-                    -> ask whether it may leave, where a rule says so  the answer is passed on where it may not
+                    -> ask for authorization, if a rule says so        a denial is passed on
                     -> attempt -> head passed on -> body -> end        the response is the backend's
                           ^-- failed, and may be repeated              nothing was passed on yet
-    at any time: client gone -> backend cancelled; too slow -> 504, or reset where the head was passed on
+    at any time: client gone -> backend cancelled; too slow -> 504, or reset if the head was passed on
 
 It is both the exchange that a door calls and the receiver that a backend stream calls, so a request costs one object.
 It ends exactly once, in `_finish`.
 
 `Expect: 100-continue` is passed to the backend like any field, and its 100 is passed back like any 1xx: the backend
-decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting. If the backend says nothing for a
-second, the client is told to go on: many servers never send 100 over HTTP/2, and some clients would wait for ever.
+decides (RFC 9110, 10.1.1), and a client that does not wait is not held up. If the backend says nothing for a second,
+the client is told to go on: many servers never send 100 over HTTP/2, and some clients would wait for ever.
 """
 
 import math
@@ -73,7 +73,7 @@ class Exchange(Attempting):
         backend = departure.decision.backend
         return self._shared.pools.request(backend, departure.head, departure.end_stream, self, wish)
 
-    # -- what comes of asking first ----------------------------------------------------------------------------------
+    # -- external authorization --------------------------------------------------------------------------------------
 
     def _ask(self, question: Question, wish: Wish) -> BackendStream:
         return Asking(self._shared, self, question, wish).stream
@@ -91,7 +91,7 @@ class Exchange(Attempting):
         departure.decision = with_cookies(decision, fields)
         if self._upload is not None:
             self._upload.amend_trailers(partial(without, names=departure.withheld))
-        # Later: this is a call of the stream that asked, from within which no other stream may be requested.
+        # Later, since this is a call of the stream that asked: no other stream may be requested from within it.
         self._shared.loop.call_soon(partial(self._leave, departure))
 
     def _leave(self, departure: Departure) -> None:
@@ -164,8 +164,8 @@ class Exchange(Attempting):
 
     @property
     def client_connection(self) -> object | None:
-        """Its arrival, which is one object for as long as the connection lasts; None for HTTP/2, over which a proxy may
-        carry requests of many clients."""
+        """The arrival, which is one object for the lifetime of the connection; None for HTTP/2, over which a proxy may
+        send requests of many clients."""
         arrival = self._client.arrival
         return arrival if arrival.protocol == "HTTP/1.1" else None
 
@@ -211,7 +211,7 @@ class Exchange(Attempting):
             self._pass_data(data, end_stream, stream)
 
     def on_response(self, head: ResponseHead, data: Data) -> None:
-        """The usual case, written out for speed. Everything unusual goes through the two calls that this replaces."""
+        """The usual case, inlined for speed. Unusual cases go through the two calls that this replaces."""
         departure, stream = self._departure, self._stream
         if departure is None or stream is None:
             return
@@ -297,7 +297,7 @@ class Exchange(Attempting):
             self._finish()
 
     def _keep(self, data: Data, end_stream: bool, creditor: Creditor) -> None:
-        """What the client has not taken yet."""
+        """Keep what the client has not taken yet."""
         download = self._download
         if download is None:
             download = self._download = Relay()
@@ -306,7 +306,7 @@ class Exchange(Attempting):
             self._finish()
 
     def _onward(self, head: ResponseHead) -> ResponseHead:
-        """The head as it is passed on if its rule changes nothing; remembered, since equal heads may be one object."""
+        """The head to pass on if the rule changes nothing. Cached, since equal heads may be one object."""
         fields = final_fields(head)
         onward = ResponseHead(head.status_code, self._dated(fields), head.never_indexed)
         if onward.fields is fields:
@@ -314,14 +314,14 @@ class Exchange(Attempting):
         return onward
 
     def _dated(self, fields: Fields) -> Fields:
-        """With a Date if it has none (RFC 9110, 6.6.1): the time at which the response came. Then in a new list."""
+        """`fields`, or if they have no Date (RFC 9110, 6.6.1), a new list with the time at which the response came."""
         for name, _ in fields:
             if name == b"date":
                 return fields
         return [*fields, (b"date", answers.http_date(int(self._began_wall_s + self.active_s - self._began_s)))]
 
     def _edited(self, departure: Departure, fields: Fields) -> Fields:
-        """The fields of a response as its rule wants them."""
+        """The fields of a response, changed as its rule wants."""
         decision = departure.decision
         if decision.response_edits is not None:
             fields = decision.response_edits.apply(fields)
@@ -354,7 +354,7 @@ class Exchange(Attempting):
             self._finish()
 
     def _settle_switch(self, switch: Switch, head: ResponseHead, fields: Fields, end_stream: bool) -> None:
-        """The backend has answered a request to switch protocols."""
+        """The backend has answered an upgrade request."""
         self._is_body_held = False
         try:
             is_done = switch.is_done_by(head)
@@ -368,7 +368,7 @@ class Exchange(Attempting):
             self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
             return
         if self._timers is not None:
-            # Time limits are for requests; a connection of another protocol lasts as long as bytes move.
+            # Time limits are for requests; a connection in another protocol lasts as long as bytes move.
             self._timers.clear()
         if self._upload is None or switch.has_body:
             self._is_request_complete = False
@@ -382,8 +382,8 @@ class Exchange(Attempting):
                 self._end_with_the_edge()
 
     def _end_with_the_edge(self) -> None:
-        """The edge ends a switched stream in both directions at once. The backend is told of the end of one, and gets a
-        moment for its last words in the other."""
+        """The edge ends a switched stream in both directions at once. The backend sees the end of one direction, and
+        gets a moment for its last data in the other."""
         departure = self._departure
         is_switched = departure is not None and departure.switch is not None and self._is_head_sent
         if is_switched and self._client.arrival.is_edge:

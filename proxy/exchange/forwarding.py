@@ -1,23 +1,23 @@
-"""The fields of a request as the backend gets them: hop-by-hop ones gone, the client described.
+"""The request fields that a backend gets: without hop-by-hop fields, and with a description of the client.
 
-X-Forwarded-For, -Proto, -Host and -Port say who the client is and what it asked for; Forwarded (RFC 7239) and Via say
-it too where the document wants them. Whom we believe decides what becomes of such fields that came with the request:
+X-Forwarded-For, -Proto, -Host and -Port say who the client is and what it asked for; so do Forwarded (RFC 7239) and
+Via, if the document wants them. What becomes of such fields in a received request depends on its sender:
 
-1. nobody we know: all of them are dropped and written anew, and with them the other names that backends take for the
-   word of a proxy (X-Forwarded-*, Cf-*, X-Real-IP, True-Client-IP);
-2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept where they exist;
-3. the tunnel's edge: everything passes unchanged, the edge has appended already; what is missing is added.
+1. an unknown client: all of them are dropped and written anew, and other names that backends take for the word of a
+   proxy are dropped (X-Forwarded-*, Cf-*, X-Real-IP, True-Client-IP);
+2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept if they exist;
+3. the tunnel's edge: everything passes unchanged, since the edge has appended already; what is missing is added.
 
-Other spellings that backends may take for such a field, such as x_real_ip or x.real.ip, are dropped from all three:
-nobody that we know writes them, and who does not know them passes them on from anybody.
+Other spellings that backends may take for such a field, such as x_real_ip or x.real.ip, are dropped from all three: no
+known proxy writes them, and one that does not know them passes them on from anybody.
 
-Client-Cert (RFC 9440) is believed from trusted proxies alone, whose own certificates are not those of clients. The edge
-knows nothing of the field: what has it there came from a client.
+Client-Cert (RFC 9440) is believed only from trusted proxies, whose own certificates are not those of clients. The edge
+does not know the field: in a request from there it came from a client.
 
 The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched. A field
 `Proxy`, which HTTP does not know, is dropped from all: programs of the CGI family take it for the variable HTTP_PROXY,
-and send their own requests to where it says (CVE-2016-5385).
-Pure. What a connection's requests have in common is made once a connection.
+and send their own requests where it says (CVE-2016-5385).
+Pure. What the requests of a connection have in common is computed once per connection.
 """
 
 from typing import Final
@@ -56,21 +56,21 @@ _VERSIONS: Final = {"HTTP/1.0": b"1.0", "HTTP/1.1": b"1.1", "HTTP/2": b"2.0"}
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):
-    """What is said of all requests of a connection, or from the edge to a door, for one authority."""
+    """The fields that describe all requests of a connection, or of the edge to a door, with one authority."""
 
     arrival: Arrival
     listener: Listener
     fields: tuple[Field, ...]
     besides: dict[bytes, tuple[Field, ...]]
-    """`fields` without the one that a client we believe has given, by its name."""
+    """`fields` without the one that a trusted client has sent, by its name."""
 
 
 DescriptionKey = tuple[int | str, bytes]
-"""A connection or, for the edge, a door; with an authority."""
+"""A connection or, for the edge, a door; and an authority."""
 
 
 class Forwarding:
-    """The document's `forwarding`, compiled once a table."""
+    """The document's `forwarding`, compiled once per table."""
 
     __slots__ = (
         "_descriptions",
@@ -102,7 +102,7 @@ class Forwarding:
         self._descriptions: dict[DescriptionKey, Description] = {}
 
     def request_id_of(self, head: RequestHead) -> bytes | None:
-        """The id that a trusted client has given its request."""
+        """The request id in the head, which only a trusted client may set."""
         given = header(head, self.request_id_name)
         return given if given and len(given) <= _MAX_ID_BYTES else None
 
@@ -112,7 +112,7 @@ class Forwarding:
         if arrival.is_trusted:
             verdicts = self._edge if arrival.is_edge else self._trusted
         kept, special = sort_out(head.fields, verdicts)
-        # The edge's clients are all described alike. A description holds its arrival: no other can have the same id.
+        # The edge's clients are all described alike. A description keeps its arrival alive, so its id stays unique.
         key = (arrival.door if arrival.is_edge else id(arrival), head.authority)
         description = self._descriptions.get(key)
         if description is None or description.listener is not listener:
@@ -123,7 +123,7 @@ class Forwarding:
         if not special:
             kept += description.fields
         elif len(special) == 1 and special[0][0] == _GIVEN and not self._has_forwarded:
-            # What the edge sends: the scheme, and none of the others.
+            # The usual case for the edge, which sends the scheme and none of the others.
             given = special[0][1]
             kept.append(given)
             kept += description.besides[given[0]]
@@ -133,8 +133,8 @@ class Forwarding:
         return kept
 
     def request_trailers(self, fields: Fields) -> Fields:
-        """The trailers to send. Some backends read them as if they were of the head, and proxies that we believe pass
-        on what their clients sent: in a trailer nobody's word is taken.
+        """The trailers to send. In trailers nobody is trusted: some backends read them as if they were in the head, and
+        trusted proxies pass on what their clients sent.
         """
         kept, _ = sort_out(trailer_fields(fields), self._untrusted)
         return kept
@@ -154,7 +154,7 @@ class Forwarding:
             fields.append((b"forwarded", _forwarded(address, arrival.scheme, authority)))
         if self._has_via:
             fields.append((b"via", _VERSIONS.get(arrival.protocol, b"1.1") + b" tunnelgw"))
-        # Only of use for clients that we believe.
+        # Only of use for trusted clients.
         names = _OTHERS if arrival.is_trusted else ()
         besides = {name: tuple(field for field in fields if field[0] != name) for name in names}
         return Description(arrival, listener, tuple(fields), besides)
@@ -167,7 +167,7 @@ class Forwarding:
 
     @staticmethod
     def _merged(description: Description, authority: bytes, given: Special) -> Fields:
-        """What a client that we believe has said, with our own words behind it."""
+        """The fields that a trusted client has sent, followed by our own."""
         arrival = description.arrival
         fields = [field for verdict, field in given if verdict == _GIVEN]
         names = {name for name, _ in fields}
@@ -184,7 +184,7 @@ class Forwarding:
                 fields.append((name, b", ".join((*chains.pop(name), value))))
             elif name not in names:
                 fields.append((name, value))
-        # What we had nothing to say to, as for clients without an address.
+        # Those to which we had nothing to append, as for clients without an address.
         fields += [(name, b", ".join(values)) for name, values in chains.items()]
         return fields
 

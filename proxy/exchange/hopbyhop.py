@@ -1,6 +1,6 @@
-"""Fields that belong to one connection, taken out on both ways at this one place (RFC 9110, 7.6.1; RFC 9113, 8.2.2).
+"""Remove fields that belong to one connection, in both directions (RFC 9110, 7.6.1; RFC 9113, 8.2.2).
 
-What is done with a field depends on its name alone, which is looked up once: keep it, drop it, or look closer.
+The verdict on a field depends only on its name, which is looked up once: keep it, drop it, or look closer.
 Pure; called by the loop's thread.
 """
 
@@ -36,7 +36,7 @@ _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
 
 
 class Verdicts:
-    """Verdicts by name in lower case. Verdicts on new names are kept, up to a limit, since most names repeat."""
+    """Verdicts by lower-case name. Those on new names are kept, up to a limit, since most names repeat."""
 
     __slots__ = ("_dropped_prefixes", "_fixed", "_usual_prefixes", "known")
 
@@ -46,7 +46,7 @@ class Verdicts:
         dropped_prefixes: tuple[bytes, ...] = (),
         usual_prefixes: tuple[bytes, ...] = (),
     ) -> None:
-        """`special` has verdicts beside those that hold for every message. Names that begin with one of
+        """`special` has verdicts in addition to those that hold for every message. Names that begin with one of
         `dropped_prefixes` are dropped. So are unusual spellings (`plain_name`) of special names, and of names that
         begin with one of `usual_prefixes`.
         """
@@ -56,7 +56,7 @@ class Verdicts:
         self.known: dict[bytes, int] = dict(self._fixed)
 
     def judge(self, name: bytes) -> int:
-        """The verdict on a name that is not among the known ones."""
+        """The verdict on a name that is not known yet."""
         plain = plain_name(name)
         is_dropped = plain.startswith(self._dropped_prefixes) or (plain != name and self._has_usual_spelling(plain))
         verdict = DROP if is_dropped else KEEP
@@ -72,7 +72,7 @@ class Verdicts:
         return plain in self._fixed or plain == _LENGTH or plain.startswith(self._usual_prefixes)
 
 
-# Some servers send Host back, which frames nothing but has no meaning, and no codec sends it.
+# Some servers send Host back, which is harmless but has no meaning, and no codec sends it.
 _RESPONSE = Verdicts({b"te": DROP, b"host": DROP})
 
 
@@ -94,7 +94,7 @@ def sort_out(fields: Fields, verdicts: Verdicts) -> tuple[Fields, Special]:
 
 
 def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
-    """Deal with the verdicts of this module; returns what is kept then, and what is left to the caller."""
+    """Apply the verdicts of this module; returns what is kept then, and what is left to the caller."""
     rest: Special = []
     cookies: list[Field] = []
     takes_trailers = False
@@ -108,10 +108,10 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
         else:
             rest.append((verdict, field))
     if takes_trailers:
-        # A new field for the next hop: the client's was meant for us, as its Connection field says (RFC 9110, 10.1.4).
+        # A new field for the next hop: the client's was for us, as its Connection field says (RFC 9110, 10.1.4).
         kept.append(_TE_TRAILERS)
     if cookies:
-        # HTTP/2 cuts cookies into pieces, HTTP/1.1 must not (RFC 9113, 8.2.3).
+        # HTTP/2 may split a cookie field, HTTP/1.1 must not (RFC 9113, 8.2.3).
         pieces = (value for _, value in cookies if value)
         kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(pieces)))
     return kept, rest
@@ -126,8 +126,8 @@ def response_fields(fields: Fields) -> Fields:
 
 
 def final_fields(head: ResponseHead) -> Fields:
-    """The same for a final head or a 101. For 101 and 204 without content-length too (RFC 9110, 8.6), which curl
-    refuses over HTTP/2.
+    """The same for a final head or a 101. Those of 101 and 204 lose their content-length too (RFC 9110, 8.6), which
+    curl refuses over HTTP/2.
     """
     return interim_fields(head.fields) if head.status_code in _BODILESS else response_fields(head.fields)
 
@@ -138,7 +138,7 @@ def interim_fields(fields: Fields) -> Fields:
 
 
 def trailer_fields(fields: Fields) -> Fields:
-    """The trailers that may be passed on, either way (RFC 9110, 6.5.1)."""
+    """The trailers that may be passed on, in either direction (RFC 9110, 6.5.1)."""
     return permitted_trailers(fields)
 
 

@@ -1,10 +1,10 @@
-"""Mirrors: copies of requests for other backends, whose answers nobody reads.
+"""Mirrors: copies of requests to other backends, whose responses are dropped.
 
-A mirror never slows the exchange: it copies what comes, up to a number of bytes, and is given up when its backend does
-not keep pace. That counts as a failure of the backend, and so does a backend that for IDLE_TIMEOUT_S takes nothing of
-what waits for it, or does not answer a complete request. While the exchange lasts, a backend that has taken everything
-may take as long as the exchange. After it, a mirror lasts until its backend has answered; an endless answer, such as a
-stream of events, does not keep it.
+A mirror never slows down the exchange: it copies the body, up to a number of bytes, and is given up if its backend does
+not keep pace. That counts as a failure of the backend, as does not taking any of the waiting bytes for IDLE_TIMEOUT_S,
+or not answering a complete request for as long. While the exchange lasts, a backend that has taken everything may take
+as long as the exchange. Afterwards a mirror lasts until its backend has answered; an endless response, such as an event
+stream, does not keep it.
 """
 
 import math
@@ -20,16 +20,16 @@ MAX_BEHIND_BYTES: Final = 4 * 1024 * 1024
 """How far a mirror's backend may be behind the client: as much as the kernel may hold for the exchange's own
 backend."""
 MAX_SHARED_BYTES: Final = 16 * 1024 * 1024
-"""How far all mirrors of a worker may be behind together, before those with more than OWN_BYTES are given up."""
+"""How far all mirrors of a worker together may be behind before those with more than OWN_BYTES are given up."""
 OWN_BYTES: Final = 256 * 1024
 """How far any mirror may be behind, however many there are."""
 BEHIND: Final = "mirror_behind"
-"""The reason among the failures of a backend, beside those of `Reason`."""
+"""A reason among the failures of a backend, in addition to those of `Reason`."""
 IDLE_TIMEOUT_S: Final = 30.0
 
 
 class Mirror:
-    """One copy of one request: receives its answer, and is the creditor of its body."""
+    """One copy of a request: receives the response, and is the creditor of the body."""
 
     __slots__ = (
         "_behind_bytes",
@@ -65,7 +65,7 @@ class Mirror:
 
     @property
     def idle_timeout_s(self) -> float:
-        # A backend that has taken everything waits for the client, or takes no longer than the exchange's own backend.
+        # A backend that has taken everything waits for the client, or may take as long as the exchange's own backend.
         return IDLE_TIMEOUT_S if self._is_alone or self._behind_bytes else math.inf
 
     def add(self, data: Data, end_stream: bool) -> None:
@@ -150,7 +150,7 @@ class Mirror:
         self._pump()
 
     def on_response_interim(self, head: ResponseHead) -> None:
-        """Nobody waits for it."""
+        """Nobody waits for a 1xx."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:  # noqa: ARG002
         self._is_answered = True

@@ -1,4 +1,4 @@
-"""What the access log is told of an exchange: all facts, unformatted, since that is somebody else's time to spend."""
+"""What the access log is told about an exchange: the facts, unformatted, since another thread formats them."""
 
 import msgspec
 
@@ -14,29 +14,29 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     protocol: str
     door: str
     listener: str
-    """Empty where no listener took the request; likewise the next five."""
+    """Empty if no listener took the request; likewise the next five."""
     route: str
     rule: str
     """Its name, if it has one."""
     rule_index: int
-    """Its place in the route; -1 without a rule."""
+    """Its index in the route; -1 without a rule."""
     backend: str
     address: str
-    """Of the last attempt."""
+    """The last attempt's."""
     method: bytes
     host: bytes
     path: bytes
     status_code: int
-    """0: ended without a response."""
+    """0 if the exchange ended without a response."""
     request_bytes: int
-    """Of the body; likewise `response_bytes`."""
+    """Bytes of the body; likewise `response_bytes`."""
     response_bytes: int
     duration_s: float
     response_after_s: float
-    """When the final response head was passed on, since the beginning; 0.0 when that never happened."""
+    """Time from the beginning until the final response head was passed on; 0.0 if it never was."""
     retries: int
     reason: str
-    """Empty for a response of the backend that was complete. Else who or what gave the answer or cut it short:
+    """Empty for a complete response of the backend. Otherwise why there was another answer, or what cut it short:
     a `backend.stream.Reason`, a reason of `routing.Answer`, redirect, request_timeout, backend_timeout, idle_timeout,
     denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
     detail: str = ""

@@ -1,8 +1,8 @@
 """Body bytes of one direction of an exchange that the other side has not taken yet.
 
-Nothing is copied, and nothing needs a limit of its own: every piece has a creditor, its source, which stops sending
-when it gets no credit back, and it gets credit back only for what the other side's socket has taken. `Upload` is for
-requests, whose beginning may have to be sent again.
+Pieces are copied only if they are small, or keep a large buffer alive. No limit is needed: every piece has a creditor,
+its source, which stops sending if it gets no credit back, and it gets credit back only for what the other side's socket
+has taken. `Upload` is for requests, whose beginning may have to be sent again.
 """
 
 from collections import deque
@@ -65,8 +65,8 @@ class Relay:
             self._pieces.append((data, creditor))
 
     def _add_behind(self, data: Data, creditor: Creditor) -> None:
-        """Add a piece that will have to wait, as others do already. Credit limits the bytes only: tiny pieces, or views
-        that keep a large buffer alive, could take a hundred times as much memory.
+        """Add a piece that has to wait behind others. Credit limits only the bytes: tiny pieces, or views that keep a
+        large buffer alive, could take a hundred times as much memory.
         """
         pieces = self._pieces
         size_bytes = len(data)
@@ -81,8 +81,8 @@ class Relay:
         self._trailers = fields
 
     def pump(self, sink: Sink) -> bool:
-        """Hand over what the sink takes; True when that was the end."""
-        # A sink may call `pump` again from within its calls: then the outer call goes on.
+        """Hand over what the sink takes. Returns True if that was the end."""
+        # A sink may call `pump` again from within its own calls: then the outer call goes on.
         self._is_due = True
         if self._is_pumping:
             return False
@@ -124,13 +124,13 @@ class Relay:
             copy.add_trailers(self._trailers)
 
     def lighten(self) -> None:
-        """What is here has to wait: do not let it keep a large buffer alive."""
+        """The pieces have to wait: do not let them keep a large buffer alive."""
         if self._pieces:
             data, creditor = self._pieces[0]
             self._pieces[0] = lightened(data), creditor
 
     def drop(self) -> None:
-        """The rest is not wanted: give credit back for it, and for whatever still comes."""
+        """The rest is not wanted: give credit back for it, and for everything that still comes."""
         self._is_dropped = True
         pieces = self._pieces
         while pieces:
@@ -149,7 +149,7 @@ class Upload(Relay):
         self._replay_bytes = replay_bytes
         self._kept = bytearray()
         self._is_kept = replay_bytes > 0
-        """Everything that has come so far is in `_kept`."""
+        """Everything that has arrived so far is in `_kept`."""
         self._total_bytes = 0
         self._is_rewind_due = False
 
@@ -173,8 +173,8 @@ class Upload(Relay):
         return is_ended
 
     def rewind(self) -> None:
-        """Begin again, for the next attempt. No credit is given again for what has been sent before."""
-        # Later if the sink has failed from within `pump`, which is still at work.
+        """Begin again, for the next attempt. No credit is given a second time for what has been sent before."""
+        # Postponed if the sink has failed from within `pump`, which is still running.
         self._is_rewind_due = self._is_pumping
         if self._is_pumping:
             return
@@ -187,7 +187,7 @@ class Upload(Relay):
         self._is_ended = False
 
     def amend_trailers(self, amend: Callable[[Fields], Fields]) -> None:
-        """Change trailers that have come and were not taken yet."""
+        """Change trailers that have arrived but were not taken yet."""
         if self._trailers is not None:
             self._trailers = amend(self._trailers)
 

@@ -1,11 +1,11 @@
 """The exchanges of a worker: where the doors bring their requests, and where a new table comes in.
 
     services = Services(loop=loop, pools=pools, stats=stats, access_log=queue.append)
-    services.use(table)                         new requests go by it, running ones keep theirs
+    services.use(table)                         new requests use it, running ones keep theirs
     exchange = services.begin(client, head, end_stream)
 
 `begin` may answer before it returns: `client` then has the whole response, and the exchange has ended.
-Called by the loop's thread alone.
+Called only by the loop's thread.
 """
 
 from typing import Final
@@ -29,12 +29,12 @@ class Services(Shared):
         self._is_sweeping = False
 
     def use(self, table: Table) -> None:
-        """Requests that begin from now on go by `table`."""
+        """Requests that begin from now on use `table`."""
         self.terms = terms_of(table)
         self._sweep_s = min(_SWEEP_S, self.terms.idle_timeout_s / _SWEEPS_PER_TIMEOUT)
 
     def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:
-        """A request has come in; `end_stream`: it has no body."""
+        """A request has arrived; `end_stream`: it has no body."""
         exchange = Exchange(self, client, head, end_stream)
         self.running.add(exchange)
         if not self._is_sweeping:
@@ -48,11 +48,11 @@ class Services(Shared):
         return exchange
 
     def _end_idle(self) -> None:
-        """Look at everything that runs, which is cheaper than a deadline for each request."""
+        """Check everything that runs, which is cheaper than a deadline for each request."""
         now_s = self.loop.now_s
         for running in self.running:
             if now_s - running.active_s >= running.idle_timeout_s:
-                # In calls of their own, so that a bug in one of them does not affect the others.
+                # In separate calls, so that a bug in one of them does not affect the others.
                 self.loop.call_soon(running.on_idle)
         self._is_sweeping = bool(self.running)
         if self._is_sweeping:

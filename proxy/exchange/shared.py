@@ -40,7 +40,7 @@ class Running(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Shared:
-    """`is_logged` tells by an exchange's status code whether `access_log` wants its record. Most often it does not."""
+    """`is_logged` says by an exchange's status code whether `access_log` wants its record. Usually it does not."""
 
     loop: Loop
     pools: Pool
@@ -55,7 +55,7 @@ class Shared:
     def __post_init__(self) -> None:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
-        """All that have not ended."""
+        """All that have not ended yet."""
         self.mirrors_behind_bytes = 0
         """What the backends of all mirrors have not taken yet."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()

@@ -1,4 +1,4 @@
-"""Terms: what exchanges go by, worked out once a table. An exchange keeps those it began with."""
+"""Terms: the table and settings of exchanges, computed once per table. An exchange keeps those it began with."""
 
 import math
 
@@ -13,7 +13,7 @@ class Terms(msgspec.Struct, frozen=True):
     table: Table
     forwarding: Forwarding
     request_timeout_s: float
-    """For rules that set none. Infinite: no limit; likewise the next."""
+    """For rules that set none. Infinite if there is no limit, as is the next."""
     idle_timeout_s: float
 
     def request_timeout_of(self, rule: Rule) -> float:

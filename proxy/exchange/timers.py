@@ -1,4 +1,4 @@
-"""The time limits of an exchange, if it has any: four moments on one deadline of the loop. Infinite: not set."""
+"""The time limits of an exchange, if it has any: four moments on one deadline of the loop. Infinite if not set."""
 
 import math
 from collections.abc import Callable
@@ -20,18 +20,18 @@ class Timers:
         self.continue_s = math.inf
         """When a client that waits for 100 (Continue) is told to go on."""
         self.has_continued = False
-        """It has been told. Some clients that get a second 100 never send their body."""
+        """The client has been told. Some clients that get a second 100 never send their body."""
 
     def set(self) -> None:
         """Call after a change of any of the four."""
         self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s, self.continue_s))
 
     def end_attempt(self) -> None:
-        """The backend has done its part: the time that the client takes does not count."""
+        """The backend has done its part: the time that the client still takes does not count."""
         self.attempt_s = math.inf
 
     def clear(self) -> None:
-        """None of the four is set any more; later ones may be."""
+        """Unset all four; they may be set again."""
         self.request_s = self.attempt_s = self.retry_s = self.continue_s = math.inf
         self._deadline.clear()
 

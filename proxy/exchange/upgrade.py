@@ -1,9 +1,9 @@
 """Switches of protocols: WebSocket between two sides that may speak different versions of HTTP (RFC 6455, 4; RFC 8441),
 others between two that speak HTTP/1.1 (RFC 9110, 7.8).
 
-For WebSocket HTTP/1.1 switches with GET, a key and 101; HTTP/2 with extended CONNECT, no key and 200. A `Switch` says
-the one as the other: keys are made up, or checked, or answered, where only one side has them. Routes see GET in both
-cases. Pure; chance comes in as `nonce`.
+For WebSocket, HTTP/1.1 uses GET, a key and 101; HTTP/2 uses extended CONNECT, no key and 200. A `Switch` translates
+between them: it generates, checks or answers a key that only one side has. Routes see GET in both cases. Pure;
+randomness comes in as `nonce`.
 """
 
 import base64
@@ -20,7 +20,7 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class UnusableSwitch(ValueError):
-    """The backend's answer to a switch of protocols is none."""
+    """The backend's answer to an upgrade request cannot be used."""
 
 
 def is_unknown(head: RequestHead) -> bool:
@@ -29,7 +29,7 @@ def is_unknown(head: RequestHead) -> bool:
 
 
 def is_ignored(asked: RequestHead, *, is_backend_http2: bool) -> bool:
-    """Whether the request is one like others to the backend, whose HTTP cannot say what the client offers."""
+    """Whether the backend gets an ordinary request, because its version of HTTP cannot express the client's offer."""
     return is_backend_http2 and asked.protocol != WEBSOCKET
 
 
@@ -41,7 +41,7 @@ def as_get(head: RequestHead) -> RequestHead:
 
 
 class Switch:
-    """One switch. `asked` is the client's own head; with `end_stream` nothing of the request follows it."""
+    """One switch. `asked` is the client's own head; with `end_stream` no more of the request follows it."""
 
     __slots__ = ("_asked", "_client_key", "_is_backend_http2", "_is_client_http2", "_key", "has_body")
 
@@ -49,7 +49,7 @@ class Switch:
         self._asked = asked
         self._is_client_http2 = asked.method == b"CONNECT"
         self.has_body = not end_stream and asked.protocol != WEBSOCKET
-        """The backend gets a body before it switches. What follows a request for WebSocket are its own bytes."""
+        """The backend gets a body before it switches. After a WebSocket request the protocol's own data follows."""
         self._is_backend_http2 = is_backend_http2
         keys = [value for name, value in asked.fields if name == _KEY]
         self._client_key = keys[0] if len(keys) == 1 else b""
@@ -57,21 +57,21 @@ class Switch:
 
     @property
     def is_possible(self) -> bool:
-        """False: an HTTP/1.1 client gave WebSocket no key to answer."""
+        """False if an HTTP/1.1 client sent no key for WebSocket, or more than one."""
         return self._is_client_http2 or self._asked.protocol != WEBSOCKET or bool(self._client_key)
 
     @property
     def method(self) -> bytes:
-        """Of the request to the backend."""
+        """The method of the request to the backend."""
         return b"CONNECT" if self._is_backend_http2 else as_get(self._asked).method
 
     @property
     def ends_request(self) -> bool:
-        """The request to the backend has no body; one of HTTP/2 has, it is the protocol's own bytes."""
+        """The request to the backend has no body. One of HTTP/2 always has: the protocol's own data."""
         return not self._is_backend_http2 and not self.has_body
 
     def request_fields(self, fields: Fields) -> Fields:
-        # An upgrade may say that it has no body; a CONNECT of HTTP/2 that says so could send nothing.
+        # An upgrade request may say that it has no body; an HTTP/2 CONNECT that says so could send nothing.
         if not self.has_body:
             fields = [field for field in fields if field[0] != b"content-length"]
         if self._is_client_http2 == self._is_backend_http2:
@@ -81,7 +81,7 @@ class Switch:
         return [*(field for field in fields if field[0] != _KEY), (_KEY, self._key)]
 
     def is_done_by(self, head: ResponseHead) -> bool:
-        """Whether the backend has switched. Raises UnusableSwitch where that cannot be told, or passed on."""
+        """Whether the backend has switched. Raises UnusableSwitch if that is unclear, or cannot be passed on."""
         if self._is_backend_http2:
             return 200 <= head.status_code <= 299
         if head.status_code == 101:
@@ -94,7 +94,7 @@ class Switch:
         return False
 
     def response_head(self, fields: Fields) -> ResponseHead:
-        """What tells the client that it is done."""
+        """The head that tells the client of the switch."""
         if not self._is_client_http2 and not self._is_backend_http2:
             return ResponseHead(101, fields)
         kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
