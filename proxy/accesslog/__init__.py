@@ -1,12 +1,12 @@
-"""The access log: one line for an exchange that has ended, made and written off the loop's thread.
+"""The access log: one line for each exchange that has ended, formatted and written outside the loop's thread.
 
     access_log = AccessLogWriter(loop, stats, settings)
     if access_log.wants(status_code):
         access_log.write(record)
 
-`wants` judges whether there is to be a line (all, a sample, errors only), `write` appends its record to a list; batches
-of records are made into lines and written by a thread of their own. A log that cannot keep up drops records and counts
-them: traffic never waits for it.
+`wants` decides whether there is a line (all, a sample, errors only), `write` appends the record to a list; a separate
+thread formats and writes batches of records. A log that cannot keep up drops records and counts them: traffic never
+waits for it.
 """
 
 from proxy.accesslog.settings import AccessLogSettings

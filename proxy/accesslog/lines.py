@@ -12,9 +12,9 @@ from proxy.exchange.record import Record
 
 MESSAGE = "request"
 _CONTROLS = re.compile("[\x7f-\x9f]")
-"""Those that JSON leaves as they are: they drive terminals, and for journalctl a line with one is no text."""
+"""Those that JSON does not escape: they control terminals, and journalctl does not take a line with one for text."""
 MAX_TEXT_BYTES = 2048
-"""Of a path or another value that clients choose; what is longer is cut."""
+"""Limit of a path or another value that clients choose; longer ones are cut."""
 
 
 class _Line(msgspec.Struct, gc=False, omit_defaults=True):
@@ -55,7 +55,7 @@ class LineMaker:
         self._prefix = ""
 
     def line(self, record: Record) -> bytes:
-        """With its newline; its time is when the exchange ended."""
+        """The line with its newline; its time is the end of the exchange."""
         time_s = record.began_s + record.duration_s
         return self._render(time_s, _line_of(self._rfc3339(time_s), record)) + b"\n"
 

@@ -10,10 +10,10 @@ CHOICES = (OFF, ERRORS, ALL)
 
 
 class AccessLogSettings(msgspec.Struct, frozen=True):
-    """`errors`: those that ended with 5xx or without a response."""
+    """`errors` are exchanges that ended with 5xx or without a response."""
 
     mode: str = ERRORS
     sample: float = 1.0
-    """Share of the others that is written with `all`."""
+    """The share of other exchanges that is logged with `all`."""
     format: str = "json"
     """As for the daemon's log."""

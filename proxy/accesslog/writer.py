@@ -1,8 +1,8 @@
-"""Records gathered on the loop's thread, made into lines and written by a thread of their own.
+"""Records are gathered on the loop's thread; a separate thread formats and writes them.
 
 The loop's thread appends to a list, and hands it over every tenth of a second, so that one wake-up of the other thread
-serves many records. What has not been written yet is limited in bytes; beyond that, records are dropped and counted, as
-are those that cannot be written. Lines are written to standard error in pieces that a pipe takes whole, since several
+serves many records. Records that wait are limited in bytes; above the limit they are dropped and counted, as are those
+that cannot be written. Lines are written to standard error in pieces that a pipe takes atomically, since several
 processes write to it.
 """
 
@@ -24,9 +24,9 @@ from proxy.stats import Stats
 log = get_logger(__name__)
 
 MAX_WAITING_BYTES: Final = 12 * 1024 * 1024
-"""How much memory records may take that wait to be written."""
+"""How much memory records that wait to be written may take."""
 _RECORD_BYTES: Final = 600
-"""Of a usual record. Texts that the client chooses count in addition."""
+"""The size of a usual record. Texts that the client chooses count in addition."""
 _GATHER_S: Final = 0.1
 _STDERR: Final = 2
 _LAST_WRITE_S: Final = 2.0
@@ -47,9 +47,9 @@ class AccessLogWriter:
         self._hand_over_soon = loop.deadline(self._hand_over)
         self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._lines = LineMaker(settings.format)
-        # For as long as it takes: this thread has nothing else to do.
+        # It may wait without limit: its thread has nothing else to do.
         self._sink = LineSink(descriptor, patience_s=None)
-        # Changed by one thread each: their difference is what waits.
+        # Each is changed by one thread only; their difference is what waits.
         self._accepted_bytes = 0
         self._written_bytes = 0
         self._thread = threading.Thread(target=self._write_batches, name="access-log", daemon=True)
@@ -59,14 +59,14 @@ class AccessLogWriter:
             self._thread.start()
 
     def wants(self, status_code: int) -> bool:
-        """Whether an exchange that ended so gets a line; asked once for each, before its record is made."""
+        """Whether an exchange with this status code gets a line. Ask once for each, before creating its record."""
         share = self._share
         if share < 1.0 and not is_failure(status_code) and (share <= 0.0 or self._draw() >= share):
             return False
         return not self._is_off
 
     def write(self, record: Record) -> None:
-        """Write a record that is wanted. Never waits: if too many wait to be written, it is dropped."""
+        """Write a wanted record. Never blocks: if too many wait to be written, it is dropped."""
         if self._accepted_bytes - self._written_bytes >= MAX_WAITING_BYTES:
             self._drop(1)
             return

@@ -1,8 +1,8 @@
-"""The control channel: what the supervisor and one of its workers say to each other, over a pair of connected sockets.
+"""The control channel between the supervisor and one of its workers, over a pair of connected sockets.
 
-Messages are small structs, one per packet, so that neither side can read half of one. What may be large, documents and
-snapshots of statistics, travels as a sealed memory file whose descriptor goes along; so do listening sockets. The end
-of the channel is the end of the other process.
+Messages are small structs, one per packet, so neither side can read half of one. What may be large, documents and
+snapshots of statistics, travels as a sealed memory file, whose descriptor is passed along; listening sockets are passed
+as descriptors too. The end of the channel is the end of the other process.
 """
 
 from proxy.control.channel import MAX_DESCRIPTORS, Channel, Incomplete, channel_pair

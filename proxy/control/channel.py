@@ -19,7 +19,7 @@ _DESCRIPTOR_BYTES: Final = array.array("i").itemsize
 
 
 class Incomplete(OSError):
-    """A message came without its descriptors, for which this process has no room; they are closed."""
+    """A message arrived without its descriptors, for which this process has no room; they are closed."""
 
     def __init__(self, message: object) -> None:
         super().__init__("a message of the control channel arrived incomplete: raise the limit of open files")
@@ -36,24 +36,24 @@ class Channel(Generic[R]):
 
     @property
     def sock(self) -> socket.socket:
-        """For waiting on it."""
+        """Only for waiting on it."""
         return self._sock
 
     def limit_sending(self, timeout_s: float) -> None:
-        """A peer that stands still fails `send` after this time; `receive` still waits forever."""
+        """Make `send` fail if the peer takes nothing for this time; `receive` still waits without limit."""
         whole_s = int(timeout_s)
         limit = struct.pack("ll", whole_s, int((timeout_s - whole_s) * 1_000_000))
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """The peer gets descriptors of its own, ours stay open. Raises OSError (BlockingIOError: no room now)."""
+        """The peer gets duplicates of the descriptors; ours stay open. Raises OSError (BlockingIOError if full)."""
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         self._sock.sendmsg([self._encode(message)], passed, socket.MSG_NOSIGNAL)
 
     def receive(self) -> tuple[R, list[int]] | None:
-        """A message and the descriptors that came with it, now the caller's; None: the peer has gone.
+        """A message and the descriptors that came with it, which the caller owns; None if the peer is gone.
 
-        Raises Incomplete, and OSError where nothing can be received.
+        Raises Incomplete, and OSError if nothing can be received.
         """
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(
@@ -77,7 +77,7 @@ class Channel(Generic[R]):
         return self._decode(data), list(descriptors)
 
     def hang_up(self) -> None:
-        """Any thread: both sides' `receive` return None."""
+        """Make `receive` return None on both sides; any thread may call this."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

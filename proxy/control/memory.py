@@ -1,4 +1,4 @@
-"""Memory files: bytes that are handed to another process by descriptor, and cannot change any more."""
+"""Memory files: immutable bytes that are passed to another process by descriptor."""
 
 import errno
 import fcntl
@@ -23,7 +23,7 @@ def sealed_file(name: str, content: bytes) -> int:
 
 
 def refusal() -> str | None:
-    """None: this host lets us have such files, or is short of something, which passes; else what is in the way."""
+    """Why this host does not allow such files. None if it does, or is only short of something, which passes."""
     try:
         os.close(sealed_file("tunnelgw-proxy-trial", b"-"))
     except OSError as error:
@@ -36,7 +36,7 @@ def refusal() -> str | None:
 
 
 def mapped(descriptor: int) -> memoryview:
-    """The content, without a copy; closes the descriptor. The memory lives as long as a view of it does."""
+    """The content, without a copy; closes the descriptor. The memory lives as long as any view of it."""
     try:
         return memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE))
     finally:

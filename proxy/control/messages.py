@@ -13,7 +13,7 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Begin(Message, frozen=True):
-    """First of all: what a worker has to know before it makes anything."""
+    """The first message: what a worker has to know before it creates anything."""
 
     index: int
     log_level: str
@@ -22,20 +22,20 @@ class Begin(Message, frozen=True):
 
 
 class TakeSockets(Message, frozen=True):
-    """With one listening socket per door, in that order; they are served from the next document on, until a document
-    does not name the door any more."""
+    """With one listening socket per door, in that order. They are served from the next document on, until a document no
+    longer names the door."""
 
     doors: tuple[str, ...]
 
 
 class TakeDocument(Message, frozen=True):
-    """With a memory file: what is to be changed in the document that is served. Make a table of it and use it."""
+    """With a memory file: the changes to the document that is served. Build a table from it and use it."""
 
     generation: int
-    """Rises with every message of this kind, while a version may come twice."""
+    """Rises with every message of this kind, whereas a version may come twice."""
     version: int
     since: int
-    """Generation that the change begins at; 0: nothing is needed of it, the document comes whole."""
+    """The generation that the change builds on; 0 if on none, since the document is complete."""
 
 
 class Report(Message, frozen=True):
@@ -43,21 +43,21 @@ class Report(Message, frozen=True):
 
 
 class ToEdge(Message, frozen=True):
-    """About connections to the tunnel's edge; `DialMeans` come along with a dial, as a memory file."""
+    """About connections to the tunnel's edge. A dial comes with `DialMeans` as a memory file."""
 
     order: EdgeOrder
 
 
 class Drain(Message, frozen=True):
-    """Accept what is queued, close the listening sockets, unregister from the edge, finish what runs, end."""
+    """Accept queued connections, close the listening sockets, unregister from the edge, finish what runs, and exit."""
 
 
 class Cut(Message, frozen=True):
-    """Reset what still runs, end."""
+    """Reset what still runs, and exit."""
 
 
 class Ready(Message, frozen=True):
-    """The worker's loop turns."""
+    """The worker's loop is running."""
 
 
 class Taken(Message, frozen=True):
@@ -67,17 +67,17 @@ class Taken(Message, frozen=True):
 
 
 class Refused(Message, frozen=True):
-    """The document could not be used, which is a bug: the supervisor had accepted it. The worker's log has the stack.
-    The document before stays in use."""
+    """The document could not be used, which is a bug, since the supervisor had accepted it. The worker's log has the
+    stack. The previous document stays in use."""
 
     generation: int
     since: int
-    """As in `TakeDocument`: a change that builds on a document which is not in use is refused too."""
+    """As in `TakeDocument`: a change that builds on a document that is not in use is refused too."""
 
 
 class Missed(Message, frozen=True):
-    """The worker had no descriptor or memory for a document, or for the sockets of these doors: they are to be given
-    again, later. The document before stays in use."""
+    """The worker had no descriptor or memory for a document, or for the sockets of these doors: send them again later.
+    The previous document stays in use."""
 
     doors: tuple[str, ...] = ()
 
