@@ -1,11 +1,11 @@
-"""Regular expressions at work: a deterministic automaton, built as a whole before it first runs.
+"""Match regular expressions with a deterministic automaton that is built completely before it first runs.
 
 The tree is turned into a position automaton (Glushkov): one bit per character of the pattern, so a set of positions
-is one integer. From the sets that bytes can lead to, a table is made with a row for each (subset construction). A few
-patterns need a number of rows that is exponential in their length, such as `.*a.{20}`, which has to remember which of
-the last 20 bytes were an `a`; these are refused.
+is one integer. Each set that bytes can lead to becomes a row of a table (subset construction). A few patterns need a
+number of rows that is exponential in their length, such as `.*a.{20}`, which has to remember which of the last 20 bytes
+were an `a`; these are refused.
 
-Bytes that no class of the pattern tells apart share a column, so rows stay short. Automata never change, so threads
+Bytes that no class of the pattern distinguishes share a column, so rows stay short. Automata are immutable, so threads
 may share them.
 """
 
@@ -17,19 +17,19 @@ from proxy.pattern.syntax import Bytes, Choice, Edge, Node, PatternError, Repeat
 
 MAX_STATES = 1024
 MAX_ENTRIES = 32 * 1024
-"""Rows times columns: 256 KiB and some 10 ms to build, at most; usual patterns have a hundredth of it."""
+"""Rows times columns: at most 256 KiB, and some 10 ms to build; usual patterns have a hundredth of it."""
 
 _FIRST_BYTES = 256
 _GROWTH = 4
-"""Pieces of a value are prepared as they are reached: most expressions leave a long one at its first bytes."""
+"""Pieces of a value are prepared as they are reached: most patterns reject a long value at its first bytes."""
 
 
 class TooManyStates(PatternError):
-    """To find that out takes as long as to build the largest automaton."""
+    """Detecting this takes as long as building the largest automaton."""
 
 
 class Automaton:
-    """A compiled pattern: whether it fits a whole value, and how much of the value has to be read to tell."""
+    """A compiled pattern: whether it matches a whole value, and how much of the value has to be read to tell."""
 
     __slots__ = ("_accepting", "_classes", "_table", "pattern", "weight")
 
@@ -39,19 +39,19 @@ class Automaton:
         positions = _Positions(parse(pattern))
         self._classes, columns = _byte_classes(positions.members)
         states = _reachable(positions, columns)
-        # An entry of the table is where the row of the next state starts. Where nothing can match any more there is no
-        # row: the next step leaves the table.
+        # An entry of the table is where the row of the next state starts. The state in which nothing can match any more
+        # has no row: the next step leaves the table.
         live = [state for state in states if state]
         starts = {state: number * len(columns) for number, state in enumerate(live)}
         starts[0] = len(live) * len(columns)
         self._table = tuple(starts[target] for state in live for target in states[state])
         self._accepting = frozenset(starts[state] for state in live if positions.accepts(state))
-        # To tell apart which bytes a position takes is as much work as some entries.
+        # Finding out which bytes a position takes is as much work as several entries.
         self.weight = len(self._table) + positions.links + 8 * len(positions.members)
-        """What it took to build, in entries of its table, of which a million take some 0.7 s and 8 MiB."""
+        """The cost of building it, in table entries, of which a million take some 0.7 s and 8 MiB."""
 
     def read(self, value: bytes) -> tuple[bool, int]:
-        """Whether it fits, and how many bytes were read, each of which takes some 10 ns."""
+        """Whether the pattern matches, and how many bytes were read, each of which takes some 10 ns."""
         table = self._table
         row = start = 0
         end = _FIRST_BYTES
@@ -69,7 +69,7 @@ class Automaton:
 
 
 class _Part(NamedTuple):
-    """What Glushkov's construction knows of a subtree: position sets are bit masks."""
+    """What Glushkov's construction knows about a subtree. Sets of positions are bit masks."""
 
     nullable: bool
     first: int
@@ -82,16 +82,16 @@ _EMPTY = _Part(True, 0, 0)
 class _Positions:
     """The positions of a pattern: which bytes each takes, which positions follow it, and which may be the last.
 
-    Position 0 stands before the first byte. An edge has a position too, which no byte leads to: values pass it where
-    they begin or end.
+    Position 0 is before the first byte. An edge has a position too, which no byte leads to: values pass it where they
+    begin or end.
     """
 
     def __init__(self, node: Node) -> None:
         self.members = [0]
         self._beginnings = self._ends = 0
         self.links = 0
-        """Steps that it took to say which follow which: one for each in a text or a list of words, half of their square
-        where any may be left out."""
+        """The steps it took to link positions to those that follow: one per position in a text or a list of words, half
+        the square of their number if any of them may be left out."""
         self._follow = [0]
         whole = self._add(node)
         self._follow[0] = whole.first
@@ -103,13 +103,13 @@ class _Positions:
         return self._past(1, self._beginnings)
 
     def accepts(self, state: int) -> bool:
-        """Whether a value may end there. Where it has not begun, it has no byte, and passes any edge."""
+        """Whether a value may end in `state`. In the first state it has no bytes yet, and passes any edge."""
         if state & 1:
             return bool(self._past(state, self._ends | self._beginnings) & self._accepting)
         return bool(state & self._last)
 
     def _before_end(self) -> int:
-        """All positions that may be the last, past `$` or not: once for all states, since `$` may follow upon `$`."""
+        """All positions that may be the last, before a `$` or not. Found once for all states, as `$` may follow `$`."""
         edges = [place for place in range(len(self._follow)) if self._ends >> place & 1]
         last, known = self._accepting, 0
         while last != known:
@@ -121,7 +121,7 @@ class _Positions:
         return last | sum(1 << place for place, follow in enumerate(self._follow) if follow & passed)
 
     def _past(self, state: int, edges: int) -> int:
-        """With those of `edges` that follow, one upon another."""
+        """`state` with those of `edges` that follow it, or follow one that does."""
         while edges and (passed := self.after(state) & edges & ~state):
             state |= passed
         return state
@@ -198,7 +198,7 @@ class _Positions:
 
 
 def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]]:
-    """Every set of positions that bytes lead to, the start first, with the set that each column leads on to."""
+    """Every set of positions that bytes lead to, the start first, with the set that each column leads to from there."""
     most = min(MAX_STATES, MAX_ENTRIES // len(columns))
     start = positions.start()
     states: dict[int, list[int]] = {start: []}
@@ -222,7 +222,7 @@ def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]
 def _byte_classes(members: list[int]) -> tuple[bytes, list[int]]:
     """A table from byte to class, and for each class the positions that take its bytes.
 
-    Bytes are of one class when they are in the same sets, that is, when their columns of bits are equal.
+    Bytes are of one class if they are in the same sets, that is, if their columns of bits are equal.
     """
     bits = [f"{found:0256b}" for found in members]
     columns: dict[tuple[str, ...], int] = {}
@@ -232,5 +232,5 @@ def _byte_classes(members: list[int]) -> tuple[bytes, list[int]]:
 
 @lru_cache(maxsize=1024)
 def automaton(pattern: str) -> Automaton:
-    """The automaton of `pattern`; many routes, and one document after another, share it. Raises PatternError."""
+    """The automaton of `pattern`, shared by routes and successive documents. Raises PatternError."""
     return Automaton(pattern)

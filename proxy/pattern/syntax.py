@@ -1,20 +1,20 @@
 r"""Regular expressions of matches: the dialect, parsed into a tree that an automaton is built from.
 
-The dialect is the regular core of RE2: what it describes can be decided in time linear in the input, so no pattern
-and no request can make the proxy stand still. A pattern must match the whole value, as if in ^(?:...)$.
+The dialect is the regular core of RE2: its patterns can be matched in time linear in the input, so no pattern and no
+request can stall the proxy. A pattern must match the whole value, as if in ^(?:...)$.
 
     literals      any printable ASCII character; \ before punctuation takes it literally; \a \f \n \r \t \v, \xHH
     classes       . (all but newline), [a-z_], [^/], \d \D \w \W \s \S and [:alpha:], [:^alpha:] ... inside brackets
     groups        (...), (?:...), (?P<name>...), (?<name>...); what a group matched is not kept
     alternatives  a|b
-    repetition    * + ? {2} {2,} {2,5}, also with a lazy ? behind, which changes nothing here
+    repetition    * + ? {2} {2,} {2,5}, also followed by a lazy ?, which changes nothing here
     anchors       ^ or \A and $ or \z for the beginning and the end of the value, as in (/|$); one alone is not repeated
     flags         (?i) to the end of its group, (?i:...), (?-i), (?-i:...): ASCII letters match in either case;
-                  s: . is any byte, newline too; U changes nothing here
+                  s: . is any byte, also a newline; U changes nothing here
 
 Look-around, back-references, \b and possessive repetition are not regular or not needed, and refused. Limits: 1,024
-characters, 32 nested groups, 256 characters or classes once repetitions with numbers are written out, and what the
-automaton's table may have (1,024 states), which only patterns such as .*a.{20} pass.
+characters, 32 nested groups, 256 characters or classes once repetitions with numbers are expanded, and the size of the
+automaton's table (1,024 states), which only patterns such as .*a.{20} exceed.
 """
 
 import re
@@ -46,7 +46,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Parts one behind another; without parts, the empty text."""
+    """Parts one after another; without parts, the empty text."""
 
     parts: "tuple[Node, ...]"
 
@@ -89,12 +89,12 @@ def parse(pattern: str) -> Node:
 
 
 def positions(node: Node) -> int:
-    """How many single-byte positions the tree has, at most, when its repetitions are written out."""
+    """How many single-byte positions the tree has, at most, when its repetitions are expanded."""
     match node:
         case Bytes() | Edge():
             return 1
         case Sequence(parts):
-            # The empty text counts too: it takes no position, but writing it out again and again takes time.
+            # The empty text counts too: it takes no position, but repeating it takes time.
             return sum(map(positions, parts)) or 1
         case Choice(options):
             return sum(map(positions, options))
@@ -208,7 +208,7 @@ class _Parser:
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """The numbers of `{2}`, `{2,}` or `{2,5}` that stands here; None where there is none."""
+        """The numbers of the `{2}`, `{2,}` or `{2,5}` at this place; None if there is none."""
         if not self._text.startswith("{", self._at):
             return None
         inner, closing, _ = self._text[self._at + 1 :].partition("}")
@@ -263,7 +263,7 @@ class _Parser:
             raise self._error("`(?` that opens no known group")
 
     def _switched_flags(self, closing: str) -> bool:
-        """Takes `(?i)`, or `(?i:` where `closing` is a colon, and heeds it; False where there is none."""
+        """Consume and apply `(?i)`, or `(?i:` if `closing` is a colon. Returns False if there is none."""
         opening = _FLAGS.match(self._text, self._at)
         if opening is None or opening[3] != closing or opening[0] == "(?)":
             return False
@@ -353,5 +353,5 @@ class _Parser:
 
 
 def _is_count(text: str) -> bool:
-    """To RE2, digits behind a zero are no count, and `a{02}` is that text."""
+    """In RE2, digits after a zero are no count, and `a{02}` is literal text."""
     return text.isascii() and text.isdigit() and len(text) <= 4 and (text == "0" or text[0] != "0")
