@@ -1,11 +1,11 @@
 """A bounded dictionary for caches on the hot path: two generations instead of a clock on every hit.
 
-Readers look into `young` directly, one C call. On a miss they ask `revive`, which moves an entry of the older
-generation back. When the young generation is full, it becomes the old one and the old one is dropped: what is in use
+Readers look into `young` directly, one C call. On a miss they call `revive`, which moves an entry back from the old
+generation. When the young generation is full, it becomes the old one and the old one is dropped: what is in use
 survives, what an attacker floods in is gone after two generations.
 
-What comes once and never again is better not entered at all: `met_before` knows what comes for the second time. A
-trace of each key lies in a table of fixed size, where younger ones overwrite older ones.
+Keys that come only once had better not be added at all: `met_before` recognises those that come for the second time. It
+keeps a trace of each key in a table of fixed size, where newer traces overwrite older ones.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _TRACES = 1 << 15
 
 
 class Recent(Generic[K, V]):
-    """At most `max_entries` and `max_bytes` (as stated by whoever adds) in both generations together."""
+    """At most `max_entries` and `max_bytes` (by the sizes given to `add`) in both generations together."""
 
     __slots__ = ("_bytes", "_half_bytes", "_half_entries", "_traces", "old", "young")
 
@@ -41,7 +41,7 @@ class Recent(Generic[K, V]):
 
     def add(self, key: K, value: V, size_bytes: int) -> None:
         if len(self.young) >= self._half_entries or self._bytes + size_bytes > self._half_bytes:
-            # The dictionary is kept, emptied: readers hold a reference to it.
+            # Emptied and not replaced, since readers hold a reference to the dictionary.
             self.old = self.young.copy()
             self.young.clear()
             self._bytes = 0
@@ -49,11 +49,11 @@ class Recent(Generic[K, V]):
         self._bytes += size_bytes
 
     def met_before(self, keys: Iterable[K]) -> list[K]:
-        """Those that were asked about before, or are of the older generation; one of 256 others passes for that."""
+        """The keys that were asked about before or are in the old generation, and one in 256 of the others."""
         traces, old = self._traces, self.old
         met = []
         for key in keys:
-            # At once down to a number of one digit, with which all else is cheaper.
+            # Reduced at once to a one-digit integer of Python, which makes all else cheaper.
             trace = hash(key) & 0x7FFFFF
             place, mark = trace % _TRACES, trace >> 15
             if traces[place] == mark or key in old:

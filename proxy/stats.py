@@ -1,8 +1,8 @@
 """What a worker counts: plain numbers, since a metric library would cost microseconds on every request.
 
-Made and changed by the loop's thread. Names come from documents, so there are as many series as the document has routes
-and backends, but at most MAX_SERIES of each; what comes later is counted under OTHER. The supervisor gets all of it now
-and then, adds it up over its workers, and shows it as metrics.
+Created and changed by the loop's thread. Names come from documents, so there are as many series as the document has
+routes and backends, but at most MAX_SERIES of each; later ones are counted under OTHER. The supervisor gets the counts
+from time to time, adds them up over its workers, and exports them as metrics.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ class RouteStats(msgspec.Struct, gc=False):
     """The requests of one route."""
 
     responses: list[int] = msgspec.field(default_factory=lambda: [0] * 6)
-    """By first digit of the status code, more than 5 as 5; place 0 counts exchanges that ended without a response."""
+    """By first digit of the status code, above 5 as 5; index 0 counts exchanges that ended without a response."""
     durations: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
     """Per bucket, not cumulative; the last has no upper bound."""
     duration_sum_s: float = 0.0
@@ -40,7 +40,7 @@ class RouteStats(msgspec.Struct, gc=False):
     retries: int = 0
 
     def finish(self, status_code: int, duration_s: float) -> None:
-        """Count an exchange that has ended; 0: without a response."""
+        """Count an exchange that has ended; `status_code` is 0 without a response."""
         self.responses[min(status_code // 100, 5)] += 1
         self.durations[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
         self.duration_sum_s += duration_s
@@ -55,7 +55,7 @@ class BackendStats(msgspec.Struct, gc=False):
     connections_opened: int = 0
     ejections: int = 0
     ejected: int = 0
-    """Addresses that get no requests now."""
+    """Addresses that currently get no requests."""
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     """By `Reason`, and "timeout" and "mirror_behind"."""
 
@@ -70,17 +70,17 @@ class DoorStats(msgspec.Struct, gc=False):
 
 
 class EdgeStats(msgspec.Struct, gc=False):
-    """The tunnel's connections of one index, one after another."""
+    """The successive connections of the tunnel that have one index."""
 
     is_up: int = 0
-    """1: it is registered."""
+    """1 if the connection is registered."""
     in_flight: int = 0
     requests: int = 0
     sent_bytes: int = 0
     """Acknowledged by the edge, TLS included."""
     received_bytes: int = 0
     round_trip_s: float = 0.0
-    """Of the last PING."""
+    """The last PING's."""
 
 
 class Stats(msgspec.Struct):
@@ -92,7 +92,7 @@ class Stats(msgspec.Struct):
     edges: dict[int, EdgeStats] = msgspec.field(default_factory=dict)
     """By index of the tunnel's connection."""
     table_version: int = 0
-    """Of the document that requests are routed by; 0: none."""
+    """The version of the document that requests are routed by; 0 if there is none."""
     swaps: int = 0
     last_swap_s: float = 0.0
     """From the document's arrival to its use."""

@@ -1,6 +1,6 @@
-"""OpenSSL contexts from what the document holds as text.
+"""Create OpenSSL contexts from the PEM text in the document.
 
-Keys go to OpenSSL through a file in memory that has no name in any file system. What OpenSSL refuses becomes
+Keys go to OpenSSL through a memory file, which has no name in any file system. What OpenSSL refuses becomes
 `UnusableTLS`, which names its place in the document and never holds a key. A lack of descriptors stays an OSError: it
 says nothing about the document, and passes.
 """
@@ -24,7 +24,7 @@ _REMEDIES: Final = {
     "EE_KEY_TOO_SMALL": f"a key {_SIZE}",
     "CA_KEY_TOO_SMALL": f"the key of a CA {_SIZE}",
 }
-"""By what OpenSSL says."""
+"""By OpenSSL's reason."""
 
 
 class UnusableTLS(ValueError):
@@ -33,7 +33,7 @@ class UnusableTLS(ValueError):
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"tls.{place}: {reason}")
         self.place = place
-        """Inside of `tls`, such as `certificates[0]`."""
+        """Inside `tls`, such as `certificates[0]`."""
         self.reason = reason
 
 
@@ -50,7 +50,7 @@ def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
     """Present this certificate to peers. Raises UnusableTLS, OSError."""
     try:
         with _memory_file(f"{pair.certificate}\n{pair.private_key}\n".encode()) as path:
-            # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
+            # Without a password, OpenSSL would prompt for that of an encrypted key on the terminal.
             context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError) as error:
         said = _said(error)
@@ -61,7 +61,7 @@ def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
 
 
 def _broken_part(pair: Certificate) -> tuple[str, str]:
-    """Which of the two OpenSSL cannot read, and what would be well."""
+    """Which of the two OpenSSL cannot read, and what is wanted in its place."""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=pair.certificate.encode("ascii", "ignore").decode())
@@ -71,24 +71,24 @@ def _broken_part(pair: Certificate) -> tuple[str, str]:
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:
-    """Trust these, and no others, to name peers. Raises UnusableTLS."""
+    """Trust these authorities, and no others, to certify peers. Raises UnusableTLS."""
     try:
-        # Bundles name their certificates in comments, in any language; `ssl` takes no text but ASCII.
+        # Bundles name their certificates in comments, in any language; `ssl` accepts only ASCII.
         context.load_verify_locations(cadata=ca.encode("ascii", "ignore").decode())
     except (ssl.SSLError, ValueError) as error:
         raise UnusableTLS(place, f"{_said(error)}, want certificates in PEM") from error
     context.verify_mode = ssl.CERT_REQUIRED
-    # An authority may be given without the root that has signed it.
+    # An authority may be given without the root that signed it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def load_authorities_of_system(context: ssl.SSLContext) -> None:
-    """Trust these to name peers. Raises OSError."""
+    """Trust the system's authorities to certify peers. Raises OSError."""
     context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     file = ssl.get_default_verify_paths().cafile
     if file is not None and not context.cert_store_stats()["x509"]:
-        # It says nothing where it could not open the file, and without a descriptor for that such a context would trust
-        # nobody for ever. A file that cannot be read at all is the system's affair: there may be a folder as well.
+        # OpenSSL does not report that it could not open the file; if it lacked only a descriptor, this context would
+        # never trust anybody. A file that cannot be read at all is up to the system: there may be a directory as well.
         with contextlib.suppress(ssl.SSLError, PermissionError):
             context.load_verify_locations(cafile=file)
 

@@ -1,4 +1,4 @@
-"""Which names a certificate is for, and whether a wanted one is among them (RFC 6125, 6.4; RFC 9525, 6). Pure."""
+"""Which names a certificate is for, and whether a given one is among them (RFC 6125, 6.4; RFC 9525, 6). Pure."""
 
 import ipaddress
 from collections.abc import Callable, Iterable
@@ -9,11 +9,11 @@ from cryptography import x509
 
 _MAX_SHOWN: Final = 8
 _UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
-"""What OpenSSL takes and `cryptography` does not; none of them is a ValueError."""
+"""Raised for what OpenSSL accepts and `cryptography` does not; none of them is a ValueError."""
 
 
 class CertificateNames(msgspec.Struct, frozen=True):
-    """The subject alternative names; the common name is no name of a server (RFC 9525, 2), see `common_name_of`."""
+    """The subject alternative names. The common name does not name a server (RFC 9525, 2); see `common_name_of`."""
 
     dns: tuple[str, ...]
     uris: tuple[str, ...]
@@ -37,7 +37,7 @@ class CertificateNames(msgspec.Struct, frozen=True):
 
 
 class NameIndex:
-    """Which of several certificates cover a host name, found without a look at each of them."""
+    """Which of several certificates cover a host name, found without checking each of them."""
 
     def __init__(self, certificates: Iterable[CertificateNames]) -> None:
         self._places: dict[str, list[int]] = {}
@@ -46,7 +46,7 @@ class NameIndex:
                 self._places.setdefault(pattern, []).append(place)
 
     def places_of(self, host: str) -> tuple[int, ...]:
-        """Places of those that name it; where there is none, of those that cover it by a wildcard."""
+        """Indexes of the certificates that name it; if there are none, of those that cover it by a wildcard."""
         host = _normal(host)
         for pattern in (host, "*." + host.partition(".")[2]):
             if _covers(pattern, host) and pattern in self._places:
@@ -55,19 +55,19 @@ class NameIndex:
 
 
 def names_of(certificate_der: bytes) -> CertificateNames:
-    """Raises ValueError when the certificate, or its extension, cannot be read."""
+    """Raises ValueError if the certificate, or its extension, cannot be read."""
     return _names_of(x509.load_der_x509_certificate, certificate_der)
 
 
 def common_name_of(certificate_der: bytes) -> CertificateNames:
-    """What appliances call themselves in certificates of their own that have no names (RFC 6125, 6.4.4)."""
+    """The common name, by which appliances go in their own certificates without alternative names (RFC 6125, 6.4.4)."""
     subject = x509.load_der_x509_certificate(certificate_der).subject
     names = tuple(str(name.value) for name in subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
     return CertificateNames(names, (), names)
 
 
 def names_of_first(chain_pem: str) -> CertificateNames:
-    """The names of the first certificate of a chain; raises likewise."""
+    """The names of the first certificate of a chain. Raises ValueError likewise."""
     return _names_of(x509.load_pem_x509_certificate, chain_pem.encode())
 
 
@@ -86,7 +86,7 @@ def _names_of(load: Callable[[bytes], x509.Certificate], octets: bytes) -> Certi
 
 
 def _covers(pattern: str, host: str) -> bool:
-    """A wildcard stands for exactly one whole label, the first, and never for one directly under the root."""
+    """A wildcard matches exactly one whole label, the first, and never one directly under the root."""
     pattern, host = _normal(pattern), _normal(host)
     if pattern == host:
         return bool(host) and "*" not in pattern

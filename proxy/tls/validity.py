@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from cryptography import x509
 
 _FIRST_S: Final = -62_135_596_800.0
-"""The first moment that Python knows, which is that of the year 1."""
+"""The first moment that Python knows: the beginning of the year 1."""
 
 
 class Validity(NamedTuple):
@@ -18,15 +18,15 @@ class Validity(NamedTuple):
 
 
 def validity_of_first(chain_pem: str) -> Validity:
-    """That of the first certificate of a chain.
+    """The validity of the first certificate of a chain.
 
-    Raises ValueError when it cannot be read.
+    Raises ValueError if it cannot be read.
     """
     return _validity(x509.load_pem_x509_certificate(chain_pem.encode()))
 
 
 def validity(certificate_der: bytes) -> Validity:
-    """The same of one certificate."""
+    """The same for a single certificate."""
     return _validity(x509.load_der_x509_certificate(certificate_der))
 
 
