@@ -1,12 +1,12 @@
-"""Backends: where requests go. Exchanges need `Pools` alone; what the two know of each other is in `stream`.
+"""Backends: where requests go. Exchanges use only `Pools`; `stream` is the interface between the two.
 
     Pools           all backends of the table
-    Balancer        one backend: which of its addresses gets a request, and whether it may go at all (`circuit`)
-    Destination     one address: its requests are counted, its `health` is judged, `probes` ask it
+    Balancer        one backend: chooses the address for a request, and enforces the limits (`circuit`)
+    Destination     one address: counts its requests, judges its `health`; `probes` check it
     ConnectionPool  the connections to it, and the requests that wait for one
     H1Link, H2Link  one connection, and how long it is kept (`keeping`); `connecting` makes it, with `resolver`,
                     `eyeballs` and `tls`
 
-All of it belongs to the loop's thread; what blocks is done by a `threadpool`. `health`, `circuit` and `keeping` are
+Everything runs in the loop's thread; blocking work is done by a `threadpool`. `health`, `circuit` and `keeping` are
 pure.
 """

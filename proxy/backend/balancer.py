@@ -1,10 +1,10 @@
-"""One backend: which of its addresses a request goes to, and whether it may go at all.
+"""One backend: which of its addresses a request goes to, and whether it may be sent at all.
 
-Addresses take turns. The one whose turn it is is compared with another, drawn at random, and the one with fewer
-requests under way is chosen, so that a slow address gets fewer. Before that, an address with a connection that this
-client has authenticated is preferred, then the address of the client's session. Addresses that are ejected or down are
-left out; those at which earlier attempts failed are used only when there are no others. A retry is spread at random
-over the rest, without taking a turn.
+An address with a connection that this client has authenticated comes first, then the address of the client's session.
+Otherwise addresses take turns: the next one is compared with another drawn at random, and the one with fewer requests
+in flight is chosen, so that a slow address gets fewer. Addresses that are ejected or down are left out. Those where
+earlier attempts failed are used only if there are no others; a retry goes to a random one of the rest and takes no
+turn.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 class Balancer:
     def __init__(self, shared: Shared, spec: document.Backend, stats: BackendStats, draw: Callable[[], float]) -> None:
         self.generation = 0
-        """Of the table that this balancer was last compared with."""
+        """The generation of the table that this balancer was last compared with."""
         self.spec = spec
         self._shared = shared
         self._stats = stats
@@ -38,7 +38,7 @@ class Balancer:
         self._circuit = Circuit(spec.circuit)
         self._destinations: dict[str, Destination] = {}
         self._leaving: list[Destination] = []
-        """Not in the backend any more; their last requests run."""
+        """No longer addresses of the backend; their last requests are still running."""
         self._usable: list[Destination] = []
         self._outliers: Outliers | None = None
         self._restoring = shared.loop.deadline(self._restore)
@@ -69,7 +69,7 @@ class Balancer:
         return request
 
     def _choose(self, usable: list[Destination], wish: Wish, receiver: Receiver) -> Destination:
-        """`usable` has two or more."""
+        """`usable` has at least two addresses."""
         if self._shared.keeps_for(receiver.client_connection):
             for destination in usable:
                 if destination.keeps_for(receiver.client_connection) and destination.text not in wish.avoid:
@@ -84,7 +84,7 @@ class Balancer:
         if size == 1:
             return usable[0]
         if wish.avoid:
-            # What follows the turn of an address that fails would always be the turn of the same other one.
+            # Taking turns would send every retry to the address that follows the failing one.
             turn = int(self._draw() * size)
         else:
             self._turn = turn = (self._turn + 1) % size
@@ -94,15 +94,15 @@ class Balancer:
     # -- connections, on behalf of pools -------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Close a connection that nobody uses, in any pool; False: there is none."""
+        """Close an unused connection, in any pool. Returns False if there is none."""
         pools = [pool for destination in self._all_destinations for pool in destination.pools]
         return any(pool.close_idle() for pool in pools) or any(pool.close_personal() for pool in pools)
 
     def on_room(self) -> None:
-        """There may be room for a connection: open those that requests wait for."""
+        """There may be room for more connections: open those that requests wait for."""
         if not self._circuit.pending or self._is_serving_waiting:
             return
-        # Making room closes connections, which leads here again.
+        # Making room closes connections, which calls this method again.
         self._is_serving_waiting = True
         try:
             for destination in self._all_destinations:
@@ -110,7 +110,7 @@ class Balancer:
                     if pool.is_waited_for:
                         pool.open_as_needed()
         finally:
-            # Also after a bug in there; otherwise no connection would ever be opened here again.
+            # Even after an exception; otherwise this backend would never open a connection again.
             self._is_serving_waiting = False
 
     @property
@@ -132,7 +132,7 @@ class Balancer:
             self._stats.ejections += 1
             log.warning("backend address ejected", backend=self.spec.name, address=destination.text)
             if was_usable:
-                # Not `_update_usable`, which looks at all of them: where a thousand fail together, that takes seconds.
+                # Not `_update_usable`, which scans all addresses: if a thousand fail together, that takes seconds.
                 self._usable.remove(destination)
             self._after_change()
 
@@ -155,13 +155,13 @@ class Balancer:
         if next_s is not None:
             self._restoring.set(next_s)
         if not self._is_retired:
-            # Otherwise the gauge may belong to the balancer that took this one's place.
+            # The gauge of a retired balancer may already belong to its successor.
             self._stats.ejected = len(self._destinations) - len(self._usable)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def can_become(self, spec: document.Backend) -> bool:
-        """Whether connections to addresses that stay may stay as well."""
+        """Whether connections to addresses that remain can be kept."""
         return (spec.protocol, spec.tls) == (self.spec.protocol, self.spec.tls)
 
     def change(self, spec: document.Backend) -> None:
@@ -182,7 +182,7 @@ class Balancer:
             destinations[text].observer = observer
         for destination in self._destinations.values():
             destination.retire()
-        # In one pass: a search for each one that leaves would take a second when thousands leave together.
+        # In one pass: searching for each one would take a second when thousands leave together.
         self._leaving = [one for one in self._all_destinations if not one.is_idle]
         self._destinations = destinations
         health = [destination.health for destination in destinations.values()]
@@ -199,10 +199,10 @@ class Balancer:
         self.on_room()
 
     def _probe(self) -> None:
-        """Start and stop probers. One whose address stays keeps its schedule: addresses may change more often than one
-        of them is probed.
+        """Start and stop probers. A prober whose address remains keeps its schedule, because addresses may change more
+        often than an address is probed.
 
-        The first moment is random, or all backends of a document would be probed at the same moments for ever.
+        The first probe is at a random time; otherwise all backends of a document would always be probed together.
         """
         policy = self.spec.active_health
         before, self._probers = self._probers, {}
@@ -223,7 +223,7 @@ class Balancer:
         return all(destination.is_idle for destination in self._all_destinations)
 
     def retire(self) -> None:
-        """Finish what runs; keep no connection after that. Exchanges on earlier tables may still send requests."""
+        """Finish running requests, then keep no connection. Exchanges on earlier tables may still send requests."""
         if self._is_retired:
             return
         self._is_retired = True
@@ -239,7 +239,7 @@ class Balancer:
         for destination in self._all_destinations:
             for pool in destination.pools:
                 pool.close()
-        # These refer back to the balancer, and the collector never looks at what was frozen (see `worker.swap`).
+        # These refer back to the balancer, and frozen objects are never collected (see `worker.swap`).
         self._destinations.clear()
         self._leaving.clear()
         self._usable.clear()
@@ -251,26 +251,26 @@ def _others(destinations: list[Destination], avoid: tuple[str, ...]) -> list[Des
 
 
 class Refusals:
-    """The ledger of requests that are never sent."""
+    """The ledger for requests that are refused without being sent."""
 
     def __init__(self, loop: Loop, stats: BackendStats) -> None:
         self._loop = loop
         self._failures = stats.failures
 
     def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, detail: str) -> Request:
-        """A request that fails in a later call of the loop."""
+        """Return a request that fails in a later call of the loop."""
         request = Request(head, True, receiver, NO_WISH, "", self)
         self._loop.call_soon(partial(request.fail, Failure(reason, detail, is_unprocessed=True)))
         return request
 
     def answered(self, status_code: int) -> None:
-        """Never."""
+        """Never called: these requests get no response."""
 
     def failed(self, failure: Failure) -> None:
         self._failures[failure.reason.value] = self._failures.get(failure.reason.value, 0) + 1
 
     def timed_out(self) -> None:
-        """It was cancelled before it could say that it failed."""
+        """The exchange cancelled the request before its failure was reported."""
 
     def ended(self) -> None:
-        """It was not counted."""
+        """Nothing to do: the request was never counted as running."""

@@ -1,4 +1,4 @@
-"""What one worker may have under way at one backend. Pure counters; who raises one lowers it again."""
+"""How much one worker may have in flight at one backend. Pure counters: whoever increments one decrements it again."""
 
 from proxy import document
 
@@ -13,7 +13,7 @@ class Circuit:
         self.running = 0
         """Requests that have not ended."""
         self.pending = 0
-        """Of those, the ones that wait for a connection."""
+        """Those of the running requests that wait for a connection."""
 
     @property
     def has_connection_left(self) -> bool:

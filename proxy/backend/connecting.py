@@ -1,4 +1,4 @@
-"""One new connection to a backend: resolve its name, connect, do the TLS handshake; all within `connect_timeout`."""
+"""One new connection to a backend: name resolution, TCP connect and TLS handshake, all within `connect_timeout`."""
 
 import errno
 import math
@@ -14,12 +14,12 @@ from proxy.backend.tls import Trust, UntrustedPeer
 from proxy.loop import Handshake, TlsSocket
 
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
-"""Our own lack, which says nothing about the backend."""
+"""Resources that this host lacks, which says nothing about the backend."""
 
 
 class Connecting:
-    """Calls exactly one of `on_connected(self, sock, address, alpn)` and `on_failed(self, failure)`, later than
-    `start`, unless it is cancelled. `alpn` is empty without TLS, and where the backend chose none."""
+    """Calls exactly one of `on_connected(self, sock, address, alpn)` and `on_failed(self, failure)`, after `start` has
+    returned, unless it is cancelled. `alpn` is empty without TLS, or if the backend chose no protocol."""
 
     __slots__ = (
         "_address",
@@ -48,7 +48,7 @@ class Connecting:
         on_connected: Callable[["Connecting", socket.socket, Address, str], None],
         on_failed: Callable[["Connecting", Failure], None],
     ) -> None:
-        """`text` is the address as the document has it; with `trust` TLS is spoken."""
+        """`text` is the address as written in the document. With `trust`, the connection uses TLS."""
         self._shared = shared
         self._text = text
         self._host = host
@@ -67,7 +67,7 @@ class Connecting:
     def start(self) -> None:
         if self._shared.connect_timeout_s:
             self._deadline.set(self._shared.loop.now_s + self._shared.connect_timeout_s)
-        # What is known already is told at once, and nothing is to be called before `start` returns.
+        # An answer that is known already is given at once, but no callback may come before `start` returns.
         self._shared.loop.call_soon(self._prepare)
 
     def cancel(self) -> None:
@@ -135,7 +135,7 @@ class Connecting:
         tried = ", ".join(f"{address} {error.strerror}" for address, error in errors)
         last = errors[-1][1]
         if any(error.errno in _EXHAUSTED for _, error in errors):
-            # An address that could not be tried might have answered, so the backend is not to blame.
+            # An address that we could not try might have answered, so the backend is not to blame.
             self._fail(Reason.OVERLOAD, f"{self._text}: no connection can be opened here: {tried}")
         elif isinstance(last, ConnectionRefusedError):
             self._fail(Reason.REFUSED, f"{self._text}: not connected: {tried}")

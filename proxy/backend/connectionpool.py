@@ -1,13 +1,13 @@
 """The connections to one address, and the requests that wait for one.
 
-A request takes the connection that was used last. Where none is free, it waits for whichever comes first: one that
-becomes free, or the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out
-to, only one at a time is opened for all that wait. Waiting ends with `connect_timeout`. Another HTTP/2 connection is
-also opened before slow readers have used up the window of one, since that would stop all other responses on it; and for
-an upload where other uploads have used up the window.
+A request takes the most recently used connection. If none is free, it waits for whichever comes first: a connection
+that becomes free, or a new one, opened for it. If connections carry several requests (HTTP/2), or may turn out to, only
+one at a time is opened for all waiting requests. Waiting ends after `connect_timeout`. Another HTTP/2 connection is
+also opened before slow readers have used up the window of one, which would stall all other responses on it, and for an
+upload if other uploads have used up the window.
 
-A connection that a client has authenticated (NTLM, Negotiate) carries that client's requests alone. It is kept for them
-if they come one after another over one connection of the client, and as long as that is open; otherwise it is closed.
+A connection that a client has authenticated (NTLM, Negotiate) carries requests of that client only. It is kept if these
+arrive one after another over one client connection, until that connection closes; otherwise it is closed.
 """
 
 import socket
@@ -31,17 +31,17 @@ ALPN_H2: Final = "h2"
 
 
 class Owner(Protocol):
-    """The balancer that pools belong to."""
+    """The balancer that owns the pools."""
 
     def make_room(self) -> bool:
-        """Close a connection that nobody uses, in any pool; False: there is none."""
+        """Close an unused connection, in any pool. Returns False if there is none."""
 
     def on_room(self) -> None:
         """There may be room for another connection."""
 
 
 class ConnectionPool:
-    """`text` is the address as the document has it. With `is_h2c` HTTP/2 is spoken without asking; with `trust` TLS."""
+    """`text` is the address as written in the document. `is_h2c`: HTTP/2 with prior knowledge. `trust`: use TLS."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class ConnectionPool:
         self._trust = trust
         self._is_h2c = is_h2c
         self._may_multiplex = is_h2c or (trust is not None and trust.offers_h2)
-        """Connections carry several requests, or that is not known yet."""
+        """Whether connections carry several requests; also true until that is known."""
         self._idle: list[H1Link] = []
         self._personal: dict[int, H1Link] = {}
-        """Idle ones that are reserved for their client's next request, by the id of that client's connection."""
+        """Idle connections reserved for their client's next request, by the id of the client's connection."""
         self._multiplexed: list[H2Link] = []
         self._links: set[H1Link | H2Link] = set()
         self._connecting: set[Connecting | H2Link] = set()
-        """Connections that carry no request yet, including those whose backend has not yet sent its HTTP/2 SETTINGS."""
+        """Connections that cannot carry requests yet: being made, or waiting for the backend's HTTP/2 SETTINGS."""
         self._waiting: dict[Request, None] = {}
         self._is_retired = False
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def dispatch(self, request: Request) -> None:
-        """Send it, or keep it until it can be sent. Its receiver is called later, if at all."""
+        """Send the request, or queue it until it can be sent. Its receiver is never called from within this call."""
         if self._personal and not request.wish.needs_new_connection:
             link = self._personal.get(id(request.receiver.client_connection))
             if link is not None:
@@ -105,18 +105,18 @@ class ConnectionPool:
 
     @property
     def _may_wait(self) -> bool:
-        """Whether a request may wait for a better connection than the existing ones, without being refused for it."""
+        """Whether a request may wait for a better connection than the existing ones without the risk of a refusal."""
         circuit = self._circuit
         has_another = bool(self._connecting) or circuit.has_connection_left
         is_limited = any(link.takes_none for link in self._multiplexed)
         return has_another and not is_limited and circuit.pending < circuit.limits.max_pending
 
     def leave(self, request: Request) -> None:
-        """It was cancelled while it waited."""
+        """The request was cancelled while it waited."""
         self._take(request)
 
     def lack(self) -> Failure | None:
-        """The failure of requests that wait for a place on existing connections; None while one is being opened."""
+        """The failure of requests that wait for existing connections only; None while a connection is being opened."""
         if self._connecting:
             return None
         limit = self._circuit.limits.max_connections
@@ -130,7 +130,7 @@ class ConnectionPool:
     def open_as_needed(self) -> None:
         """Open as many connections as there are requests waiting, within the limit."""
         if any(link.takes_none for link in self._multiplexed):
-            # It would take none on another connection either; if it ever takes some, it says so on this one.
+            # The backend would allow no stream on another connection either; if that changes, it says so on this one.
             self._make_do()
             return
         wanted = min(len(self._waiting), 1) if self._may_multiplex else len(self._waiting)
@@ -142,7 +142,7 @@ class ConnectionPool:
                 return
 
     def _make_do(self) -> None:
-        """There will be no other connection: requests that waited for a better one use what there is."""
+        """No other connection will come: requests that waited for a better one use the existing ones."""
         for link in list(self._multiplexed):
             while self._waiting and link.has_room:
                 self._begin(next(iter(self._waiting)), link)
@@ -162,14 +162,14 @@ class ConnectionPool:
         circuit.pending += 1
         self._waiting[request] = None
         request.queue = self
-        # Before our own deadline is set: that of connecting passes first then, and its error says more.
+        # Before the request's own deadline is set: the deadline of connecting then passes first, with a better error.
         self.open_as_needed()
         if self._shared.connect_timeout_s:
             request.deadline = self._shared.loop.deadline(partial(self._expire, request))
             request.deadline.set(self._shared.loop.now_s + self._shared.connect_timeout_s)
 
     def _take(self, request: Request) -> None:
-        """It waits no longer."""
+        """Take the request out of the queue."""
         del self._waiting[request]
         self._circuit.pending -= 1
         request.queue = None
@@ -219,7 +219,7 @@ class ConnectionPool:
         link = H1Link(self._shared, sock, self, name, remember)
         self._links.add(link)
         self.on_free(link)
-        # Where one was opened to learn what the backend speaks, the others have waited for that.
+        # If only one was opened to learn which protocol the backend speaks, other requests are still waiting.
         self.open_as_needed()
 
     def _on_failed(self, connecting: Connecting, failure: Failure) -> None:
@@ -229,17 +229,17 @@ class ConnectionPool:
         self._owner.on_room()
 
     def _fail_waiting(self, failure: Failure) -> None:
-        """A connection was not made: tell the one that it was opened for."""
+        """A connection attempt failed: fail the request, or with HTTP/2 all requests, that it was made for."""
         self._make_do()
         waiting = list(self._waiting)
         for request in waiting if self._may_multiplex else waiting[:1]:
-            # A receiver that is told may cancel another of these requests.
+            # A receiver may respond to its failure by cancelling another of these requests.
             if request in self._waiting:
                 self._take(request)
                 request.fail(failure)
 
     def on_free(self, link: H1Link) -> None:
-        """A link may carry a next request."""
+        """A link is free for the next request."""
         if link.is_personal:
             self._keep_personal(link)
             return
@@ -271,7 +271,7 @@ class ConnectionPool:
             self._owner.on_room()
 
     def _forget_personal(self, link: H1Link) -> None:
-        """Does nothing unless the link is idle and reserved."""
+        """Drop the reservation; no-op unless the link is idle and reserved."""
         key = id(link.client)
         if self._personal.get(key) is link:
             del self._personal[key]
@@ -281,7 +281,7 @@ class ConnectionPool:
                 del self._shared.personal[key]
 
     def keeps_for(self, client: object | None) -> bool:
-        """Whether a connection waits for that client's next request."""
+        """Whether a connection is reserved for that client's next request."""
         return id(client) in self._personal
 
     def _next_for(self, link: H1Link) -> Request | None:
@@ -297,9 +297,9 @@ class ConnectionPool:
         self.on_limit(link)
 
     def on_limit(self, link: H2Link) -> None:
-        """A link may carry another number of requests than was known."""
+        """The number of requests that a link may carry has changed."""
         self.on_streams_left(link)
-        # For requests that it has no stream for.
+        # For requests that do not fit on it.
         self.open_as_needed()
 
     def on_streams_left(self, link: H2Link) -> None:
@@ -307,20 +307,20 @@ class ConnectionPool:
         while self._waiting and link.has_room and (request := self._next_on(link)) is not None:
             self._begin(request, link)
         if self._is_retired and not self._waiting:
-            # Not while requests wait: its end would have another connection opened for them, and closed as soon.
+            # Not while requests wait: another connection would be opened for them, and closed just as soon.
             link.drain()
         elif self._circuit.pending and link.is_idle and not link.takes_none:
-            # Requests wait for a connection to another address, or this one is too old for them.
+            # The waiting requests want a connection to another address, or this one is too old for them.
             self._owner.on_room()
 
     def _next_on(self, link: H2Link) -> Request | None:
-        """The next request for this link: no upload while uploads have used up its window."""
+        """The next request for this link; not an upload while other uploads have used up its window."""
         if not link.is_stopped:
             return next(iter(self._waiting))
         return next((request for request in self._waiting if request.end_stream), None)
 
     def on_gone(self, link: H1Link | H2Link, failure: Failure | None = None) -> None:
-        """`failure`: what was connected does not speak HTTP/2, or leaves at once."""
+        """`failure`: the peer does not speak HTTP/2, or closed before any request."""
         if isinstance(link, H1Link):
             self._forget_personal(link)
             if link in self._idle:
@@ -333,7 +333,7 @@ class ConnectionPool:
         self._circuit.connections -= 1
         self._stats.connections -= 1
         if failure is not None:
-            # Before `on_room`, or another connection would be opened for requests that are about to fail.
+            # Before `on_room`, which would open another connection for requests that are about to fail.
             self._fail_waiting(failure)
         self._owner.on_room()
 
@@ -344,7 +344,7 @@ class ConnectionPool:
         return bool(self._links or self._connecting)
 
     def close_idle(self) -> bool:
-        """Close the connection that was unused for the longest time and is nobody's; False: there is none."""
+        """Close the least recently used idle connection that is not reserved. Returns False if there is none."""
         if self._idle:
             self._idle[0].close()
             return True
@@ -355,14 +355,14 @@ class ConnectionPool:
         return False
 
     def close_personal(self) -> bool:
-        """Close one that is reserved for a client, which then has to authenticate another; False: there is none."""
+        """Close a connection reserved for a client, which then has to authenticate a new one. False: there is none."""
         for personal in self._personal.values():
             personal.close()
             return True
         return False
 
     def retire(self) -> None:
-        """Connections are closed as soon as they are free, and opened only for requests that come all the same."""
+        """Close connections as soon as they are free; open new ones only for requests that still come."""
         self._is_retired = True
         for unused in [*self._idle, *self._personal.values()]:
             unused.close()
@@ -370,7 +370,7 @@ class ConnectionPool:
             self.on_streams_left(link)
 
     def close(self) -> None:
-        """Close all at once, without telling the receivers of waiting and running requests."""
+        """Close everything immediately, without calling the receivers of waiting and running requests."""
         self._is_retired = True
         for request in list(self._waiting):
             self._take(request)

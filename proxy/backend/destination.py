@@ -17,7 +17,7 @@ _BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
 
 
 class Observer(Protocol):
-    """Is told how the requests to an address end, for its passive health."""
+    """Is notified of the outcome of each request to an address, for passive health."""
 
     def on_success(self, destination: "Destination") -> None: ...
 
@@ -25,7 +25,7 @@ class Observer(Protocol):
 
 
 class Destination:
-    """The ledger of its requests."""
+    """One address; also the ledger of its requests."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Destination:
         text: str,
         observer: Observer | None,
     ) -> None:
-        """`observer` None: there are no passive health checks."""
+        """`observer` is None without passive health checks."""
         self._shared = shared
         self._owner = owner
         self._circuit = circuit
@@ -52,22 +52,22 @@ class Destination:
         self.running = 0
         self.pool = self.new_pool(owner, circuit, stats)
         self._http_1: ConnectionPool | None = None
-        """Of a TLS backend that may speak HTTP/2: for requests that need HTTP/1.1."""
+        """For TLS backends that may speak HTTP/2: the pool for requests that need HTTP/1.1."""
         self._wants_http_1 = False
-        """It has answered HTTP_1_1_REQUIRED, as IIS does for what a Windows login protects. Each request would get that
-        answer again."""
+        """The backend has sent HTTP_1_1_REQUIRED, as IIS does for resources behind a Windows login. It would send it
+        again for each request."""
         self._is_retired = False
 
     def __repr__(self) -> str:
         return f"<Destination {self.text}, {self.running} running>"
 
     def new_pool(self, owner: Owner, circuit: Circuit, stats: BackendStats) -> ConnectionPool:
-        """A pool of connections to this address, counted in `circuit` and `stats`. The caller closes it."""
+        """A new pool of connections to this address, counted in `circuit` and `stats`. The caller closes it."""
         trust = self._shared.trust(self._tls, offers_h2=True) if self._tls else None
         return ConnectionPool(self._shared, owner, circuit, stats, self.text, trust=trust, is_h2c=self._is_h2c)
 
     def send(self, request: Request) -> None:
-        """Count it, and send it or let it wait."""
+        """Count the request, then send it or queue it."""
         self.running += 1
         self._circuit.running += 1
         self._stats.requests += 1
@@ -76,9 +76,9 @@ class Destination:
         pool.dispatch(request)
 
     def _needs_http_1(self, request: Request) -> bool:
-        """Whether the request goes over HTTP/1.1 even where others go over HTTP/2: an Upgrade, a request with
-        connection-based authentication, and every request to an address that wants HTTP/1.1. Never gRPC, which exists
-        over HTTP/2 only and authenticates each call.
+        """Whether the request needs HTTP/1.1 even if others use HTTP/2: an Upgrade, connection-based authentication,
+        or any request to an address that wants HTTP/1.1. Never gRPC, which exists only over HTTP/2 and authenticates
+        each call.
         """
         head = request.head
         if head.protocol is not None:
@@ -98,13 +98,13 @@ class Destination:
         return self._http_1
 
     def retire(self) -> None:
-        """Keep no connection after its request."""
+        """Keep no connection open after its request."""
         self._is_retired = True
         for pool in self.pools:
             pool.retire()
 
     def keeps_for(self, client: object | None) -> bool:
-        """Whether a connection waits for that client's next request."""
+        """Whether a connection is reserved for that client's next request."""
         return any(pool.keeps_for(client) for pool in self.pools)
 
     @property

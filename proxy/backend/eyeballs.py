@@ -1,7 +1,7 @@
-"""Connecting to the first of several addresses that answers: happy eyeballs (RFC 8305), on the loop.
+"""Happy Eyeballs (RFC 8305) on the loop: connect to whichever of several addresses answers first.
 
-Families alternate, beginning with the one that the resolver put first. The next address is tried when the one before
-has failed, or has not answered for 250 ms; the first connection wins and the others are closed.
+Address families alternate, starting with the one that the resolver put first. The next address is tried when the
+previous one has failed or has not answered within 250 ms. The first connection wins; the others are closed.
 """
 
 import errno
@@ -15,11 +15,11 @@ from proxy.backend.resolver import Address, Addresses
 from proxy.loop import Loop
 
 STAGGER_S: Final = 0.25
-"""RFC 8305, 8: connection attempt delay."""
+"""Connection Attempt Delay (RFC 8305, 8)."""
 
 
 def alternate(addresses: Addresses, turn: int) -> Addresses:
-    """The order to try them in. `turn` rotates each family, so that connections spread over equal addresses."""
+    """The addresses in the order to try them. `turn` rotates each family, to spread connections over its addresses."""
     if len(addresses) < 2:
         return addresses
     first = [address for address in addresses if address.family is addresses[0].family]
@@ -38,9 +38,9 @@ def _rotated(addresses: list[Address], turn: int) -> list[Address]:
 
 
 class Race:
-    """Calls exactly one of `on_won(sock, address)` and `on_lost(errors)`, later than `start`, unless it is cancelled.
+    """Calls exactly one of `on_won(sock, address)` and `on_lost(errors)`, after `start` has returned, unless cancelled.
 
-    `errors` has what became of each address, in the order in which they failed.
+    `errors` has the error of each address, in the order in which they failed.
     """
 
     __slots__ = ("_attempts", "_errors", "_left", "_loop", "_next", "_on_lost", "_on_won")
@@ -98,7 +98,7 @@ class Race:
 
 
 class _Attempt:
-    """One address. Reports through `on_end`, and never from within `start`."""
+    """A connection attempt to one address. Calls `on_end`, but never from within `start`."""
 
     __slots__ = ("_loop", "_on_end", "_sock", "address")
 
@@ -126,7 +126,7 @@ class _Attempt:
             self._end_soon(_error(code))
 
     def take(self) -> socket.socket:
-        """The connected socket, which belongs to the caller from now on."""
+        """Hand the connected socket over to the caller."""
         sock, self._sock = self._sock, None
         assert sock is not None  # noqa: S101
         self._loop.unwatch(sock)
@@ -145,7 +145,7 @@ class _Attempt:
         self._on_end(self, _error(code) if code else None)
 
     def on_readable(self) -> None:
-        """Never asked for."""
+        """Never called: only writability is watched."""
 
     def on_bug(self) -> None:
         self._on_end(self, ConnectionAbortedError("given up after a bug in this proxy"))
@@ -155,5 +155,5 @@ class _Attempt:
 
 
 def _error(code: int) -> OSError:
-    # The subclass that fits the number, as socket.connect would raise.
+    # OSError picks the subclass for the number, as for socket.connect.
     return OSError(code, os.strerror(code))

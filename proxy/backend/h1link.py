@@ -1,10 +1,10 @@
-"""A connection to a backend that speaks HTTP/1.1: one request at a time, kept for the next.
+"""A connection to an HTTP/1.1 backend: one request at a time, then kept for the next.
 
-A backend may close a kept connection at any moment, even while the next request is on its way: such a failure is marked
-`was_reused`. Bytes that come while no request runs can belong to no response, so the connection is given up at once,
-also where they are read only when the next request waits to be sent.
-Once a request with connection-based authentication (NTLM, Negotiate) has gone over a connection, it belongs to that
-client: the backend takes all that comes over it for that client's.
+A backend may close an idle connection at any time, even while the next request is on its way: such a failure is marked
+`was_reused`. Bytes that arrive while no request is running belong to no response, so the connection is closed at once,
+even if they are read only when the next request is waiting to be sent.
+Once a connection has carried a request with connection-based authentication (NTLM, Negotiate), it belongs to that
+client, because the backend attributes everything on it to that client.
 Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
 """
 
@@ -33,17 +33,17 @@ from proxy.loop import Buffer, Creditor, Transport
 MAX_HELD_BYTES: Final = 256 * 1024
 RESUME_BYTES: Final = MAX_HELD_BYTES // 2
 _MAX_CHUNKS: Final = 1_000
-"""Of a body, a turn: some milliseconds until others have theirs."""
+"""Chunks of a body decoded per turn of the loop: a few milliseconds before other connections get their turn."""
 
 
 class Home(Protocol):
-    """The pool that a link belongs to."""
+    """The pool that owns a link."""
 
     def on_free(self, link: "H1Link") -> None:
-        """It may carry a next request."""
+        """The link is free for the next request."""
 
     def on_gone(self, link: "H1Link") -> None:
-        """It carries no more requests. Comes once, and before the failures that it causes."""
+        """The link carries no more requests. Called once, before the failures that follow from it."""
 
 
 class H1Link:
@@ -71,7 +71,7 @@ class H1Link:
     def __init__(
         self, shared: Shared, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
     ) -> None:
-        """`name` is for messages: the address in the document, and the one that was dialled."""
+        """`name` is for messages: the address in the document and the one that was dialled."""
         loop = shared.loop
         self._loop = loop
         self._shared = shared
@@ -82,17 +82,17 @@ class H1Link:
         self._request: Request | None = None
         self._idle = loop.deadline(self._expire)
         self._retire_at_s = self._until_s = loop.now_s + MAX_AGE_S
-        """Until when it may get requests: by its age alone, and by what its backend says as well."""
+        """Until when the link may get requests: by its age alone, and by its backend's Keep-Alive timeout as well."""
         self._is_paused = False
         self._is_gone = False
         self._is_head_sent = False
         self._is_sending = False
-        """The body of the request has not ended."""
+        """The body of the running request has not ended."""
         self.is_kept = False
-        """It was idle before its next request, whose failure therefore says little about the backend."""
+        """The link was idle before the current request, whose failure therefore says little about the backend."""
         self.is_personal = False
         self.client: object | None = None
-        """The client's connection that a personal link belongs to."""
+        """The client connection that a personal link belongs to."""
         self._transport = Transport(loop, sock, self)
         self._transport.hears_out = True
         self._transport.start()
@@ -103,7 +103,7 @@ class H1Link:
     # -- called by the pool ------------------------------------------------------------------------------------------
 
     def begin(self, request: Request) -> bool:
-        """Send a request over this link, which is free. False: it cannot be sent at all, and the link is still free."""
+        """Send a request over this free link. False: it cannot be sent at all, and the link is still free."""
         try:
             self._codec.send_request(request.head, request.end_stream)
         except LocalProtocolError as error:
@@ -124,19 +124,19 @@ class H1Link:
         return True
 
     def rest(self) -> None:
-        """Keep it unused for a while, but not beyond its age or what its backend allows."""
+        """Keep the idle link for the idle timeout, but not beyond its maximum age or its backend's timeout."""
         self.is_kept = True
         idle_timeout_s, last_s = self._shared.idle_timeout_s, self._until_s
         until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else last_s
         self._idle.set(until_s if until_s < last_s else last_s)
 
     def close(self) -> None:
-        """It is free, and not wanted any more."""
+        """Close the free link, which is no longer wanted."""
         self._leave()
         self._transport.close()
 
     def abort(self) -> None:
-        """At once; no call to the receiver of a running request follows."""
+        """Close immediately, without calling the receiver of a running request."""
         request, self._request = self._request, None
         if request is not None:
             request.link = None
@@ -165,15 +165,15 @@ class H1Link:
         return len(data)
 
     def _end_output(self, request: Request) -> None:
-        """The client has ended its side of the protocol that was switched to."""
+        """The client has ended its side of an upgraded connection."""
         if self._transport.can_half_close:
             self._transport.end_output()
         else:
-            # Not from within the call that hands over the last bytes.
+            # Later: the caller is still handing over the last bytes.
             self._loop.call_soon(partial(self._hang_up, request))
 
     def _hang_up(self, request: Request) -> None:
-        """TLS cannot end one direction alone, so both end, as with nginx and Envoy."""
+        """End both directions, as nginx and Envoy do: TLS cannot end one alone."""
         if self._request is request:
             self._request = None
             receiver = request.receiver
@@ -206,11 +206,11 @@ class H1Link:
             self._transport.resume_reading()
 
     def cancel(self, request: Request) -> None:
-        """HTTP/1.1 cannot take a request back, except by closing the connection.
+        """Close the connection: HTTP/1.1 has no other way to cancel a request.
 
-        A reset is noticed by every backend, even by one that only writes, but it destroys what is still on its way.
+        Every backend notices a reset, even one that only writes, but a reset discards data that is still in flight.
         Some clients send a whole request and leave, as ffmpeg does with each segment: such a request is delivered
-        first, and the connection closed after it.
+        before the connection is closed.
         """
         if self._request is not request:
             return
@@ -224,8 +224,8 @@ class H1Link:
         if request.end_stream or self._transport.queued_bytes > MAX_HELD_BYTES:
             self.close()
             return
-        # If the socket were closed, whatever the backend sends meanwhile, be it only TLS session tickets, would cause a
-        # reset. The link counts as a connection until all has arrived.
+        # If the socket were closed now, anything that the backend sends, even TLS session tickets, would cause a reset.
+        # The link counts as a connection until everything has been delivered.
         self._idle.cancel()
         self._transport.finish()
 
@@ -237,7 +237,7 @@ class H1Link:
             self.abort()
             return
         if not self._is_head_sent:
-            # The request was queued in this very turn, so these bytes cannot answer it.
+            # The request was queued in this turn, so these bytes cannot be its response.
             self._break(Reason.RESET, "bytes that belong to no response")
             return
         self._pass_on(request, self._codec.receive(data, _MAX_CHUNKS))
@@ -248,7 +248,7 @@ class H1Link:
             self._loop.call_soon(partial(self._read_on, request))
 
     def _read_on(self, request: Request) -> None:
-        """The next turn's share of what has come already."""
+        """Decode the next turn's share of the bytes already received."""
         if self._request is request:
             self.on_data(b"")
             self.release(request, 0)
@@ -272,7 +272,7 @@ class H1Link:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Senders are held back by their credit, not by us."""
+        """Nothing to do: credit limits senders."""
 
     def on_closed(self) -> None:
         self._leave()
@@ -324,7 +324,7 @@ class H1Link:
             self._transport.pause_reading()
 
     def _pass_on_whole(self, request: Request, receiver: Receiver, first: Event, last: Event) -> bool:
-        """Pass on the usual response, whose head and whole body came at once. False: this is not one."""
+        """Pass on the common response, whose head and entire body came at once. Returns False if this is not one."""
         if not (
             isinstance(first, ResponseReceived) and isinstance(last, DataReceived) and last.end_stream and last.data
         ):
@@ -338,12 +338,12 @@ class H1Link:
         return True
 
     def _heed(self, timeout_s: int) -> None:
-        """The timeout counts from the head on: if a body is read slowly, the backend may have sent its end long ago."""
+        """The timeout starts at the head: if the body is read slowly, the backend may have sent its end long ago."""
         until_s = self._loop.now_s + usable_s(timeout_s)
         self._until_s = until_s if until_s < self._retire_at_s else self._retire_at_s
 
     def _complete(self, request: Request, is_clean: bool) -> None:
-        """The response has ended. Not `is_clean`: more came after it, which belongs to no response."""
+        """The response has ended. `is_clean` is false if more bytes came after it, which belong to no response."""
         self._request = None
         request.end()
         request.link = None
@@ -358,7 +358,7 @@ class H1Link:
         if is_clean and self._codec.is_reusable and self._loop.now_s < self._until_s:
             self._home.on_free(self)
         elif self._is_sending:
-            # The backend does not want the rest; sending it would only end in its reset.
+            # The backend does not want the rest; sending it would only provoke a reset.
             self._leave()
             self._transport.abort()
         else:

@@ -1,12 +1,11 @@
-"""A connection to a backend that speaks HTTP/2: many requests at a time.
+"""A connection to an HTTP/2 backend: many concurrent requests.
 
-It is ready when the backend's SETTINGS have come: until then nobody knows how many requests it takes, or whether it
-speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. If it is silent while
-requests run, it is pinged; if no answer comes, it is given up with all of them.
+It is ready once the backend's SETTINGS have arrived: before that, it is unknown how many requests the backend accepts,
+or whether it speaks HTTP/2 at all. After a GOAWAY, or at its maximum age, it finishes running requests and closes. If
+it is silent while requests run, a PING is sent; if nothing comes after that, the connection and its requests fail.
 
-The response to HEAD, and one with 204 or 304, is complete with its head, as over HTTP/1.1, once the request is sent: a
-server that goes on working before it ends the stream keeps no client waiting. The stream keeps its place here until it
-has ended.
+A response to HEAD, or with status 204 or 304, is complete with its head once the request is sent, as over HTTP/1.1: a
+server that works on before it ends the stream keeps no client waiting. The stream counts until it has ended.
 """
 
 import socket
@@ -39,42 +38,42 @@ from proxy.loop import Buffer, Creditor, Transport
 
 _PING: Final = b"alive?\0\0"
 _MAX_WORK: Final = 1_000
-"""What one connection may cost in a turn, in the codec's units: some milliseconds."""
-# Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
+"""How much work one connection may cause per turn, in the codec's units: a few milliseconds."""
+# Each slow reader holds up to one stream window; the connection's is large, so that a few cannot stall the others.
 _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
 )
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
-"""Limit of queued heads, answers to PINGs and credit, which no window bounds: the same as for responses."""
+"""Limit of queued heads, PING acknowledgements and credit, which no window bounds; the same as for responses."""
 
 _END_TIMEOUT_S: Final = 300.0
-"""For the end of a stream whose response is whole: as `streamIdleTimeout` by default, so that a handler which goes on
-working for minutes is not cancelled."""
+"""How long a stream may take to end after its response is complete: the default of `streamIdleTimeout`, so that a
+handler that works on for minutes is not cancelled."""
 _MAX_ENDING: Final = 1_000
-"""How many streams of one connection may wait for that. They are under way for no client, so nothing else limits them
-where the backend sets no limit of streams."""
+"""How many streams of one connection may wait to end. No client waits for them, so nothing else limits them if the
+backend sets no limit of streams."""
 
 _LEAST_WINDOW_BYTES: Final = 16 * 1024
-"""A quarter of the 65,535 bytes that connections begin with. Backends that give credit back by the half or the quarter
-leave at least that much, unless they do not read."""
+"""A quarter of the initial 65,535 bytes. Backends that send a WINDOW_UPDATE after each half or quarter of the window
+leave at least that much, unless they stop reading."""
 
 
 class Home(Protocol):
-    """The pool that a link belongs to."""
+    """The pool that owns a link."""
 
     def on_ready(self, link: "H2Link") -> None:
-        """It may carry requests."""
+        """The link may carry requests."""
 
     def on_streams_left(self, link: "H2Link") -> None:
-        """It may carry more requests than before."""
+        """The link may carry more requests than before."""
 
     def on_limit(self, link: "H2Link") -> None:
-        """The backend has said anew how many requests it may carry."""
+        """The backend has sent new SETTINGS, which may change how many requests the link may carry."""
 
     def on_gone(self, link: "H2Link", failure: Failure | None) -> None:
-        """It is closed. Comes once, and before the failures that it causes.
+        """The link is closed. Called once, before the failures that follow from it.
 
-        With `failure` it has carried no request, ready or not, and requests that wait are to fail with it.
+        `failure` is set if the link has carried no request, ready or not; waiting requests fail with it.
         """
 
 
@@ -103,7 +102,7 @@ class H2Link:
     def __init__(
         self, shared: Shared, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
     ) -> None:
-        """`name` is for messages: the address in the document, and the one that was dialled."""
+        """`name` is for messages: the address in the document and the one that was dialled."""
         loop = self._loop = shared.loop
         self._shared = shared
         self._home = home
@@ -111,19 +110,19 @@ class H2Link:
         self._on_first_answer = on_first_answer
         self._codec = Connection.client(shared.h2_caches, _SETTINGS)
         self._requests: dict[int, Request] = {}
-        """Running, by stream."""
+        """Running requests, by stream id."""
         self._blocked: dict[Request, None] = {}
-        """Those whose body waits for a window."""
+        """Requests whose body waits for a window."""
         self._ending: dict[Request, float] = {}
-        """Those that are over but for the end of their stream, and since when."""
+        """Requests that are complete except for the end of their stream, and since when."""
         self._is_ready = False
         self._is_used = False
-        """It has carried a request."""
+        """The link has carried a request."""
         self._is_kept = False
-        """It was idle before its next request: one has ended before, or none was waiting when it became ready."""
+        """The link has been idle: a request has ended, or none was waiting when it became ready."""
         self._is_gone = False
         self._last_id = self._sent_id = 0
-        """The stream that was opened last, and the last one whose head has left."""
+        """The last stream that was opened, and the last one whose head was sent."""
         self._keeping = Keeping(loop.now_s)
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
@@ -143,23 +142,23 @@ class H2Link:
 
     @property
     def _is_used_up(self) -> bool:
-        """The send window is used up for good: nothing runs that could still bring credit. Undertow, for one, never
-        gives it back for uploads that it has cut off."""
+        """The send window is used up for good: no running request could still free any of it. Undertow, for one, never
+        sends WINDOW_UPDATE for uploads that it has cut off."""
         return not self._requests and self.is_stopped
 
     @property
     def is_crowded(self) -> bool:
-        """Slow readers hold so much of its responses that it may soon have no window left for others."""
+        """Slow readers hold so much response data that the receive window may soon be used up."""
         return self._codec.is_crowded
 
     @property
     def is_stopped(self) -> bool:
-        """Uploads that the backend does not read now have used up its window: others may have to wait for long."""
+        """Uploads that the backend is not reading have used up the send window: others may wait for a long time."""
         return self._codec.send_window_bytes < _LEAST_WINDOW_BYTES
 
     @property
     def takes_none(self) -> bool:
-        """The backend lets us open no stream, although none is open."""
+        """The backend allows no streams at all: none can be opened although none is open."""
         return self._is_ready and not self._requests and self._codec.openable <= 0
 
     @property
@@ -167,7 +166,7 @@ class H2Link:
         return self._is_ready and not self._requests
 
     def begin(self, request: Request) -> bool:
-        """Send a request; ask `has_room` first. False: it cannot be sent at all."""
+        """Send a request; check `has_room` first. Returns False if it cannot be sent at all."""
         try:
             stream_id = self._codec.open_stream(request.head, request.end_stream)
         except LocalProtocolError as error:
@@ -182,14 +181,14 @@ class H2Link:
         return True
 
     def drain(self) -> None:
-        """Finish what runs, then close."""
+        """Finish running requests, then close."""
         if self._is_gone:
             return
         self._codec.drain()
         self._close_when_drained()
 
     def abort(self) -> None:
-        """At once; no call to the receivers of running requests follows."""
+        """Close immediately, without calling the receivers of running requests."""
         requests = self._take_all()
         self._leave()
         self._transport.abort()
@@ -229,7 +228,7 @@ class H2Link:
         self._on_sent(request)
 
     def _on_sent(self, request: Request) -> None:
-        """All of the request is sent. If its response waited for that, the receiver, which calls now, is told later."""
+        """The request is sent completely. If only that was missing, its receiver, our caller, is called later."""
         if self._codec.is_whole(request.stream_id):
             self._loop.call_soon(partial(self._end_early, request))
 
@@ -262,7 +261,7 @@ class H2Link:
         if codec.has_output:
             transport.flush_later()
         if transport.queued_bytes > MAX_UNREAD_BYTES and transport.unowed_bytes > MAX_UNREAD_BYTES:
-            # A backend that sends nothing either is found by `Keeping`.
+            # `Keeping` detects a backend that does not send either.
             what = f"it goes on sending, but has not read {transport.unowed_bytes} bytes of requests and answers"
             self._break(Reason.PROTOCOL, what)
         elif codec.has_unread:
@@ -272,7 +271,7 @@ class H2Link:
             transport.resume_reading()
 
     def _read_on(self) -> None:
-        """The next turn's share of what has come already."""
+        """Decode the next turn's share of the bytes already received."""
         if not self._is_gone:
             self.on_data(b"")
 
@@ -287,7 +286,7 @@ class H2Link:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Senders are held back by windows and by their credit, not by us."""
+        """Nothing to do: windows and credit limit senders."""
 
     def on_closed(self) -> None:
         self._leave()
@@ -361,12 +360,12 @@ class H2Link:
             request.on_bug(receiver)
 
     def _complete(self, request: Request) -> None:
-        """The response has ended. `request.link` stays, for the credit of what its receiver still holds."""
+        """The response has ended. `request.link` stays, for credit for the bytes that its receiver still holds."""
         stream_id = request.stream_id
         del self._requests[stream_id]
         self._forget(request)
         if self._codec.is_live(stream_id):
-            # Answered before the request was whole (RFC 9113, 8.1).
+            # Answered before the request was complete (RFC 9113, 8.1).
             self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
         self._end(request)
         self._on_stream_over()
@@ -381,14 +380,14 @@ class H2Link:
             self._on_first_answer = None
 
     def _end_before_stream(self, request: Request) -> None:
-        """Request and response are whole; the stream has yet to end."""
+        """Request and response are complete, but the stream has not ended."""
         self._end(request)
         self._ending[request] = self._loop.now_s
         if len(self._ending) > _MAX_ENDING:
             self.cancel(next(iter(self._ending)))
 
     def _end_early(self, request: Request) -> None:
-        """The request has ended after its response, which can have no body."""
+        """The request was completed after the head of a response that can have no body."""
         if request.has_ended or request.stream_id not in self._requests:
             return
         receiver = request.receiver
@@ -408,7 +407,7 @@ class H2Link:
         what = f"stream reset with error code {event.error_code}: {event.reason}"
         reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
         if not event.by_peer and event.error_code == ErrorCode.ENHANCE_YOUR_CALM:
-            # Our codec resets a single stream with this code for the size of its fields only.
+            # The only reason for which our codec resets a single stream with this code.
             reason = Reason.FIELDS_TOO_LARGE
         was_reused = is_refused and self._codec.is_draining
         self._on_stream_over()
@@ -452,14 +451,14 @@ class H2Link:
         if self._is_used:
             self._close_when_drained()
             return
-        # Waiting requests fail; otherwise connections would be opened for them as fast as the backend leaves.
+        # Waiting requests fail; otherwise we would open connections for them as fast as the backend closes them.
         self._transport.close()
         self._leave(Failure(Reason.RESET, f"{self._name}: {event.words}, before any request", is_unprocessed=True))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _on_stream_over(self) -> None:
-        """A request has ended, in whatever way."""
+        """A request has ended, in any way."""
         if not self._requests:
             self._keeping.unused_since_s = self._loop.now_s
         if self._codec.is_draining:
@@ -479,7 +478,7 @@ class H2Link:
         request.fail(Failure(Reason.UNSENDABLE, f"{self._name}: {what}", is_unprocessed=False))
 
     def _break(self, reason: Reason, what: str, *, is_polite: bool = False) -> None:
-        """The connection is lost, and all requests with it. `is_polite`: our last words are sent first."""
+        """The connection has failed, and all requests with it. `is_polite`: pending output is sent before the close."""
         if self._is_gone:
             return
         requests = self._take_all()
@@ -493,7 +492,7 @@ class H2Link:
         self._leave(unused)
         for request in requests:
             was_reused = reason is Reason.RESET and self._is_kept and not request.is_answered
-            # Opened in this very turn, so its head has not left.
+            # Opened in this turn, so its head has not been sent.
             is_unsent = request.stream_id > self._sent_id
             request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_unsent, was_reused=was_reused))
 
@@ -505,7 +504,7 @@ class H2Link:
         return requests
 
     def _forget(self, request: Request) -> None:
-        """Its stream is over."""
+        """The request's stream is over."""
         self._blocked.pop(request, None)
         self._ending.pop(request, None)
 
@@ -533,7 +532,7 @@ class H2Link:
         self._tick.set(keeping.next_look_s(now_s, idle_timeout_s))
 
     def _leave(self, unused: Failure | None = None) -> None:
-        """`unused`: why it has carried no request."""
+        """`unused`: why the link has carried no request."""
         if not self._is_gone:
             self._is_gone = True
             self._tick.cancel()

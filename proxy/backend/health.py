@@ -1,9 +1,9 @@
-"""Which addresses of a backend may be asked. Pure: outcomes and times come in.
+"""Which addresses of a backend may be used. Pure: outcomes and times are passed in.
 
-Passive (`Outliers`): an address that fails a number of times in a row is ejected for a time, unless too large a share
-of the addresses is ejected already. After that time it is used again, and the next failure ejects it again.
-Active (`AddressHealth.probed`): an address is used until a number of probes in a row have failed, and again after a
-number in a row have succeeded.
+Passive (`Outliers`): an address with a number of consecutive failures is ejected for a time, unless too large a share
+of the addresses is ejected already. After that time it is used again, and a single failure ejects it again.
+Active (`AddressHealth.probed`): an address is used until a number of consecutive probes have failed, and again after a
+number of consecutive probes have succeeded.
 """
 
 import heapq
@@ -21,7 +21,7 @@ class AddressHealth:
         self.consecutive_failures = 0
         self.ejected_until_s: float | None = None
         self.is_down = False
-        """As probes have found."""
+        """According to probes."""
         self.probes_in_a_row = 0
         """How many probes in a row have contradicted `is_down`."""
 
@@ -30,7 +30,7 @@ class AddressHealth:
         return self.ejected_until_s is None and not self.is_down
 
     def forget(self, *, is_passive: bool, is_active: bool) -> None:
-        """What was found by checks that are not wanted any more does not count."""
+        """Discard the findings of checks that are no longer configured."""
         if is_passive:
             self.consecutive_failures = 0
             self.ejected_until_s = None
@@ -39,7 +39,7 @@ class AddressHealth:
             self.probes_in_a_row = 0
 
     def probed(self, is_success: bool, policy: document.ActiveHealth) -> bool:
-        """The outcome of a probe; True when `is_down` has changed."""
+        """Record the outcome of a probe. Returns whether `is_down` has changed."""
         if is_success is not self.is_down:
             self.probes_in_a_row = 0
             return False
@@ -53,7 +53,7 @@ class AddressHealth:
 
 
 class Outliers:
-    """The passive health of all addresses of a backend. Work grows with those whose ejection begins or ends."""
+    """The passive health of all addresses of a backend. Its cost grows only with the addresses that change state."""
 
     def __init__(self, policy: document.PassiveHealth, addresses: list[AddressHealth]) -> None:
         self._policy = policy
@@ -61,7 +61,7 @@ class Outliers:
         self._max_ejected = len(addresses) * policy.max_ejected_percent // 100
         self._turns = count()
         self._ejected: list[tuple[float, int, AddressHealth]] = []
-        """A heap by the end of the ejection. Not a queue: earlier policies may have ejected for longer."""
+        """A heap by the end of the ejection, not a queue, since earlier policies may have ejected for longer."""
         for address in addresses:
             if address.ejected_until_s is not None:
                 self._note(address.ejected_until_s, address)
@@ -72,14 +72,14 @@ class Outliers:
 
     @property
     def next_s(self) -> float | None:
-        """When the next ejection ends; None: no address is ejected."""
+        """When the next ejection ends; None if no address is ejected."""
         return self._ejected[0][0] if self._ejected else None
 
     def succeeded(self, address: AddressHealth) -> None:
         address.consecutive_failures = 0
 
     def failed(self, address: AddressHealth, now_s: float) -> bool:
-        """Returns whether this failure ejects it. `address` is one of those given at construction."""
+        """Record a failure. Returns whether it ejects `address`, which must be one of those given at construction."""
         address.consecutive_failures += 1
         if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
             return False
@@ -94,11 +94,11 @@ class Outliers:
         heapq.heappush(self._ejected, (until_s, next(self._turns), address))
 
     def restore(self, now_s: float) -> None:
-        """Use addresses again whose ejection is over. If too many are ejected, since other addresses have left, those
-        whose ejection ends next are used as well."""
+        """Return addresses whose ejection is over to use. If too many are ejected because other addresses have left,
+        also return those whose ejection ends next."""
         ejected = self._ejected
         while ejected and (ejected[0][0] <= now_s or len(ejected) > self._max_ejected):
             *_, address = heapq.heappop(ejected)
             address.ejected_until_s = None
-            # On trial: one more failure suffices.
+            # One more failure ejects it again.
             address.consecutive_failures = self._policy.consecutive_failures - 1

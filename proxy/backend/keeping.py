@@ -1,18 +1,18 @@
-"""How long a connection to a backend is kept. Pure: times come in.
+"""How long a connection to a backend is kept. Pure: times are passed in.
 
-No connection gets requests when it is older than MAX_AGE_S, so that a name's new addresses come into use. A connection
-that carries many requests is also looked at every SILENCE_S, or more often for a shorter idle timeout. It is closed
-when nobody has used it for the idle timeout. It is pinged when requests run on it and nothing has come for SILENCE_S,
-and given up when nothing comes for another SILENCE_S.
+A connection older than MAX_AGE_S gets no more requests, so that new addresses of a name come into use. An HTTP/2
+connection is also checked every SILENCE_S, or more often if the idle timeout is shorter. It is closed after the idle
+timeout without requests. It is pinged if requests are running and nothing has been received for SILENCE_S, and given up
+if nothing is received for another SILENCE_S.
 
-Backends over HTTP/1.1 may say after how long they close a connection that nobody uses (`Keep-Alive: timeout=5`, as
-Node's do). A POST that crosses with their closing is lost, since nobody may repeat it; so we close first.
+HTTP/1.1 backends may announce their idle timeout (`Keep-Alive: timeout=5`, as Node.js does). A POST that crosses with
+the backend's close is lost, since a proxy must not retry it, so we close first.
 
-A connection that answers PINGs and nothing else is pinged seldom. gRPC servers count PINGs that come within five
-minutes of the one before, and at the third they end the connection with all its calls (`too_many_pings`). Each frame of
-an answer resets their count, and the first PING after it is not counted. So our PINGs are PINGS_APART_S apart. A second
-one may come sooner if a request has been sent meanwhile, as the host may have gone. That makes at most two that count,
-since the first may cross with an answer.
+A connection that answers only PINGs is pinged rarely. gRPC servers count PINGs that follow the previous one within five
+minutes, and at the third they close the connection with all its calls (`too_many_pings`). Each frame of a response
+resets their count, and the first PING after it is not counted. So our PINGs are PINGS_APART_S apart. A second one may
+be sent sooner if a request has been sent meanwhile, as the host may be gone. At most two are then counted, since the
+first may cross with a response.
 """
 
 from enum import Enum
@@ -26,26 +26,26 @@ _MARGIN_S: Final = 1.0
 
 
 def usable_s(timeout_s: int) -> float:
-    """How long after an answer a connection may get requests that its backend keeps for `timeout_s`.
+    """How long after a response a connection may get requests if its backend keeps it for `timeout_s`.
 
-    The margin is for the round trip and for delays on either side. Of a timeout of one or two seconds, half is left; of
-    0, which backends send that mean less than a second, nothing.
+    The margin covers the round trip and delays on either side. A timeout of one or two seconds is halved. 0, which
+    backends send for timeouts below a second, leaves nothing.
     """
     return timeout_s - _MARGIN_S if timeout_s > 2 * _MARGIN_S else timeout_s / 2
 
 
 class Sign(Enum):
-    """What `Keeping.look` finds."""
+    """The result of `Keeping.look`."""
 
     ALIVE = "alive"
     SILENT = "silent"
-    """Ping it."""
+    """To be pinged."""
     DEAD = "dead"
     UNUSED = "unused"
 
 
 class Keeping:
-    """How long to keep one connection that carries many requests."""
+    """How long to keep one HTTP/2 connection."""
 
     __slots__ = (
         "_is_pinged",
@@ -62,23 +62,23 @@ class Keeping:
     def __init__(self, now_s: float) -> None:
         self.retire_at_s = now_s + MAX_AGE_S
         self.unused_since_s = now_s
-        """To be set when the last request ends."""
+        """Set by the link when the last request ends."""
         self.is_heard = True
-        """To be set when anything comes."""
+        """Set by the link when anything is received."""
         self.has_answered = False
-        """To be set when a part of a response comes."""
+        """Set by the link when part of a response is received."""
         self.has_asked = False
-        """To be set when a part of a request leaves."""
+        """Set by the link when part of a request is sent."""
         self._silent_since_s = now_s
-        """Since when nothing has come although something should have."""
+        """Since when nothing has been received although requests were running."""
         self._is_pinged = False
-        """Nothing has come since the last PING."""
+        """A PING was sent, and nothing has been received since."""
         self._pinged_s = now_s
         self._pings = 0
-        """PINGs since the last part of a response came."""
+        """PINGs since part of a response was last received."""
 
     def look(self, now_s: float, *, is_used: bool, idle_timeout_s: float) -> Sign:
-        """`idle_timeout_s` 0: no limit."""
+        """Check the connection. `idle_timeout_s` 0 means no limit."""
         if not is_used and idle_timeout_s and now_s >= self.unused_since_s + idle_timeout_s:
             return Sign.UNUSED
         if self.has_answered:
@@ -88,7 +88,7 @@ class Keeping:
             self.is_heard = self._is_pinged = False
             self._silent_since_s = now_s
             return Sign.ALIVE
-        # With a short idle timeout the looks are closer together than that.
+        # With a short idle timeout, checks are less than SILENCE_S apart.
         if self._is_pinged:
             return Sign.DEAD if now_s >= self._pinged_s + SILENCE_S else Sign.ALIVE
         if now_s < self._silent_since_s + SILENCE_S or not self._may_ping(now_s):

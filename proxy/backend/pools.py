@@ -1,15 +1,15 @@
 """The connections of one worker to all backends of its table.
 
     pools = Pools(loop, stats)
-    pools.use(table)                                    with each new table; see `stream` for `request`
-    stream = pools.request(backend, head, end_stream, receiver)
-    pools.forget_client(receiver.client_connection)     it has closed
-    pools.drain()                                       keep no connection any longer
+    pools.use(table)                                                for each new table
+    stream = pools.request(backend, head, end_stream, receiver)     see `stream`
+    pools.forget_client(receiver.client_connection)                 when it has closed
+    pools.drain()                                                   keep no connection after its request
     pools.close()
 
-A backend gets a balancer with its first request, or when it wants active health checks. After a new table, balancers
-whose backend has not changed keep everything; where only addresses, limits or health checks have, connections to
-addresses that stay are kept. The others finish what runs, and are still there for exchanges on an earlier table.
+A backend gets its balancer with its first request, or at once if it has active health checks. With a new table, the
+balancer of an unchanged backend keeps everything; if only addresses, limits or health checks have changed, connections
+to addresses that remain are kept. Other balancers finish running requests, and still serve exchanges on earlier tables.
 """
 
 import random
@@ -29,9 +29,9 @@ from proxy.routing import Backend, Table
 from proxy.stats import Stats
 
 _STEP: Final = 50
-"""Balancers that are compared with a new table, or let go of, at a time."""
+"""How many balancers are compared with a new table, or removed, at a time."""
 _LINGER_S: Final = 60.0
-"""How long a balancer outlives its backend at least: exchanges on earlier tables may still retry."""
+"""The least time that a balancer outlives its backend: exchanges on earlier tables may still retry."""
 
 
 class Pools:
@@ -50,9 +50,9 @@ class Pools:
         self._backends: dict[str, Backend] = {}
         self._balancers: dict[str, Balancer] = {}
         self._former: dict[str, Balancer] = {}
-        """Of backends that have left the table, by key."""
+        """Balancers of backends that have left the table, by key."""
         self._retired: deque[tuple[float, str, Balancer]] = deque()
-        """The time from which each may be closed, its key, and the balancer."""
+        """For each: when it may be closed, its key, and the balancer."""
         self._sweep = loop.deadline(lambda: loop.work_through(self._forget_retired()))
         self._generation = 0
         self._is_draining = False
@@ -67,14 +67,14 @@ class Pools:
         if balancer is None or balancer.generation != self._generation:
             balancer = self._renew(key)
         if balancer is None or (balancer.spec is not backend.spec and not balancer.can_become(backend.spec)):
-            # The exchange has an earlier table: this one has no such backend, or one with another protocol.
+            # The exchange uses an earlier table: the current one has no such backend, or with another protocol or TLS.
             balancer = self._former.get(key)
             if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
                 return self._refuse(key, head, receiver)
         return balancer.request(head, end_stream, receiver, wish)
 
     def forget_client(self, client: object) -> None:
-        """That connection of a client has closed."""
+        """This client connection has closed."""
         self._shared.forget_client(client)
 
     def use(self, table: Table) -> None:
@@ -89,13 +89,13 @@ class Pools:
         return key in self._balancers or key in self._former
 
     def drain(self) -> None:
-        """Let running requests finish, and take new ones, but keep no connection after its request."""
+        """Finish running requests and accept new ones, but keep no connection open after its request."""
         self._is_draining = True
         for balancer in self._balancers.values():
             balancer.retire()
 
     def close(self) -> None:
-        """At once: nobody is called any more."""
+        """Close immediately; no receiver is called any more."""
         self._is_closed = True
         self._sweep.cancel()
         for balancer in [*self._balancers.values(), *(balancer for *_, balancer in self._retired)]:
@@ -108,7 +108,7 @@ class Pools:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def _renew(self, key: str) -> Balancer | None:
-        """The balancer of a backend of the table, made to fit it; None: the table has no such backend."""
+        """Bring the balancer of a backend up to date with the table; None if the table has no such backend."""
         backend, balancer = self._backends.get(key), self._balancers.get(key)
         if balancer is not None and balancer.generation == self._generation:
             return balancer
@@ -132,7 +132,7 @@ class Pools:
         return balancer
 
     def _renew_all(self, generation: int, table: Table) -> Iterator[None]:
-        """Bring all balancers up to date, and make those of backends with active health checks."""
+        """Bring all balancers up to date, and create those of backends with active health checks."""
         for place, key in enumerate([*self._balancers, *table.probed]):
             if generation != self._generation or self._is_closed:
                 # A newer table has come.
@@ -150,12 +150,12 @@ class Pools:
         balancer.retire()
         self._stats.backend(key).ejected = 0
         self._former[key] = balancer
-        if not self._retired:  # else it is set; to set it again, where backends leave all the time, would put it off
+        if not self._retired:  # otherwise it is set; if backends leave all the time, setting it again would postpone it
             self._sweep.set(self._loop.now_s + _LINGER_S)
         self._retired.append((self._loop.now_s + _LINGER_S, key, balancer))
 
     def _forget_retired(self) -> Iterator[None]:
-        """Look at each one once: close those whose time is over, some at a time, and put the others back."""
+        """Check each balancer once, some at a time: close it if its time is over, otherwise put it back."""
         now_s = self._loop.now_s
         for place in range(len(self._retired)):
             if not self._retired:  # all was closed meanwhile
@@ -173,7 +173,7 @@ class Pools:
             self._sweep.set(now_s + _LINGER_S)
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
-        """A request that fails in a later call of the loop: its backend is gone, or the worker stops."""
+        """Return a request that fails in a later call of the loop: its backend is gone, or the worker is stopping."""
         what = "this worker stops" if self._is_closed else "the backend has left the configuration"
         refusals = Refusals(self._loop, self._stats.backend(key))
         return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: {what}")

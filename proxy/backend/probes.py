@@ -1,8 +1,8 @@
-"""Active health: ask an address regularly, over a connection of its own.
+"""Active health checks: probe an address regularly, over a separate connection.
 
-So a probe counts against no limit and in no metric, and waits for no request: a backend that has reached its limit of
-connections is not taken for a dead one. An address is used until probes have shown that it is down; a probe that fails
-because we lack something, such as descriptors, has shown nothing.
+So probes count against no limit and in no metric, and wait for no request: a backend that has reached its connection
+limit is not mistaken for a dead one. An address is used until probes have shown that it is down. A probe that fails for
+want of our own resources, such as descriptors, shows nothing.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from proxy.stats import BackendStats
 log = get_logger(__name__)
 
 _MAX_BODY_BYTES: Final = 64 * 1024
-"""Of an answer to a probe. Its body does not matter, but reading it keeps the connection."""
+"""Limit of the body of a probe's response. The body does not matter, but reading it keeps the connection."""
 
 
 _ONE_CONNECTION: Final = document.Circuit(max_connections=1)
 
 
 class Prober:
-    """Asks one address; the receiver and the ledger of its own requests, and the owner of their connection."""
+    """Probes one address. It is receiver and ledger of its requests, and owner of their connection pool."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Prober:
         destination: Destination,
         on_change: Callable[[], None],
     ) -> None:
-        """`backend` is its name, for the log."""
+        """`backend` is the backend's name, for the log."""
         self._backend = backend
         self._loop = loop
         self.policy = policy
@@ -59,7 +59,7 @@ class Prober:
         self._body_bytes = 0
 
     def start(self, share: float) -> None:
-        """Begin after this share of the interval, so that addresses are not all asked at the same moment."""
+        """Send the first probe after this share of the interval, so that addresses are not all probed at once."""
         self._next.set(self._loop.now_s + share * self._interval_s)
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class Prober:
             self._judge(False, f"no whole answer within {self._timeout_s:g} s")
 
     def _hang_up(self) -> None:
-        """Close the connection, or give up connecting: the next probe begins with a new one."""
+        """Close the connection, or stop connecting; the next probe opens a new one."""
         pool, self._pool = self._pool, None
         self._running = None
         if pool is not None:
@@ -113,7 +113,7 @@ class Prober:
         """There is no body to send."""
 
     def on_response_interim(self, head: ResponseHead) -> None:
-        """The final one is to come."""
+        """Ignored: the final response is still to come."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
         wanted = " or ".join(map(str, self.policy.status_codes))
@@ -152,11 +152,11 @@ class Prober:
     # -- owner of the pool -------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Close the only connection where it is idle, as it is when it is too old to be used again."""
+        """Close the only connection if it is idle, as one is that is too old for further requests."""
         return self._pool is not None and self._pool.close_idle()
 
     def on_room(self) -> None:
-        """Nobody waits."""
+        """Nothing to do: no other request is waiting."""
 
     # -- ledger ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Prober:
         """See `on_backend_failed`."""
 
     def timed_out(self) -> None:
-        """Never."""
+        """Never called: probes have their own timeout."""
 
     def ended(self) -> None:
-        """Not counted."""
+        """Probes are not counted."""

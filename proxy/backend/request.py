@@ -1,7 +1,7 @@
-"""A request to a backend, from the choice of its address to the end of its response: what the exchange holds.
+"""A request to a backend, from the choice of its address to the end of its response: the exchange's handle.
 
-It waits for a connection, then belongs to a link until it ends, and tells a ledger what became of it, for the counters
-and the health of its address. It may be called at any time; after its end only credit is still passed on.
+It waits for a connection, then belongs to a link until it ends. It reports its outcome to a ledger, for the counters
+and the health of its address. Its methods may be called at any time; after its end it only passes on credit.
 """
 
 from typing import Final, Protocol
@@ -18,16 +18,16 @@ class Ledger(Protocol):
     """Keeps account of the requests to one address."""
 
     def answered(self, status_code: int) -> None:
-        """The head of the response came."""
+        """The head of the response has arrived."""
 
     def failed(self, failure: Failure) -> None:
-        """No complete answer came; `ended` came before."""
+        """There is no complete response. Called after `ended`."""
 
     def timed_out(self) -> None:
-        """It took too long for the exchange; `ended` came before."""
+        """The exchange has cancelled the request because it took too long. Called after `ended`."""
 
     def ended(self) -> None:
-        """In whatever way; once for each request."""
+        """The request has ended, in any way. Called once for each request."""
 
 
 class Link(Protocol):
@@ -44,17 +44,17 @@ class Link(Protocol):
     def release(self, request: "Request", size_bytes: int, /) -> None: ...
 
     def cancel(self, request: "Request", /) -> None:
-        """The exchange no longer wants the answer."""
+        """The exchange no longer wants the response."""
 
 
 class Queue(Protocol):
     """Where requests wait for a connection."""
 
     def leave(self, request: "Request") -> None:
-        """It does not want one any more."""
+        """The request no longer wants a connection."""
 
     def lack(self) -> Failure | None:
-        """Why requests wait, unless the address is to blame."""
+        """Why requests are waiting; None if the address is to blame."""
 
 
 class Request:
@@ -88,12 +88,12 @@ class Request:
         self.ledger = ledger
         self.link: Link | None = None
         self.queue: Queue | None = None
-        """Set while it waits, with `deadline`."""
+        """Set while the request waits, as `deadline` is."""
         self.deadline: Deadline | None = None
         self.stream_id = 0
-        """Its number on a link that carries several."""
+        """On an HTTP/2 link."""
         self.held_bytes = 0
-        """Of the response, not released yet."""
+        """Response bytes not released yet."""
         self.is_open = False
         self.is_answered = False
         self.has_ended = False
@@ -137,21 +137,21 @@ class Request:
     # -- called by links and queues ----------------------------------------------------------------------------------
 
     def open(self, link: Link) -> None:
-        """Its head is on its way over `link`."""
+        """The request's head is on its way over `link`."""
         self.link = link
         self.is_open = True
 
     def end(self) -> None:
-        """The response has ended, or the request is given up. Callers that still have to tell the receiver fetch it
-        before."""
+        """The response has ended, or the request is given up. Callers that still have to call the receiver get it
+        first."""
         self.has_ended = True
         self.is_open = False
-        # The receiver may refer to this object, and both would keep each other alive.
+        # Breaks a reference cycle, as the receiver may refer to this object.
         self.receiver = _NOBODY
         self.ledger.ended()
 
     def fail(self, failure: Failure) -> None:
-        """Give it up and say so; does nothing after its end."""
+        """Give the request up and tell its receiver; no-op after its end."""
         if self.has_ended:
             return
         receiver = self.receiver
@@ -164,7 +164,7 @@ class Request:
             self.on_bug(receiver)
 
     def on_bug(self, receiver: Receiver) -> None:
-        """A call of its receiver has raised: a bug of ours, which costs this request only. Call within `except`."""
+        """A call to its receiver has raised: a bug of ours, which fails this request only. Call within `except`."""
         log.exception("bug in the handling of a response", receiver=type(receiver).__name__)
         self.cancel()
         try:

@@ -1,11 +1,11 @@
-"""Names to addresses: asked off the loop, kept while they are used, renewed every 30 seconds.
+"""Name resolution: done off the loop, cached while in use, renewed every 30 seconds.
 
 A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
-But if resolvers say for half a minute that there is no such name, or that it has no address, its addresses are dropped:
-they may be somebody else's by now. A name without an answer is looked up again with the next request, but not more than
-once a second. A name that nobody has used for five minutes is forgotten. Names whose servers answer slowly, or not at
-all, have threads of their own: they would occupy all threads, and delay every other name. The first time nobody knows
-which these are, so a thread that gets no answer soon is replaced by another one.
+But if resolvers say for half a minute that the name does not exist or has no address, its addresses are dropped: they
+may belong to somebody else by now. A name without an answer is looked up again with the next request, at most once a
+second. A name that has not been used for five minutes is forgotten. Names whose servers answer slowly, or not at all,
+have separate threads, so that they do not occupy all threads and delay other names. Before the first lookup nobody
+knows which these are, so a thread that gets no answer soon is replaced by another one.
 """
 
 import ipaddress
@@ -26,22 +26,22 @@ HOLD_S: Final = 30.0
 """How long a name keeps its addresses while resolvers say that it does not exist."""
 FORGET_S: Final = 300.0
 SLOW_S: Final = 1.0
-"""A name whose answer took longer is looked up by the threads for slow names the next time."""
+"""A name whose lookup took longer uses the threads for slow names the next time."""
 _THREADS: Final = 4
 _PATIENCE_S: Final = 0.25
 _SUBSTITUTES: Final = 28
 _DENIALS: Final = frozenset((socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)))
-"""Errors about the name; all others are about the resolver."""
+"""Errors that concern the name; all others concern the resolver."""
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
-    """Something that can be dialled."""
+    """An IP address and port to connect to."""
 
     family: socket.AddressFamily
     ip: str
     port: int
     scope_id: int = 0
-    """Of link-local IPv6 addresses."""
+    """Set for link-local IPv6 addresses."""
 
     @property
     def sockaddr(self) -> tuple[str, int] | tuple[str, int, int, int]:
@@ -55,17 +55,17 @@ Addresses = tuple[Address, ...]
 GetAddrInfo = Callable[..., list[tuple[Any, ...]]]
 """The signature of `socket.getaddrinfo`."""
 OnAnswer = Callable[[Addresses, str], None]
-"""Addresses in the resolver's order, or none and why."""
+"""Gets addresses in the resolver's order, or none and the reason."""
 
 
 def split(text: str) -> tuple[str, int]:
-    """Host and port of an address of the document, brackets of IPv6 removed."""
+    """Split an address of the document into host and port, without the brackets of IPv6."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def literal(host: str, port: int) -> Address | None:
-    """The address when `host` is an IP address, None when it is a name."""
+    """The address if `host` is an IP address; None if it is a name."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
@@ -109,7 +109,7 @@ class Resolver:
         self._entries: dict[tuple[str, int], _Entry] = {}
 
     def resolve(self, host: str, port: int, on_answer: OnAnswer) -> None:
-        """Call `on_answer` once: at once when the answer is known."""
+        """Call `on_answer` once; immediately if the answer is known."""
         now_s = self._loop.now_s
         entry = self._entries.get((host, port))
         if entry is None:
@@ -184,7 +184,7 @@ class Resolver:
 
 
 def _addresses(answers: list[tuple[Any, ...]]) -> Addresses:
-    """Each once, in the resolver's order, which is that of RFC 6724."""
+    """The distinct addresses, in the resolver's order, which follows RFC 6724."""
     found: dict[Address, None] = {}
     for family, _, _, _, sockaddr in answers:
         if family in (socket.AF_INET, socket.AF_INET6):

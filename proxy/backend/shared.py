@@ -1,4 +1,4 @@
-"""What all connections of a worker to its backends share."""
+"""State shared by all connections of a worker to its backends."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from proxy.loop import Loop
 
 
 class Unused(Protocol):
-    """A connection that waits for a next request."""
+    """A connection that waits for its next request."""
 
     def close(self) -> None: ...
 
@@ -28,36 +28,36 @@ class Shared:
         self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
         self._turn = 0
         self.personal: dict[int, set[Unused]] = {}
-        """Idle connections that only one client may use, by the id of that client's connection."""
+        """Idle connections that only one client may use, by the id of the client's connection."""
 
     def apply(self, limits: document.Limits) -> None:
-        """Take over what a new document says; 0 is no limit, as there."""
+        """Adopt the limits of a new document; 0 means no limit."""
         self.connect_timeout_s = document.seconds(limits.connect_timeout)
         self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
 
     def keeps_for(self, client: object | None) -> bool:
-        """Whether a connection, of any backend, waits for that client's next request."""
+        """Whether a connection to any backend is reserved for that client's next request."""
         return id(client) in self.personal
 
     def forget_client(self, client: object) -> None:
-        """A client's connection has closed: close what was kept for it, which nobody else may use."""
+        """A client connection has closed: close the connections reserved for it, which no other client may use."""
         for unused in tuple(self.personal.get(id(client), ())):
             unused.close()
 
     def next_turn(self) -> int:
-        """Rises with every call."""
+        """A number that rises with every call."""
         self._turn += 1
         return self._turn
 
     def trust(self, tls: document.BackendTLS, *, offers_h2: bool) -> Trust:
-        """Contexts and sessions are shared by all backends with equal `tls`."""
+        """The `Trust` for `tls`: backends with equal `tls` share its context and sessions."""
         found = self._trusts.get((tls, offers_h2))
         if found is None:
             found = self._trusts[tls, offers_h2] = Trust(tls, self._certificates, offers_h2=offers_h2)
         return found
 
     def forget_trusts(self, in_use: set[document.BackendTLS]) -> None:
-        """Let go of certificates and keys that no backend has any more."""
+        """Release the certificates and keys that no backend uses any more."""
         self._trusts = {key: trust for key, trust in self._trusts.items() if key[0] in in_use}
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""Work that blocks, done by threads: name resolution, and reading certificates.
+"""Threads for blocking work: name resolution, and reading certificates.
 
     threads = ThreadPool(loop, "resolver", threads=4)
     threads.run(work, on_done)          on_done(result, None) or on_done(None, error), in the loop's thread
 
-Threads start with the first task and are daemons, since a resolver cannot be told to stop: the process would wait for
-those of concurrent.futures before it ends. More tasks than threads wait in order.
+Threads start on demand. They are daemon threads, because a lookup cannot be interrupted, and the process would wait for
+the threads of concurrent.futures at exit. Excess tasks wait in order.
 
 With `substitutes`, a thread whose task takes longer than `patience_s` while others wait is replaced by another one, and
 ends when that task does.
@@ -31,20 +31,20 @@ class ThreadPool:
         self._patience_s = patience_s
         self._look_again = loop.deadline(self._look)
         self._max_threads = threads
-        """Grows by one for each thread that has a substitute and has not ended yet."""
+        """Includes one for each thread that has a substitute and has not ended yet."""
         self._most_threads = threads + substitutes
         self._threads = 0
         self._unfinished = 0
         self._busy: dict[int, float] = {}
-        """When each thread began its task, by thread id, the oldest first. Whoever removes an entry has decided: the
-        thread itself, that it ended in time; the loop, that it has a substitute.
+        """When each thread began its task, by thread id, oldest first. Removing an entry decides a race: if the thread
+        removes it, the task ended in time; if the loop does, the thread has a substitute.
         """
         self._queue: queue.SimpleQueue[Callable[[], Callable[[], None]] | None] = queue.SimpleQueue()
         self._is_closed = False
 
     def run(self, work: Callable[[], R], on_done: OnDone[R]) -> None:
-        """Do `work` in a thread. What it raises is given to `on_done`, and an OSError where there is no thread for it.
-        Nothing is called after `close`.
+        """Run `work` in a thread. `on_done` gets its exception, or an OSError if there is no thread for it, and is not
+        called after `close`.
         """
         self._unfinished += 1
         if self._unfinished == 1:
@@ -60,14 +60,14 @@ class ThreadPool:
         self._queue.put(partial(_outcome, work, on_done))
 
     def close(self) -> None:
-        """Threads end with the task that they are doing."""
+        """Stop the threads, each after its current task."""
         self._is_closed = True
         self._look_again.cancel()
         for _ in range(self._threads):
             self._queue.put(None)
 
     def _start_thread(self) -> OSError | None:
-        """Returns why none could be started; None: one was."""
+        """Returns why no thread could be started; None if one was."""
         thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True)
         try:
             thread.start()
@@ -86,12 +86,12 @@ class ThreadPool:
             self._look_soon()
 
     def _substitute(self) -> None:
-        """Replace threads that take long, as long as more tasks wait than threads are free."""
+        """Replace slow threads while there are more tasks than free threads."""
         late_s = time.monotonic() - self._patience_s
         for thread, began_s in self._busy.copy().items():
             if began_s > late_s or self._threads >= self._unfinished or self._max_threads == self._most_threads:
                 return
-            # If the thread that the last substitute was for ended just in time, that one is there to be used.
+            # If the thread that was last to be replaced finished just in time, its substitute is still spare.
             if self._threads <= self._max_threads and self._start_thread() is not None:
                 return
             if self._busy.pop(thread, None) is not None:
@@ -115,7 +115,7 @@ class ThreadPool:
                 has_substitute = self._busy.pop(me, None) is None
                 self._loop.call_from_thread(partial(self._finish, done, has_substitute=has_substitute))
                 del done
-            # It may hold a private key, which must not stay in memory until the next task comes.
+            # A task may hold a private key, which must not stay in memory until the next task.
             del task
 
 
@@ -123,5 +123,5 @@ def _outcome(work: Callable[[], R], on_done: OnDone[R]) -> Callable[[], None]:
     try:
         return partial(on_done, work(), None)
     except Exception as error:
-        # Without its traceback, whose frames would keep it alive, and it them.
+        # Without its traceback: its frames and the exception would keep each other alive.
         return partial(on_done, None, error.with_traceback(None))

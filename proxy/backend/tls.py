@@ -1,8 +1,8 @@
-"""TLS towards backends: what is sent, what is trusted, and whether the backend is the one that was meant.
+"""TLS to backends: what is offered, which certificates are trusted, and whether the peer is the intended backend.
 
-A `Trust` is made for each distinct `tls` of the document. OpenSSL checks the chain of the certificate; the names in it
-are checked here, after the handshake and before a byte is sent, by one rule for `serverName` and `subjectAltNames`,
-which OpenSSL cannot compare with URIs. Reading the authorities takes milliseconds, so a thread does it.
+There is a `Trust` for each distinct `tls` of the document. OpenSSL verifies the certificate chain. Names are checked
+here, after the handshake and before any data is sent, with one rule for `serverName` and `subjectAltNames`, because
+OpenSSL cannot match URIs. Reading the CA certificates takes milliseconds, so a thread does it.
 """
 
 import base64
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from proxy.tls.names import CertificateNames
 
 _CIPHERS: Final = "DEFAULT"
-"""OpenSSL's own list, strong ones first. Python's has none with SHA-1 or without forward secrecy, which is all that old
-appliances know in TLS 1.2; browsers and other proxies reach those."""
+"""OpenSSL's own list, strongest first. Python's default excludes SHA-1 and suites without forward secrecy, but some old
+appliances support nothing else in TLS 1.2, and browsers and other proxies can reach these."""
 _CIPHERS_OF_TRUSTED: Final = f"{_CIPHERS}:@SECLEVEL=1"
-"""Also accepts RSA keys of 1024 bits, which old appliances generate: by `ca` these are trusted one by one."""
+"""Also accepts RSA keys of 1024 bits, which old appliances generate: with `ca` these are trusted individually."""
 _MAX_SESSIONS: Final = 256
 _UNREAD_S: Final = 600.0
-"""The least time between two reads of an address's session: in some Pythons each leaks, see `TlsSocket.session`."""
+"""The least time between two reads of an address's session: in some Python versions each read leaks memory, see
+`TlsSocket.session`."""
 
 
 OnReady = Callable[[str, Reason], None]
-"""With an empty text, or why there is no TLS."""
+"""Gets an empty text, or why there is no TLS."""
 
 
 class UntrustedPeer(Exception):
-    """The backend's certificate is not for the name that was wanted."""
+    """The backend's certificate cannot be read, or is not for the wanted name."""
 
 
 class Trust:
@@ -51,13 +52,13 @@ class Trust:
         self._error = ""
         self._sessions: dict[str, ssl.SSLSession] = {}
         self._unread_until_s: dict[str, float] = {}
-        """By address, as the sessions."""
+        """By address, as `_sessions`."""
 
     def __repr__(self) -> str:
         return f"<Trust {self._tls.server_name}>"
 
     def prepare(self, on_ready: OnReady) -> None:
-        """Call `on_ready` as soon as it is known whether `wrap` may be used; at once if it is known already."""
+        """Call `on_ready` once it is known whether `wrap` may be used; immediately if it is known already."""
         if self._context is not None or self._error:
             on_ready(self._error, Reason.TLS)
             return
@@ -68,13 +69,13 @@ class Trust:
             self._threads.run(lambda: make_context(self._tls, alpn), self._on_context)
 
     def wrap(self, sock: socket.socket, peer: str) -> TlsSocket:
-        """Ready for the handshake; an earlier session with `peer` is resumed."""
+        """Wrap `sock` for the handshake, which resumes an earlier session with `peer`."""
         assert self._context is not None  # noqa: S101
-        # An end without close_notify is an error there: it may not be the backend that has ended a body so.
+        # TlsSocket treats an end without close_notify as an error: somebody else may have truncated the body.
         return TlsSocket(sock, self._context, self._tls.server_name, self._sessions.get(peer))
 
     def check(self, sock: TlsSocket) -> None:
-        """The handshake is done: raises UntrustedPeer unless the certificate has a name that was wanted."""
+        """To be called after the handshake. Raises UntrustedPeer unless the certificate has a wanted name."""
         from proxy.tls.names import common_name_of, names_of
 
         certificate = sock.peer_certificate() or b""
@@ -88,9 +89,9 @@ class Trust:
             raise UntrustedPeer(f"certificate for {names}, want one for {self._wanted()}")
 
     def remember(self, sock: TlsSocket, peer: str, now_s: float) -> None:
-        """Keep the session for the next connections, until the backend no longer resumes it.
+        """Keep the session for later connections, until the backend no longer resumes it.
 
-        Call after the first answer, since TLS 1.3 servers send sessions after the handshake.
+        To be called after the first response, since TLS 1.3 servers send session tickets after the handshake.
         """
         if sock.is_resumed or now_s < self._unread_until_s.get(peer, now_s):
             return
@@ -103,11 +104,11 @@ class Trust:
             self._sessions[peer] = session
 
     def forget(self, peer: str) -> None:
-        """A handshake has failed, perhaps because of the session: the next one is full (RFC 5077, 3.2)."""
+        """A handshake has failed, perhaps because of the session: do a full one next time (RFC 5077, 3.2)."""
         self._sessions.pop(peer, None)
 
     def explain(self, error: OSError) -> str:
-        """What broke the handshake, and what was wanted."""
+        """Why the handshake failed, and what was wanted."""
         if isinstance(error, ssl.SSLCertVerificationError):
             authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
             issuer = "" if error.verify_code in DATE_ERRORS else f", want one issued by {authorities}"
@@ -120,7 +121,7 @@ class Trust:
         self._is_preparing = False
         self._context = context
         why = str(error) if error is not None else ""
-        # A lack of descriptors passes, and is not the backend's fault.
+        # Lack of descriptors is temporary, and not the backend's fault.
         reason = Reason.OVERLOAD if isinstance(error, OSError) else Reason.TLS
         if isinstance(error, UnusableTLS):
             self._error = why
@@ -129,7 +130,7 @@ class Trust:
             on_ready(why, reason)
 
     def _is_itself_trusted(self, certificate: bytes) -> bool:
-        """The certificate itself is in `ca`, so it is not another one with the same common name by the same issuer."""
+        """The certificate itself is in `ca`, so it cannot be another one with the same common name and issuer."""
         return f"-----{base64.b64encode(certificate).decode()}-----" in "".join((self._tls.ca or "").split())
 
     def _is_wanted(self, names: "CertificateNames") -> bool:
@@ -153,7 +154,7 @@ def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     # See the module's docstring; the chain is still verified.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    # Python before 3.11.3 has OpenSSL ignore a missing close_notify by this option, which OpenSSL 1.1 does not have.
+    # Before Python 3.11.3 this option is set and makes OpenSSL ignore a missing close_notify. OpenSSL 1.1 lacks it.
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     if tls.ca:
         contexts.load_authorities(context, tls.ca, "ca")
