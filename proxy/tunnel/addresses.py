@@ -1,11 +1,11 @@
 """Which of the edge's addresses each connection dials.
 
-The edge has regions, each with several addresses; connections are spread over both, one connection an address. A
-connection keeps its address when it reconnects, until it has failed there, or cannot register there: then it takes
-another one that is free. With `IpVersion.AUTO` a region starts with the family that the resolver named first; an IPv6
-address that cannot be reached turns its region to IPv4 for ten minutes.
+The edge has regions, each with several addresses. Connections are spread over the regions, one connection per address.
+A connection keeps its address when it reconnects, until dialling or registering there fails; then it takes a free one.
+With `IpVersion.AUTO`, a region starts with the address family that the resolver listed first. If an IPv6 address cannot
+be reached, its region switches to IPv4 for ten minutes.
 
-An `EdgeAddresses` belongs to whoever gives addresses to all connections of the proxy. Pure: clock and chance are given.
+One `EdgeAddresses` serves all connections of the proxy. Pure: clock and random numbers are passed in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ class EdgeAddress(msgspec.Struct, frozen=True):
 
 
 class Region:
-    """The addresses of one region, of which those of one family are in use."""
+    """The addresses of one region, of which one family is in use."""
 
     def __init__(self, addresses: Iterable[EdgeAddress], ip_version: IpVersion) -> None:
         addresses = tuple(dict.fromkeys(addresses))
@@ -50,7 +50,7 @@ class Region:
         self._return_at_s = 0.0
 
     def failed(self, address: EdgeAddress, now_s: float) -> None:
-        """`address` of this region could not be reached."""
+        """An address of this region could not be reached."""
         if self.active is self._primary:
             if address.is_ipv6 and self._secondary:
                 self.active = self._secondary
@@ -59,7 +59,7 @@ class Region:
             self.active = self._primary
 
     def go_on(self, before: "Region", now_s: float) -> None:
-        """`before`: from an earlier search, with addresses of this region. For as long as it would stay turned away."""
+        """Adopt the state of `before`, this region in an earlier search: avoid IPv6 for as long as it would have."""
         is_turned = before.active is before._secondary and now_s < before._return_at_s
         if is_turned and self._secondary and self._primary[0].is_ipv6:
             self.active = self._secondary
@@ -73,7 +73,7 @@ class Region:
 
 
 class EdgeAddresses:
-    """`draw(n)` gives a number from 0 to n - 1, such as `random.randrange`."""
+    """`draw(n)` returns a random number from 0 to n - 1, like `random.randrange`."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class EdgeAddresses:
         draw: Callable[[int], int],
         used: Mapping[int, EdgeAddress] | None = None,
     ) -> None:
-        """`used`: what connections have from an earlier search, by connection index."""
+        """`used`: addresses that connections have from an earlier search, by connection index."""
         self._regions = [Region(addresses, ip_version) for addresses in regions]
         self._draw = draw
         self._used = dict(used or {})
         """By connection index."""
 
     def go_on(self, before: "EdgeAddresses", now_s: float) -> None:
-        """With what was learnt about those that an earlier search has found, as far as they are still there."""
+        """Adopt the state of an earlier search, for the addresses that are still there."""
         for region in self._regions:
             for old in before._regions:
                 if region.overlaps(old):
@@ -104,14 +104,14 @@ class EdgeAddresses:
         return sum(len(self._free(region, None)) for region in self._regions)
 
     def address_for(self, conn_index: int) -> EdgeAddress | None:
-        """The address that the connection has, else one that is free; None when there is none."""
+        """The connection's address, otherwise a free one; None if there is none."""
         return self._used.get(conn_index) or self._take(conn_index, None)
 
     def another_for(self, conn_index: int, now_s: float, *, was_reached: bool = False) -> EdgeAddress | None:
-        """The address that the connection has is no good: another one.
+        """Replace the connection's address, which has failed; None if no other is free.
 
-        `was_reached`: the edge has answered there, so its family is good, and left only where it has no other address.
-        None when no other is free; the one that failed is free then, for `address_for` of whoever comes next.
+        `was_reached`: the edge answered there, so the address family works, and is left only if it has no other free
+        address. The failed address is free afterwards, for whichever connection calls `address_for` next.
         """
         failed = self._used.pop(conn_index, None)
         if failed is not None and was_reached and (another := self._take(conn_index, failed)) is not None:
@@ -120,7 +120,7 @@ class EdgeAddresses:
             for region in self._regions:
                 if failed in region:
                     region.failed(failed, now_s)
-        # What keeps IPv6 from one region most likely keeps it from all.
+        # What makes one region unreachable over IPv6 most likely does so for all.
         return self._take(conn_index, failed, avoids_ipv6=failed is not None and failed.is_ipv6)
 
     def _take(self, conn_index: int, excluded: EdgeAddress | None, *, avoids_ipv6: bool = False) -> EdgeAddress | None:
@@ -142,5 +142,5 @@ class EdgeAddresses:
 
 
 def static_regions(addresses: Sequence[EdgeAddress]) -> tuple[tuple[EdgeAddress, ...], tuple[EdgeAddress, ...]]:
-    """Addresses that an operator names one by one: every other one makes up a region."""
+    """Two regions, from addresses that an operator lists: they alternate."""
     return tuple(addresses[::2]), tuple(addresses[1::2])

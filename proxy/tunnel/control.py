@@ -1,4 +1,5 @@
-"""The control stream on its connection: what `ControlStream` says goes out as response body, what comes is for it."""
+"""Carries the control stream on its HTTP/2 stream: `ControlStream` reads the request body, and its output is sent as
+response body."""
 
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from proxy.tunnel.responses import CONTROL_HEAD
 
 
 class Control:
-    """A `ClientExchange`. `on_event` gets what the edge caused, `on_gone` why the stream went with its connection."""
+    """A `ClientExchange`. `on_event` gets the protocol's events; `on_gone` gets the reason if the stream is lost."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Control:
 
     @property
     def has_ended(self) -> bool:
-        """The stream is over."""
+        """Whether the stream has ended."""
         return self._is_gone
 
     # -- what we say -------------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ class Control:
         self._say()
 
     def close(self) -> None:
-        """The last words, and the end of the stream."""
+        """Send the protocol's last messages and end the stream."""
         self._protocol.close()
         self._is_ending = True
         self._say()

@@ -1,4 +1,4 @@
-"""What `ControlStream` reports, in the order in which the edge caused it."""
+"""The events of `ControlStream`."""
 
 from typing import TypeAlias
 
@@ -9,34 +9,34 @@ from proxy.tunnel.registration import ConnectionDetails
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The edge sends requests from now on."""
+    """The connection is registered: the edge sends requests from now on."""
 
     details: ConnectionDetails
 
 
 class RegistrationFailed(msgspec.Struct, frozen=True):
-    """Close the connection: the edge may wait for that for ever."""
+    """The connection is not registered. We must close it, as the edge may never do so."""
 
     cause: FailureCause
     error: str
-    """What to log: the edge's own words, cut and in one line."""
+    """For the log: the edge's own words, truncated and in one line."""
     retry_after_s: float = 0.0
 
 
 class LocalConfigurationAnswered(msgspec.Struct, frozen=True):
     error: str | None
-    """None: the edge has taken it."""
+    """None if the edge has accepted it."""
 
 
 class Unregistered(msgspec.Struct, frozen=True):
-    """No new requests will come, but those under way: the edge sends some for a moment still, then closes."""
+    """The connection is unregistered. The edge may still send requests for a moment, then closes it."""
 
     error: str | None
-    """None: the edge has agreed. With an error there is no more that can be done."""
+    """None if the edge has confirmed. After an error, nothing more can be done."""
 
 
 class ControlStreamBroken(msgspec.Struct, frozen=True):
-    """The control stream is of no use any more, and so is its connection."""
+    """The control stream can no longer be used, nor can its connection."""
 
     reason: str
 

@@ -1,14 +1,15 @@
-"""The connector's end of the control stream: registers the connection, keeps it, unregisters it. No input or output.
+"""The connector's end of the control stream: registers the connection and unregisters it. No I/O.
 
     stream = ControlStream(registration)
     stream.register()                       then send data_to_send() as body of the stream's response
     for event in stream.receive(data): ...  data: the body of the stream's request
     stream.unregister()                     and wait for Unregistered
-    stream.close()                          the last words; then end the stream
+    stream.close()                          queues the last messages; then end the stream
 
-The capability to register at is asked for and used in the same breath (bootstrap and a call to its promised answer), so
-that registering takes one round trip. Deadlines are the caller's: whoever has waited long enough calls `close`. What
-the edge sends never raises: after a message that cannot be understood comes `ControlStreamBroken`, and nothing more.
+The registration capability is requested and used at once (a bootstrap, and a call to its promised answer), so that
+registering takes one round trip. Deadlines are up to the caller, which calls `close` when it has waited long enough.
+`receive` never raises: a message that cannot be understood yields `ControlStreamBroken`, or `RegistrationFailed` while
+registering, as the last event.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from proxy.tunnel.rpc import Failure, Payload
 
 MAX_FOREIGN_TEXT: Final = 256
 MAX_UNASKED: Final = 100
-"""Messages of the edge that answer no question of ours; each may cost an answer."""
+"""Limit of the edge's messages that answer no question of ours; each may cost us a reply."""
 _LAST_WORDS: Final = "rpc: shutdown"
 
 Outcome = Payload | Failure
@@ -48,7 +49,7 @@ class State(Enum):
     REGISTERED = auto()
     UNREGISTERING = auto()
     ENDED = auto()
-    """Not registered, or not any more; only `close` is left. What the edge still says is not listened to."""
+    """Not registered, or no longer; only `close` is left. Whatever the edge still sends is ignored."""
     CLOSED = auto()
 
 
@@ -58,19 +59,19 @@ class ControlStream:
         self._reader = MessageReader()
         self._output: list[bytes] = []
         self._questions: dict[int, Answered] = {}
-        """Those that are not answered yet."""
+        """Unanswered questions, by id."""
         self._free_ids: list[int] = []
         self._next_id = 0
         self._bootstrap_id = 0
         self._cap_id: int | None = None
-        """Of the edge's RegistrationServer, once it has told."""
+        """The edge's RegistrationServer, once known."""
         self._unasked = 0
         self.state = State.IDLE
 
     # -- what we ask -------------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """`Registered` or `RegistrationFailed` will come."""
+        """Register the connection; `Registered` or `RegistrationFailed` will follow."""
         self._want(State.IDLE, "register")
         self.state = State.REGISTERING
         self._bootstrap_id = self._ask(self._on_bootstrap)
@@ -78,19 +79,20 @@ class ControlStream:
         self._call(Method.REGISTER_CONNECTION, layout.encode_registration(self._registration), self._on_registration)
 
     def update_local_configuration(self, config: bytes) -> None:
-        """Tell a tunnel that is not remotely managed what we do; `LocalConfigurationAnswered` will come."""
+        """Tell the edge the configuration of a tunnel that is not remotely managed; `LocalConfigurationAnswered` will
+        follow."""
         self._want(State.REGISTERED, "update the local configuration")
         params = layout.encode_local_configuration(config)
         self._call(Method.UPDATE_LOCAL_CONFIGURATION, params, self._on_local_configuration)
 
     def unregister(self) -> None:
-        """`Unregistered` will come."""
+        """Unregister the connection; `Unregistered` will follow."""
         self._want(State.REGISTERED, "unregister")
         self.state = State.UNREGISTERING
         self._call(Method.UNREGISTER_CONNECTION, EMPTY, self._on_unregistered)
 
     def close(self) -> None:
-        """Give up what is still open and say the last words."""
+        """Finish open questions, and queue the last messages."""
         if self.state in (State.CLOSED, State.IDLE):
             self.state = State.CLOSED
             return
@@ -103,12 +105,12 @@ class ControlStream:
         self.state = State.CLOSED
 
     def lose(self) -> None:
-        """The stream is gone: nobody answers any more."""
-        # They know this object: with them it would not go before garbage is looked for.
+        """The stream is gone, so no answers will come."""
+        # They refer to this object, which otherwise only the garbage collector would free.
         self._questions.clear()
 
     def data_to_send(self) -> bytes:
-        """Everything queued; empty when there is nothing."""
+        """Take all queued output; may be empty."""
         output, self._output = b"".join(self._output), []
         return output
 
@@ -150,7 +152,7 @@ class ControlStream:
             self._send(rpc.Return(message.question_id, failure))
         elif isinstance(message, rpc.Foreign):
             self._send(rpc.Unimplemented(message.message))
-        # Finish and Release speak of what we never gave; Unimplemented of what the edge need not know.
+        # Ignored: Finish and Release concern what we never gave out, Unimplemented what the edge need not know.
         return None
 
     def _on_return(self, message: rpc.Return) -> ControlEvent | None:
@@ -158,7 +160,7 @@ class ControlStream:
         if answered is None:
             return self._break(f"the edge answered question {message.answer_id}, which is not open")
         outcome = message.outcome or Failure("the call was not carried out")
-        # Capabilities in results are wanted of the bootstrap alone; results that bring none have none to release.
+        # Only the bootstrap's capability is wanted; results without capabilities have none to release.
         is_bootstrap = message.answer_id == self._bootstrap_id and self._cap_id is None
         releases = isinstance(outcome, Failure) or bool(outcome.caps and not is_bootstrap)
         self._send(rpc.Finish(message.answer_id, releases_results=releases))
@@ -186,7 +188,7 @@ class ControlStream:
             cause = FailureCause.DUPLICATE
         elif response.is_unauthorized:
             cause = FailureCause.UNAUTHORIZED
-        # Trying goes on whether or not the edge recommends it.
+        # We retry whether or not the edge recommends it.
         return self._fail(cause, _shown(response.cause), response.retry_after_s)
 
     def _on_local_configuration(self, outcome: Outcome) -> ControlEvent:
@@ -207,7 +209,7 @@ class ControlStream:
         return RegistrationFailed(cause, error, retry_after_s)
 
     def _break(self, reason: str, cause: FailureCause = FailureCause.MALFORMED) -> ControlEvent:
-        """While registering, `cause` is why that failed."""
+        """End the stream after a failure. While registering, this fails the registration with `cause`."""
         if self.state is State.REGISTERING:
             return self._fail(cause, reason)
         self.state = State.ENDED
@@ -238,11 +240,11 @@ def _error_of(outcome: Outcome) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """A foreign reason fit for a log."""
+    """A reason given by the edge, made fit for the log."""
     return _in_line(text) or "no reason given"
 
 
 def _in_line(text: str) -> str:
-    """A foreign text, cut and in one line."""
+    """A text of the edge, truncated and in one line."""
     text = "".join(c if c.isprintable() else " " for c in text[: 2 * MAX_FOREIGN_TEXT]).strip()
     return text[:MAX_FOREIGN_TEXT]

@@ -1,7 +1,7 @@
 """One dial: TCP, then TLS, driven by the loop.
 
-The kernel is told to notice a peer that is gone: keep-alive probes while nothing moves, a limit on unacknowledged data
-while something does. What it cannot see, an edge that is there and does nothing, is for the `heartbeat`.
+The kernel detects a dead peer: by keep-alive probes on an idle connection, otherwise by a limit on unacknowledged data.
+An edge that is reachable but does nothing is left to the `heartbeat`.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ OnFailed = Callable[[FailureCause, str], None]
 
 
 def make_context(trusted_roots: str) -> ssl.SSLContext:
-    """Trusts these authorities (PEM) and no others. Raises ssl.SSLError and ValueError."""
+    """A context that trusts only these authorities (PEM). Raises ssl.SSLError and ValueError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=trusted_roots)
@@ -43,7 +43,7 @@ def make_context(trusted_roots: str) -> ssl.SSLContext:
 
 
 def problem_of_source(source: str) -> str:
-    """Why no connection can come from this address; empty: one can."""
+    """Why this address cannot be the source of connections; empty if it can."""
     try:
         with socket.socket(_family(source), socket.SOCK_STREAM) as sock:
             _bind(sock, source)
@@ -53,7 +53,8 @@ def problem_of_source(source: str) -> str:
 
 
 class Dialling:
-    """Calls exactly one of `on_connected(sock)` and `on_failed(cause, error)`, later than `start`, unless cancelled."""
+    """Calls exactly one of `on_connected(sock)` and `on_failed(cause, error)`, after `start` has returned, unless
+    cancelled."""
 
     def __init__(
         self,
@@ -66,9 +67,7 @@ class Dialling:
         source: str = "",
         is_small: bool = False,
     ) -> None:
-        """`source`: the address of this host that it comes from; empty: as the routes say. `is_small`: neither side
-        sends packets of full size.
-        """
+        """`source`: the source address; empty: chosen by routing. `is_small`: neither side sends full-size packets."""
         self._loop = loop
         self._address = address
         self._context = context
@@ -81,7 +80,7 @@ class Dialling:
         self._is_small = is_small
         self._is_over = False
         self.is_stuck = False
-        """It failed with first words that may have been too large for the way (`WireBytes`)."""
+        """It failed while sending data that may have been too large for the path (`WireBytes`)."""
 
     def start(self) -> None:
         try:
@@ -105,7 +104,7 @@ class Dialling:
         self._loop.watch(sock, self, reads=False, writes=True)
 
     def cancel(self) -> None:
-        """Neither call comes any more."""
+        """Stop dialling; neither callback is called any more."""
         self._is_over = True
         self._deadline.cancel()
         if self._handshake is not None:
@@ -119,7 +118,7 @@ class Dialling:
     # -- TCP ---------------------------------------------------------------------------------------------------------
 
     def on_readable(self) -> None:
-        """Never asked for."""
+        """Never called: only writability is watched."""
 
     def on_writable(self) -> None:
         sock = self._sock
@@ -170,7 +169,7 @@ def _family(ip: str) -> socket.AddressFamily:
 
 
 def _bind(sock: socket.socket, source: str) -> None:
-    """Raises OSError, whose text names the option."""
+    """Bind the source address. Raises OSError, whose text names the option."""
     try:
         sock.bind((source, 0))
     except OSError as error:
@@ -193,7 +192,7 @@ def _explained(sock: ssl.SSLSocket, error: OSError, wire: WireBytes) -> str:
 
 
 def _issuer_seen(sock: ssl.SSLSocket) -> str:
-    """Of the certificate that was refused, for people; Python keeps it behind a name that may change."""
+    """The issuer of the refused certificate, for messages. Python offers it only by a private name that may change."""
     with contextlib.suppress(Exception):
         leaf: Any = sock._sslobj.get_unverified_chain()[0]  # type: ignore[attr-defined]
         issuer = leaf.get_info()["issuer"]

@@ -1,8 +1,8 @@
-"""How the edge is found: what is asked of the DNS, and what is made of the answers.
+"""Edge discovery: which names are looked up in the DNS, and what the answers mean.
 
-A SRV record names the hosts of two regions and the port; each host has addresses. The port of the record is used, the
-same for all transports. Where the resolver has no answer, the SRV question alone is asked again over DNS-over-TLS. The
-questions themselves are sent elsewhere. Pure.
+SRV records name the hosts of two regions and their port, which is the same for all transports. Each host has addresses.
+If the resolver gives no answer, only the SRV lookup is repeated, over DNS-over-TLS. The lookups themselves are done
+elsewhere. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ SERVICE: Final = "v2-origintunneld"
 REGIONS: Final = 2
 _MAX_SHOWN: Final = 256
 SERVER_NAME: Final = "h2.cftunnel.com"
-"""Of the edge's certificate, over HTTP/2, whatever address is dialled."""
+"""The name in the edge's certificate for HTTP/2, whatever address is dialled."""
 
 
 class DnsOverTls(msgspec.Struct, frozen=True):
@@ -28,26 +28,26 @@ class DnsOverTls(msgspec.Struct, frozen=True):
 
 
 class SrvTarget(msgspec.Struct, frozen=True):
-    """One answer, in the order that RFC 2782 asks for."""
+    """One SRV answer; answers are in the order of RFC 2782."""
 
     host: str
     port: int
 
 
 class DiscoveryFailed(Exception):
-    """The DNS does not lead to an edge; it may do so later."""
+    """No edge was found through the DNS; a later attempt may find one."""
 
 
 def srv_name(endpoint: str) -> str:
-    """`endpoint` is the region of the token or the option; empty for the global edge."""
+    """The SRV name to look up. `endpoint` is the token's region; empty for the global edge."""
     return f"_{endpoint.lower() + '-' if endpoint else ''}{SERVICE}._tcp.{DOMAIN}"
 
 
 def region_targets(name: str, answers: Sequence[SrvTarget]) -> tuple[SrvTarget, ...]:
-    """One per region, for which addresses are to be looked up. Raises DiscoveryFailed.
+    """One target per region, whose addresses are to be looked up. Raises DiscoveryFailed.
 
-    A single one is enough to serve, if not to spread; of more than two the first two count. The root as host says that
-    there is none (RFC 2782).
+    A single target is enough to serve, though not to spread connections; of more than two, the first two count. The
+    root as host means that there is no target (RFC 2782).
     """
     targets = tuple(answer for answer in answers if answer.host)[:REGIONS]
     if not targets:
@@ -58,9 +58,9 @@ def region_targets(name: str, answers: Sequence[SrvTarget]) -> tuple[SrvTarget, 
 def resolved_regions(
     targets: Sequence[SrvTarget], addresses: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[EdgeAddress, ...], ...]:
-    """The addresses by region; `addresses` has those of each host as the resolver ordered them.
+    """The addresses by region; `addresses` has those of each host in the resolver's order.
 
-    Raises DiscoveryFailed when no region has any.
+    Raises DiscoveryFailed if no region has any.
     """
     regions = tuple(tuple(EdgeAddress(ip, target.port) for ip in addresses.get(target.host, ())) for target in targets)
     if not any(regions):
@@ -70,7 +70,7 @@ def resolved_regions(
 
 
 def check_version(regions: Sequence[Sequence[EdgeAddress]], version: IpVersion, source: str = "") -> None:
-    """Raises DiscoveryFailed when none of the addresses is to be dialled. `source`: from where, if that is fixed."""
+    """Raises DiscoveryFailed if none of the addresses may be dialled. `source` is the fixed source address, if any."""
     if not any(Region(addresses, version).active for addresses in regions):
         found = ", ".join(str(address) for addresses in regions for address in addresses)
         asking = f"--edge-bind-address {source}" if source else f"--edge-ip-version {version}"

@@ -1,8 +1,8 @@
 """The TLS handshake with the edge, in a thread of its own.
 
-Within one call, OpenSSL reads on for as long as a server asks for a handshake during one, which TLS 1.2 has clients
-ignore (RFC 5246, 7.4.1.1). Whoever answers in place of the edge can do that before any certificate is seen. The loop
-goes on meanwhile, since Python gives up its lock for the call, which ends when the socket is shut down.
+A single OpenSSL call keeps reading for as long as the server sends HelloRequest during a handshake, which TLS 1.2
+clients ignore (RFC 5246, 7.4.1.1). Whoever answers in place of the edge can do that before it shows a certificate. The
+loop runs on meanwhile, since Python releases the GIL during the call; shutting the socket down ends it.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from proxy.loop import Loop
 
 
 class EdgeHandshake:
-    """Calls exactly one of `on_done(sock)` and `on_failed(sock, error)`, later than `start`, unless it is cancelled.
+    """Calls exactly one of `on_done(sock)` and `on_failed(sock, error)`, after `start` has returned, unless cancelled.
 
-    `error` is a TimeoutError when `timeout_s` has passed. From `start` on the socket belongs to the handshake, which
-    closes it unless it is done.
+    `error` is a TimeoutError after `timeout_s`. From `start` on the handshake owns the socket, and closes it unless the
+    handshake succeeds.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class EdgeHandshake:
         on_done: Callable[[ssl.SSLSocket], None],
         on_failed: Callable[[ssl.SSLSocket, OSError], None],
     ) -> None:
-        """`sock` was wrapped with `do_handshake_on_connect=False`."""
+        """`sock` must have been wrapped with `do_handshake_on_connect=False`."""
         self._loop = loop
         self._sock = sock
         self._on_done = on_done
@@ -50,11 +50,11 @@ class EdgeHandshake:
             self._loop.call_soon(partial(self._finish, OSError(str(error))))
 
     def cancel(self) -> None:
-        """Neither call comes any more."""
+        """Stop the handshake; neither callback is called any more."""
         self._is_over = True
         self._deadline.cancel()
-        # Closed here, its number could be another socket's while the thread still reads. The shutdown of an SSLSocket
-        # takes its TLS from a thread that has yet to begin.
+        # Not closed here: its descriptor could be reused while the thread still reads. Not `SSLSocket.shutdown`, which
+        # would take the TLS object away from a thread that has yet to start.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
@@ -89,6 +89,6 @@ class EdgeHandshake:
         self._fail(TimeoutError("TLS handshake timed out"))
 
     def _fail(self, error: OSError) -> None:
-        # Before the shutdown, which changes what the kernel tells of the connection.
+        # Before the shutdown, which changes what the kernel reports about the connection.
         self._on_failed(self._sock, error)
         self.cancel()

@@ -1,4 +1,4 @@
-"""HTTP/2 with the edge: a door's connection with wider limits, which looks after its peer."""
+"""HTTP/2 with the edge: a door's connection with higher limits, which can also ping its peer."""
 
 from collections.abc import Callable
 from typing import Final
@@ -16,18 +16,18 @@ from proxy.tunnel.streams import WEBSOCKET_UPGRADE
 
 _MAX_STREAMS: Final = 10_000
 _STREAM_WINDOW_BYTES: Final = 16 << 10
-"""What a stream that stands still may hold of a body; its socket, and what the kernel keeps for that, cost more."""
+"""How much of a body a stalled stream may hold; its socket and the kernel's memory for it cost more."""
 _POOL_BYTES: Final = 16 << 20
 SETTINGS: Final = h2.Settings(
     max_concurrent_streams=_MAX_STREAMS,
     stream_window_bytes=_STREAM_WINDOW_BYTES,
-    # 40 MB/s over a round trip of 50 ms; wider ones cost more CPU where the backend is slower than the edge.
+    # 40 MB/s at a round trip of 50 ms; larger windows cost more CPU if the backend is slower than the edge.
     max_stream_window_bytes=2 << 20,
     window_pool_bytes=_POOL_BYTES,
     connection_window_bytes=_MAX_STREAMS * _STREAM_WINDOW_BYTES + _POOL_BYTES,
-    # Each frame of an upload passes through some twenty calls of ours.
+    # Large, since each frame of an upload costs about twenty of our calls.
     max_frame_bytes=65_536,
-    # What the provider's own connector takes; heads with Access tokens and cookies are large.
+    # As the provider's own connector; heads with Access tokens and cookies are large.
     max_header_list_bytes=1_048_896,
     is_extended_connect_enabled=False,
     handshake=WEBSOCKET_UPGRADE,
@@ -60,7 +60,7 @@ class EdgeHttp(H2Connection):
         on_goaway: Callable[[str], None],
         on_end: Callable[[FailureCause, str], None],
     ) -> None:
-        """`on_end` hears why the edge's side of the connection ends, before the streams on it do."""
+        """`on_end` gets the reason if the edge ends or breaks the connection, before its streams end."""
         super().__init__(loop, terms, arrival, keeper, codec, dialect=dialect)
         self._on_pong = on_pong
         self._on_goaway = on_goaway

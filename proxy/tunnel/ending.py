@@ -1,4 +1,4 @@
-"""Why a connection to the edge ends, and how long it was registered: what its one report says of that."""
+"""Why a connection to the edge ended and how long it was registered, for the one report of its end."""
 
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
@@ -6,7 +6,7 @@ from proxy.tunnel.packetsize import Vain
 
 
 class Ending:
-    """Times are of the loop's clock."""
+    """All times are by the loop's clock."""
 
     def __init__(self) -> None:
         self._cause = FailureCause.LOST

@@ -1,4 +1,4 @@
-"""What a caller of this package can do wrong. What the edge does wrong has names of its own, and is an event."""
+"""Errors of this package's callers. Errors of the edge are reported as events instead."""
 
 
 class LocalProtocolError(Exception):

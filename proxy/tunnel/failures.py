@@ -1,4 +1,4 @@
-"""How an attempt to have a connection can end: for metrics, for the log, and for which address to dial next."""
+"""Why connections and attempts to connect fail: for metrics, the log, and the choice of the next address."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,26 +12,26 @@ class FailureCause(StrEnum):
     SILENT = "silent"
     """The edge did not open its control stream, or did not answer the registration, in time."""
     DUPLICATE = "duplicate"
-    """The edge server has a connection with this index already."""
+    """The edge server already has a connection with this index."""
     UNAUTHORIZED = "unauthorized"
-    """The token is refused. People may repair the tunnel meanwhile, so trying goes on."""
+    """The token is refused. We keep trying, as the tunnel may be repaired."""
     REFUSED = "refused"
-    """The registration is refused for another reason, of which the edge tells."""
+    """The registration is refused for another reason, which the edge states."""
     EXCEPTION = "exception"
-    """The edge could not deal with the call."""
+    """The edge could not handle the call."""
     MALFORMED = "malformed"
-    """What the edge said cannot be understood."""
+    """The edge sent something that cannot be understood."""
     LOST = "lost"
-    """The edge gave the connection or its control stream up."""
+    """The connection or its control stream ended."""
 
     @property
     def is_of_address(self) -> bool:
-        """The address has failed the connection, whatever became of it there before."""
+        """The address is at fault, even if the connection was registered there before."""
         return self in _OF_ADDRESS
 
     @property
     def is_of_all(self) -> bool:
-        """No address will do better; for the others one may, where nothing could be registered."""
+        """No other address will do better. After other causes one may, if the connection could not register here."""
         return self is FailureCause.UNAUTHORIZED
 
 

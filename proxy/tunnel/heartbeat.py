@@ -1,8 +1,8 @@
-"""Whether the edge is still alive: it answers PINGs, or takes what was sent before them.
+"""Whether the edge is still alive: it answers PINGs, or acknowledges the data sent before them.
 
-A PING waits behind everything that was sent before it. Over a narrow line, or to an edge that reads slowly, that may be
-many seconds' worth of downloads; its answer may wait behind uploads in the same way. So an edge that has not answered
-counts as dead only if nothing has moved meanwhile, or if its kernel has long acknowledged everything.
+A PING queues behind everything sent before it. On a slow line, or if the edge reads slowly, that may be many seconds'
+worth of downloads; its answer may queue behind uploads in the same way. So an edge that has not answered counts as dead
+only if no data has moved meanwhile, or if its kernel has long acknowledged everything.
 """
 
 import math
@@ -11,22 +11,22 @@ from typing import Final
 from proxy.tunnel.wirebytes import VAIN_REPEATS, WireBytes
 
 PING_PERIOD_S: Final = 10.0
-"""The time from one check to the next."""
+"""The time between two checks."""
 
 
 class Heartbeat:
     __slots__ = ("_asked_at_s", "_had_more", "_wire", "is_heard", "round_trip_s")
 
     def __init__(self, wire: WireBytes) -> None:
-        """Nobody else may ask `wire`, which tells what is new since it was asked last."""
+        """`wire` must not be shared, since it reports what has changed since its last call."""
         self._wire = wire
         self._asked_at_s: float | None = None
         self.round_trip_s = math.inf
-        """The shortest so far, since others have waited behind something. Infinite until there is one."""
+        """The shortest so far, since longer ones include time in queues. Infinite before the first."""
         self._had_more = False
-        """At the check before, something was not acknowledged."""
+        """Some data was unacknowledged at the previous check."""
         self.is_heard = False
-        """At the last check, something had come from the edge."""
+        """The last check found new data from the edge."""
 
     @property
     def is_awaited(self) -> bool:
@@ -40,7 +40,7 @@ class Heartbeat:
         self.is_heard = False
 
     def answered(self, now_s: float) -> float | None:
-        """The PING is answered. Returns the seconds that it took; None: no answer was awaited."""
+        """The PING was answered. Returns the seconds that it took; None if no answer was awaited."""
         asked_at_s, self._asked_at_s = self._asked_at_s, None
         if asked_at_s is None:
             return None
@@ -49,9 +49,9 @@ class Heartbeat:
         return took_s
 
     def end(self) -> str:
-        """Check the connection: why it is dead; empty: it is not.
+        """Check the connection. Returns why it is dead; empty if it is not.
 
-        To be called PING_PERIOD_S after `asked`, and as often again, as long as the answer is awaited.
+        To be called every PING_PERIOD_S after `asked`, as long as the answer is awaited.
         """
         acknowledged_bytes, received_bytes = self._wire.growth()
         had_more, self._had_more = self._had_more, self._wire.has_more

@@ -1,11 +1,11 @@
-"""One connection to the edge, from its dial to its end: registered, then serving what the edge sends.
+"""One connection to the edge, from its dial to its end: it registers, then serves what the edge sends.
 
     dialling -> opening (the edge is to open its control stream) -> registering -> registered -> leaving -> gone
 
-Silence at any step ends it: that of an edge that does not register us in time, and that of one that answers no PING,
-since nothing else would show that a connection without requests is dead (`heartbeat`). Leaving means unregistered: the
-edge still sends what is under way for a moment, then closes; if it does not, we close. `Ended` is reported as soon as
-the connection is unregistered, so that another one takes its place, however long its last requests run.
+Silence ends it at any step: an edge may fail to register us in time, or to answer a PING, which is the only way to find
+a dead connection that carries no requests (`heartbeat`). When leaving, it unregisters: the edge may still send requests
+for a moment, then closes; if it does not, we do. `Ended` is reported as soon as the connection is unregistered, so that
+another one can take its place, however long its last requests run.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ quiet_log = log.every(60.0)
 RPC_TIMEOUT_S: Final = 5.0
 _MAX_SHOWN: Final = 256
 LINGER_S: Final = 5.0
-"""How long a connection that is unregistered stays open without a request."""
+"""How long an unregistered connection stays open without requests."""
 
 
 class Phase(Enum):
@@ -73,7 +73,7 @@ class Phase(Enum):
 
 
 class Home(Protocol):
-    """What all connections of a worker share."""
+    """What all edge connections of a worker share."""
 
     def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange: ...
     @property
@@ -85,7 +85,7 @@ class Home(Protocol):
 
 
 class Link:
-    """Keeps account of its one HTTP/2 connection."""
+    """One connection to the edge; also the `Keeper` of its HTTP/2 connection."""
 
     def __init__(
         self,
@@ -180,12 +180,12 @@ class Link:
 
     def refused(self, cause: str, detail: str) -> None:
         """Nothing to count: requests come from clients of the edge. If the edge itself breaks HTTP/2,
-        `_on_connection_end` is told."""
+        `_on_connection_end` is called."""
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
     def begin(self, stream: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:
-        """Takes the place of `Services.begin` on this connection."""
+        """Replaces `Services.begin` on this connection."""
         kind, stream.arrival = self._entrance.admit(head)
         if kind is StreamKind.HTTP:
             self._stats.requests += 1
@@ -211,7 +211,7 @@ class Link:
 
     def _on_control_stream(self, stream: ClientStream) -> ClientExchange:
         if self._control is not None:
-            # Not from within the codec's events: all streams end.
+            # Later: it ends all streams, which must not happen within the codec's events.
             self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))
             return REFUSED
         options = connection_options(self._client, self._local_address, self._order.previous_attempts)
@@ -248,12 +248,12 @@ class Link:
         self._ping()
         self._home.report(RegisteredReport(self.number, str(details.connection_id), details.location))
         describes = not details.is_remotely_managed and self._order.conn_index == 0
-        # The report may have led to a withdrawal at once.
+        # The report may have caused an immediate withdrawal.
         if describes and self._control is not None and self._control.is_registered:
             self._control.describe()
 
     def _on_control_gone(self, reason: str) -> None:
-        """The control stream has gone: alone, or with its connection, of which the reason has been noted before."""
+        """The control stream is gone: alone, or with its connection, whose reason is already noted."""
         if not self._ending.has_reason:
             self._loop.call_soon(partial(self._break, f"the control stream was lost: {reason}"))
 
@@ -264,7 +264,7 @@ class Link:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """Unregister, finish what runs, then close; at once if it is not registered."""
+        """Unregister, finish running requests, then close. Closes at once if not registered."""
         if self._phase is Phase.REGISTERED and self._control is not None and self._control.is_registered:
             self._left_at_s = self._active_at_s = self._loop.now_s
             self._enter(Phase.LEAVING, 1.0)
@@ -273,7 +273,7 @@ class Link:
             self.abandon("given up before it was registered")
 
     def abandon(self, why: str) -> None:
-        """Close at once, whatever runs."""
+        """Close at once, whatever is running."""
         self._ending.note(FailureCause.LOST, why)
         if self._http is not None:
             self._http.abort(why)
@@ -288,11 +288,11 @@ class Link:
             self._ending.note(FailureCause.LOST, reason)
             self.withdraw()
         elif self._phase in (Phase.OPENING, Phase.REGISTERING):
-            # It would be registered without ever getting a request. Later, not from within the codec's events.
+            # It would register without ever getting a request. Later, not within the codec's events.
             self._loop.call_soon(partial(self._leave, FailureCause.LOST, reason))
 
     def _leave(self, cause: FailureCause, error: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """Send the last words of the control stream, and close."""
+        """Send the last messages of the control stream, and close."""
         if self._phase is Phase.GONE or self._http is None:
             return
         self._ending.note(cause, error)
@@ -313,7 +313,7 @@ class Link:
         self._deadline.cancel()
         self._report_end()
         self._home.forget(self)
-        # These refer to this link: without them it is freed at once, and not only when the garbage collector runs.
+        # These refer to this link; without them it is freed at once, not only by the garbage collector.
         self._dialling = self._http = self._control = None
 
     def _report_end(self) -> None:
@@ -324,7 +324,7 @@ class Link:
         self._count_bytes()
         if self._wire is not None and self._wire.is_stuck:
             return Vain.YES if self._heartbeat is not None and self._heartbeat.is_heard else Vain.PERHAPS
-        # The line is not cut: the edge has just been reached.
+        # The line is not cut, as the edge has just been reached.
         return Vain.YES if self._dialling is not None and self._dialling.is_stuck else Vain.NO
 
     # -- watching ----------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Link:
             # The edge has not answered.
             self._report_end()
             if self._wire is not None and self._wire.is_stuck:
-                # It has not even heard, and sends more requests.
+                # The edge has not even received it, so it keeps sending requests.
                 self.abandon("nothing that was sent has reached the edge")
                 return
         if self._http is not None and self._running:
@@ -377,13 +377,13 @@ class Link:
 
     @property
     def _running(self) -> int:
-        """How many requests are running."""
+        """The number of running requests."""
         if self._http is None:
             return 0
         return self._http.stream_count - (1 if self._control is not None and not self._control.has_ended else 0)
 
     def measure(self) -> None:
-        """Add this connection to the numbers of its index. One that is leaving shares them with its successor."""
+        """Add this connection to the metrics of its index, which a leaving connection shares with its successor."""
         stats = self._stats
         if self._phase is Phase.REGISTERED:
             stats.is_up = 1
@@ -398,7 +398,8 @@ class Link:
 
 
 class _Line:
-    """The line to the edge. PINGs measure its round trip: the kernel's may end at a NAT on this host."""
+    """The line to the edge, for the codec. PINGs measure its round-trip time: the kernel's may be that to a NAT on this
+    host."""
 
     __slots__ = ("_heartbeat", "_loop")
 

@@ -1,4 +1,4 @@
-"""All connections of a worker to the edge: made and ended as the supervisor orders, serving what the doors serve.
+"""All edge connections of a worker: made and ended by order of the supervisor, they serve what the doors serve.
 
 They share the exchanges and backends of the listeners, and one cache of encoded heads. Called in the loop's thread.
 """
@@ -39,12 +39,12 @@ class Links:
         self._stats = stats
         self.report = report
         self._links: dict[int, Link] = {}
-        """By number of the dial."""
+        """By dial number."""
         self._limits = document.Limits()
         self._roots = ""
         self._context: ssl.SSLContext | None = None
         self._pushes: dict[int, Callable[[int], None]] = {}
-        """Those that wait for the supervisor's word."""
+        """Pushes that wait for the supervisor's answer, by number."""
         self._next_push = 0
         self._is_draining = False
         self._on_idle: Callable[[], None] | None = None
@@ -52,7 +52,7 @@ class Links:
         self.heads = ResponseHeads()
 
     def use(self, limits: document.Limits) -> None:
-        """For connections that begin from now on."""
+        """Set the limits of future connections."""
         self._limits = limits
 
     # -- orders ------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Links:
 
     def _dial(self, order: Dial, content: memoryview | None) -> None:
         if self._is_draining:
-            # The order was on its way when the end was.
+            # The order was under way when draining began.
             self.report(Ended(order.number, FailureCause.LOST, "the worker ends", 0.0, 0.0))
             return
         if content is None:
@@ -104,7 +104,7 @@ class Links:
     # -- what connections say ----------------------------------------------------------------------------------------
 
     def acknowledge(self, version: int | None, answer: Callable[[int], None]) -> None:
-        """`proxy.tunnel.pushes.Acknowledge`: the supervisor knows the version of all workers."""
+        """Implements `proxy.tunnel.pushes.Acknowledge`: the supervisor tracks the version for all workers."""
         push, self._next_push = self._next_push, self._next_push + 1
         self._pushes[push] = answer
         self.report(Pushed(push, version))
@@ -114,7 +114,7 @@ class Links:
         self._look_if_idle()
 
     def measure(self) -> None:
-        """Bring the numbers of all connections up to date."""
+        """Bring the metrics of all connections up to date."""
         for stats in self._stats.edges.values():
             stats.is_up = stats.in_flight = 0
         for link in self._links.values():
@@ -123,7 +123,7 @@ class Links:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self, on_idle: Callable[[], None]) -> None:
-        """Unregister all; `on_idle` is called when the last one is gone."""
+        """Unregister all connections; `on_idle` is called when the last one is gone."""
         self._is_draining = True
         self._on_idle = on_idle
         for link in tuple(self._links.values()):
@@ -136,6 +136,6 @@ class Links:
             on_idle()
 
     def close(self) -> None:
-        """At once."""
+        """Close all connections at once."""
         for link in tuple(self._links.values()):
             link.abandon("the worker ends")

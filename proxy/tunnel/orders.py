@@ -1,7 +1,7 @@
-"""What the supervisor wants of a worker's connections to the edge, and what they report.
+"""The supervisor's orders about a worker's edge connections, and the worker's reports.
 
-The supervisor decides who dials when and where (`proxy.supervisor.tunnel`); a worker carries it out (`links`) and
-reports each step of a dial by its number: `Registered` at most once, and in the end one of `Reached` and `Ended`.
+The supervisor decides which worker dials when and where (`proxy.supervisor.tunnel`). A worker carries it out (`links`)
+and reports each step of a dial by its number: `Registered` at most once, and finally either `Reached` or `Ended`.
 """
 
 from typing import TypeAlias
@@ -18,17 +18,17 @@ class Order(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Dial(Order, frozen=True):
-    """Make a connection; `DialMeans` come along."""
+    """Make a connection; sent along with `DialMeans`."""
 
     number: int
-    """New for every dial of the proxy."""
+    """Unique among all dials of the proxy."""
     conn_index: int
     address: EdgeAddress
     previous_attempts: int
     registers: bool
-    """False: only see whether the edge can be reached, then close."""
+    """False: only check that the edge can be reached, then close."""
     is_small: bool = False
-    """Packets of full size may not get there."""
+    """Use smaller packets, as full-size ones may be lost."""
 
 
 class Withdraw(Order, frozen=True):
@@ -45,14 +45,14 @@ class PushTaken(Order, frozen=True):
 
 
 class DialMeans(msgspec.Struct, frozen=True):
-    """What is the same for all connections; secret."""
+    """The settings that all connections share; secret."""
 
     token: str
     client_id: bytes
     trusted_roots: str
     """PEM; no other authority is trusted."""
     source: str = ""
-    """The address of this host that connections come from; empty: as the routes say."""
+    """The source address of connections; empty: chosen by routing."""
 
     def __repr__(self) -> str:
         return "<DialMeans>"
@@ -75,7 +75,7 @@ class Registered(Report, frozen=True):
 
 
 class Ended(Report, frozen=True):
-    """The connection is gone, or never came to be, or is unregistered and only finishes what runs."""
+    """The connection is gone, could not be made, or is unregistered and only finishing its requests."""
 
     number: int
     cause: FailureCause
@@ -83,7 +83,7 @@ class Ended(Report, frozen=True):
     """In one line, for the log."""
     retry_after_s: float
     registered_for_s: float
-    """0: it was never registered."""
+    """0 if it was never registered."""
     vain: Vain = Vain.NO
 
 
@@ -91,9 +91,9 @@ class Pushed(Report, frozen=True):
     """The provider has pushed a configuration."""
 
     push: int
-    """Number of the worker's own; the answer names it."""
+    """A number chosen by the worker, repeated in the answer."""
     version: int | None
-    """None: the configuration cannot be taken, and the answer is only to say which version is in force."""
+    """None: the configuration is unusable, and the answer only has to give the version in force."""
 
 
 EdgeOrder: TypeAlias = Dial | Withdraw | PushTaken

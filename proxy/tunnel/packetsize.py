@@ -1,10 +1,10 @@
-"""Whether the edge is dialled for packets smaller than full size.
+"""Whether to dial the edge with packets smaller than full size.
 
-If a hop loses packets of full size and no ICMP message says so (PPPoE, VPNs, overlays), the kernel sends the same
-packet again and again. A connection whose first message fills a packet does not come up; others hang once an answer
-fills one. So later dials ask for smaller packets, until such connections end in the same way. Nothing else leads back
-to full size: smaller packets cost next to nothing, and trying full ones on such a line costs a connection. Pure: the
-clock is given.
+If a hop drops full-size packets without an ICMP message (PPPoE, VPNs, overlays), the kernel retransmits the same packet
+again and again. A connection whose first message fills a packet does not come up; others hang once a response fills
+one. So later dials use smaller packets, until connections with these end in the same way. Nothing else returns to full
+size: smaller packets cost next to nothing, while trying full-size ones on such a line costs a connection. Pure: the
+time is passed in.
 """
 
 import math
@@ -12,25 +12,25 @@ from enum import StrEnum
 from typing import Final
 
 SMALL_SEGMENT_BYTES: Final = 1200
-"""A packet of this size, with its headers, passes wherever IPv6 does."""
+"""A packet with such a segment, headers included, fits wherever IPv6 works."""
 _CUT_S: Final = 15.0
-"""If connections end in vain within this time of each other, one cut of the line was the cause: each notices it at its
+"""If several connections end in vain within this time, a single cut of the line was the cause: each notices it at its
 next PING."""
 _DOUBT_S: Final = 120.0
 
 
 class Vain(StrEnum):
-    """Whether a connection ended while the kernel resent, in vain, more than a small packet holds."""
+    """Whether a connection ended while the kernel was retransmitting in vain more than a small packet holds."""
 
     NO = "no"
     PERHAPS = "perhaps"
-    """It did, but the line may have been cut as well."""
+    """It did, but the line may have been cut instead."""
     YES = "yes"
-    """It did, although something came from the edge meanwhile."""
+    """It did, although data was received from the edge meanwhile."""
 
 
 class PacketSize:
-    """The decision for all connections together, since most such hops are near to us."""
+    """The decision, which is made for all connections together, since most such hops are near this host."""
 
     def __init__(self) -> None:
         self.is_small = False
@@ -39,9 +39,9 @@ class PacketSize:
         """`is_small` was true at least once."""
 
     def ended(self, vain: Vain, now_s: float, *, was_small: bool) -> bool:
-        """A connection or an attempt has ended; `was_small`: it was dialled for small packets.
+        """A connection or an attempt has ended; `was_small`: it was dialled with small packets.
 
-        Returns True if packets become small for the first time.
+        Returns whether packets become small for the first time.
         """
         if vain is Vain.NO:
             return False

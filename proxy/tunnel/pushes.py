@@ -1,4 +1,4 @@
-"""A pushed configuration on its stream: collected, decoded, told to whoever counts versions, and answered."""
+"""A pushed configuration on its stream: collected, decoded, reported to whoever tracks versions, and answered."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,12 +18,12 @@ from proxy.tunnel.responses import CONFIGURATION_HEAD, FAILURE_HEAD
 
 class Acknowledge(Protocol):
     def __call__(self, version: int | None, answer: Callable[[int], None], /) -> None:
-        """`version` None: it cannot be taken. `answer` is to be called, perhaps later, with the version that is in
-        force then."""
+        """`version` is None if the configuration is unusable. `answer` is called, perhaps later, with the version then
+        in force."""
 
 
 class Room:
-    """Of one connection, for pushes that are not complete yet: all of them together have that of one."""
+    """The buffer space of one connection for incomplete pushes: together they may hold as much as one push may."""
 
     __slots__ = ("held_bytes",)
 

@@ -1,4 +1,4 @@
-"""The exchange of a stream that was refused at once: what its client still says is of no interest."""
+"""The exchange of a stream that was refused at once: it ignores whatever the client still sends."""
 
 from typing import Final
 

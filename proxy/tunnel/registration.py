@@ -1,7 +1,7 @@
-"""The interface RegistrationServer: what a connection asks of the edge, and what the edge answers.
+"""The interface RegistrationServer: a connection's calls to the edge, and the edge's answers.
 
-Parameters and results as frozen values, each with its layout, both ways: the connector encodes questions and decodes
-answers, an edge the reverse. Layouts: tunnelrpc.capnp. Decoding raises MalformedMessage. Pure.
+Parameters and results are frozen values with their layouts, encoded and decoded: a connector encodes calls and decodes
+answers, an edge the reverse. The layouts are those of tunnelrpc.capnp. Decoding raises MalformedMessage. Pure.
 """
 
 import uuid
@@ -43,7 +43,7 @@ class ConnectionDetails(msgspec.Struct, frozen=True):
 
     connection_id: uuid.UUID
     location: str
-    """Of the edge, such as LIS or lhr10."""
+    """The edge's location, for example LIS or lhr10."""
     is_remotely_managed: bool
 
 
@@ -53,16 +53,16 @@ class Refusal(msgspec.Struct, frozen=True):
     cause: str
     should_retry: bool
     retry_after_s: float
-    """Never negative; 0 when the edge says nothing."""
+    """Never negative; 0 if the edge asks for no wait."""
 
     @property
     def is_duplicate(self) -> bool:
-        """This edge server has a connection of ours with that index already: another address will do."""
+        """This edge server already has a connection of ours with that index: another address will work."""
         return self.cause == DUPLICATE_CONNECTION
 
     @property
     def is_unauthorized(self) -> bool:
-        """The token is refused, as one of a deleted tunnel is."""
+        """The token is refused, like that of a deleted tunnel."""
         return _UNAUTHORIZED in self.cause
 
 

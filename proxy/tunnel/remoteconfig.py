@@ -1,8 +1,8 @@
 """Configurations that the provider pushes to its connectors, and the answers that it waits for.
 
-What routes is the pushed document of our own controller. A provider's configuration is acknowledged, since a push that
-nobody takes is tried again for ever, and its version is shown; nothing else. Versions count for the whole proxy: the
-edge pushes over each connection, and one that is not newer changes nothing. Pure.
+We route by the document of our own controller. The provider's configuration is only acknowledged, since the edge would
+retry an unanswered push for ever, and its version is shown. Versions apply to the whole proxy: the edge pushes over
+each connection, and a version that is not newer changes nothing. Pure.
 """
 
 from typing import Any, Final
@@ -10,14 +10,14 @@ from typing import Any, Final
 import msgspec
 
 NO_VERSION: Final = -1
-"""Before any push: version 0 is one."""
+"""Before any push; version 0 is a real one."""
 MAX_UPDATE_BYTES: Final = 16 * 1024 * 1024
 LOCAL_CONFIGURATION: Final = b'{"ingress":[],"warp-routing":{}}'
-"""What a tunnel that is not remotely managed is told of us: our routes are not for the provider to know."""
+"""Sent for a tunnel that is not remotely managed; empty, as our routes are none of the provider's business."""
 
 
 class MalformedUpdate(ValueError):
-    """The push is no JSON document of the expected shape: it is answered as a failure of the connector."""
+    """The push is not a JSON document of the expected shape; it is answered as a failure of the connector."""
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -51,16 +51,16 @@ def decode_update(body: bytes) -> Update:
 
 
 def flaw_of(update: Update) -> str | None:
-    """Why the update cannot be taken; None where it can."""
+    """Why the update is unusable; None if it is not."""
     try:
         config: Any = msgspec.json.decode(update.config)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # Its form has been looked at, texts and numbers have not.
+        # Only its structure has been checked so far, not strings and numbers.
         return f"the configuration cannot be read: {str(error)[:256]}"
-    # null: nobody has configured the tunnel yet, which the edge pushes as version 0.
+    # null: the tunnel has not been configured yet, which the edge pushes as version 0.
     return None if config is None or isinstance(config, dict) else "the configuration is not a JSON object"
 
 
 def encode_answer(applied_version: int, flaw: str | None) -> bytes:
-    """The body of the response: the version in force; any `flaw` makes it a refusal."""
+    """The body of the response: the version in force; a `flaw` makes it a refusal."""
     return msgspec.json.encode(_Answer(applied_version, flaw))

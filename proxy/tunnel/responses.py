@@ -1,15 +1,15 @@
-"""Response heads as the edge wants them: the user's fields in one field, and where the response comes from in another.
+"""Response heads as the edge wants them: one field holds all of the user's fields, another the response's origin.
 
     cf-cloudflared-response-headers: base64(name) ":" base64(value) ";" ...      standard alphabet, no padding
     cf-cloudflared-response-meta: {"src":"origin"}
 
-A head that comes again as the same object keeps what it was encoded to. For others the base64 segment of each field is
-cached, as lines of field blocks are, so that a head is a join. One whose fields were all met before may well repeat, so
-its serialised field may enter the cache of lines too; any other is marked as never to be indexed, which keeps it out,
-and secrets with it.
+A head object keeps its encoding, in case the same object comes again. For other heads, the base64 segment of each field
+is cached, as the lines of field blocks are, so that encoding a head is a join. A head whose fields have all been seen
+before is likely to repeat, so its serialised field may enter the cache of lines too. Any other is marked never-indexed,
+which keeps it, and any secrets in it, out of that cache.
 
-`content-length` stands beside the serialised fields too, since HTTP/2 itself needs it. Trailers are not serialised:
-they go out as they are. Interim responses (1xx) as well. Pure; one `ResponseHeads` a thread.
+`content-length` is also sent beside the serialised fields, since HTTP/2 itself needs it. Trailers and interim responses
+(1xx) are not serialised. Pure; one `ResponseHeads` per thread.
 """
 
 from binascii import b2a_base64
@@ -27,7 +27,7 @@ FROM_ORIGIN: Final[Field] = (META, b'{"src":"origin"}')
 FROM_CONNECTOR: Final[Field] = (META, b'{"src":"cloudflared"}')
 
 RESERVED_PREFIXES: Final = (b":", b"cf-int-", b"cf-cloudflared-", b"cf-proxy-")
-"""Names between connector and edge: no backend may speak them."""
+"""Reserved for connector and edge: no backend may send such fields."""
 _NEVER_INDEXED: Final = frozenset((SERIALIZED,))
 _LENGTH: Final = b"content-length"
 _WEBSOCKET_FIELDS: Final[Fields] = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -42,9 +42,9 @@ class ResponseHeads:
         self._find = self._segments.young.get
 
     def encode(self, head: ResponseHead) -> ResponseHead:
-        """A final head as it goes to the edge. 101 becomes 200: HTTP/2 has no 101, and the edge knows what it asked.
+        """Encode a final head for the edge. 101 becomes 200: HTTP/2 has no 101, and the edge knows what it asked for.
 
-        The result stays with `head`: a backend's heads that repeat are one object.
+        The result is kept in `head`, since identical heads of a backend are one object.
         """
         encoded = head.onward
         if encoded is None:
@@ -60,7 +60,7 @@ class ResponseHeads:
 
     @staticmethod
     def permitted(fields: Fields) -> Fields:
-        """What a backend says beside final heads, less the names that are not for it to speak."""
+        """Filter interim responses and trailers: drop fields that a backend may not send."""
         return [field for field in fields if not field[0].startswith(RESERVED_PREFIXES)]
 
     def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
@@ -77,7 +77,7 @@ class ResponseHeads:
         return ResponseHead(status_code, encoded, never_indexed)
 
     def _encode_unseen(self, field: Field) -> bytes:
-        """With the separator behind it; empty for a name that is not for the edge's clients."""
+        """Encode a field, with the separator after it; empty for a name that backends may not send."""
         name, value = field
         size_bytes = 2 * (len(name) + len(value))
         segment = self._segments.revive(field, size_bytes)
@@ -92,24 +92,24 @@ class ResponseHeads:
 
 
 def _as_it_is(head: ResponseHead) -> ResponseHead:
-    """Nothing more is to be encoded. It refers to itself, so it is never let go of: for constants."""
+    """Mark a head as encoded already. For constants, as it then refers to itself and is never freed."""
     head.onward = head
     return head
 
 
 FAILURE_HEAD: Final = _as_it_is(ResponseHead(502, [FROM_CONNECTOR, _NO_BODY]))
-"""For what no backend has answered, and for streams that we refuse; the stream ends with it."""
+"""For requests that no backend has answered, and for streams that we refuse; it ends the stream."""
 
 CONTROL_HEAD: Final = _as_it_is(ResponseHead(200, [(b"content-type", b"application/octet-stream")]))
-"""Of the control stream, before its first bytes."""
+"""The head of the control stream."""
 
 CONFIGURATION_HEAD: Final = _as_it_is(ResponseHead(200, [(b"content-type", b"application/json")]))
-"""Of the answer to a pushed configuration."""
+"""The head of the answer to a pushed configuration."""
 
 
 def _base64(raw: bytes) -> bytes:
     return b2a_base64(raw, newline=False).rstrip(b"=")
 
 
-# A field that is new in each response still has one of few names.
+# Fields whose values are always new still have few distinct names.
 _base64_name = lru_cache(maxsize=1024)(_base64)

@@ -1,11 +1,11 @@
-"""How long to wait before the edge is dialled again: full jitter under a cap that doubles.
+"""How long to wait before dialling the edge again: full jitter with a doubling cap.
 
     waits = Waits()
-    waits.lost(registered_for_s)            when a connection that had registered is gone; then, as
+    waits.lost(registered_for_s)            when a registered connection is gone; then, as
     wait = waits.next(random.random())      after each failed attempt
 
-A connection that has been good for a while earns a quick first retry: then most likely the edge has restarted, and it
-has room. One that is lost right after it registered is a failed attempt like any other. Pure: chance is passed in.
+A connection that was registered for a while gets a quick first retry: most likely the edge has restarted, and has
+room. One that is lost right after registering counts as a failed attempt. Pure: random numbers are passed in.
 """
 
 from typing import Final
@@ -22,12 +22,12 @@ GOOD_PERIOD_S: Final = 10.0
 
 class Wait(msgspec.Struct, frozen=True):
     attempt: int
-    """The number of the attempt that failed, from 1 on."""
+    """The number of the failed attempt, from 1."""
     delay_s: float
 
 
 class Waits:
-    """Of one connection."""
+    """The waits of one connection."""
 
     def __init__(self) -> None:
         self._attempts = 0
@@ -36,11 +36,12 @@ class Waits:
 
     @property
     def attempts(self) -> int:
-        """Failed ones since the connection was good."""
+        """Failed attempts since the connection was last registered for a while."""
         return self._attempts
 
     def next(self, chance: float, retry_after_s: float = 0.0) -> Wait:
-        """After a failed attempt. `chance` is from 0 up to 1; `retry_after_s` is what the edge asks for, at least.
+        """The wait after a failed attempt. `chance` is from 0 up to 1; `retry_after_s` is the least that the edge asks
+        for.
 
         No wait is longer than MAX_CAP_S, whatever the edge asks for.
         """
@@ -50,7 +51,7 @@ class Waits:
         return Wait(self._attempts, min(max(delay_s, retry_after_s), MAX_CAP_S))
 
     def lost(self, registered_for_s: float) -> None:
-        """A connection that was registered for so long is gone; `next` is to be asked then."""
+        """A connection that was registered for this long is gone; call `next` after this."""
         if registered_for_s >= GOOD_PERIOD_S:
             self._attempts = 0
             self._is_quick = True

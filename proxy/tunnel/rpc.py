@@ -1,9 +1,9 @@
 """The envelope of the control stream: Cap'n Proto RPC messages (rpc.capnp, level 1, without promises of our own).
 
-A question is a bootstrap or a call; its answer comes as a `Return` with the same id, and a `Finish` ends it. Whoever
-asks chooses the ids. `Call.target` is a capability that the other side has exported, or the answer to a question that
-is still open: so a call need not wait for the bootstrap before it. Both directions; what is not used here stays a
-`Foreign` message. Pure.
+A question is a bootstrap or a call; the answer is a `Return` with the same id, and a `Finish` ends the question. The
+side that asks chooses the id. `Call.target` is a capability that the other side has exported, or the answer to an open
+question, so that a call need not wait for the bootstrap before it. Encodes and decodes; messages that are not used here
+stay `Foreign`. Pure.
 """
 
 from enum import IntEnum
@@ -28,7 +28,7 @@ _NO_TRANSFORM: Final = StructList(1, 0, ())
 
 
 class CapKind(IntEnum):
-    """How a payload gives a capability away."""
+    """How a payload passes a capability."""
 
     NONE = 0
     SENDER_HOSTED = 1
@@ -46,13 +46,13 @@ class FailureKind(IntEnum):
 
 
 class ImportedCap(msgspec.Struct, frozen=True):
-    """A capability that the other side has exported."""
+    """A capability exported by the other side."""
 
     cap_id: int
 
 
 class PromisedAnswer(msgspec.Struct, frozen=True):
-    """What the answer to a question will be."""
+    """The future answer to a question."""
 
     question_id: int
 
@@ -93,7 +93,7 @@ class Call(msgspec.Struct, frozen=True):
 class Return(msgspec.Struct, frozen=True):
     answer_id: int
     outcome: Payload | Failure | None
-    """None: an outcome that nobody asked for, such as canceled."""
+    """None: an outcome of a kind that we never ask for, such as canceled."""
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -108,19 +108,19 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """The sender gives the connection up."""
+    """The sender gives up the connection."""
 
     failure: Failure
 
 
 class Unimplemented(msgspec.Struct, frozen=True):
-    """Answers a message that its receiver does not know."""
+    """The reply to a message that the receiver does not know."""
 
     message: Struct
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """A message of another kind."""
+    """A message of any other kind."""
 
     tag: int
     message: Struct
@@ -130,7 +130,7 @@ Message: TypeAlias = Bootstrap | Call | Return | Finish | Release | Abort | Unim
 
 
 def encode(message: Message) -> bytes:
-    """The message as it goes over the wire."""
+    """The framed message, as sent on the wire."""
     if isinstance(message, Foreign):
         return capnp.encode(message.message)
     tag, body = _body(message)
@@ -167,7 +167,7 @@ def _encode_payload(payload: Payload) -> Struct:
 
 
 def _encode_return(message: Return) -> Struct:
-    # 1: parameters carry no capabilities, so there are none to release.
+    # 1: releaseParamCaps is false, since parameters carry no capabilities.
     if isinstance(message.outcome, Failure):
         return Struct(_RETURN_DATA.pack(message.answer_id, 1, _EXCEPTION, 0), (_encode_failure(message.outcome),))
     if message.outcome is None:
@@ -239,7 +239,7 @@ def _decode_failure(failure: Struct) -> Failure:
 
 
 def imported_cap(payload: Payload) -> int:
-    """The id of the capability that the payload is. Raises MalformedMessage."""
+    """The id of the capability in a payload. Raises MalformedMessage."""
     content = payload.content
     if not isinstance(content, Capability):
         raise MalformedMessage("results that are no capability, where one was asked for")

@@ -1,12 +1,12 @@
-"""Streams of the edge sorted: which are requests, and how they came in.
+"""Classifies the edge's streams: which are requests, and how they arrived.
 
-The edge marks what is no plain request by fields of its own; their names match in any case, their values exactly, and
-of a repeated one the first counts. What is left of the head is the user's request, for the same exchange that serves
-direct listeners; a WebSocket is one that has a `protocol`, as with HTTP/1.1: the client's own key is passed on, and 101
-says that it is done (see `responses`).
+The edge marks everything but plain requests with its own fields. Their values are compared exactly; of a repeated field
+the first counts. The rest of the head is the user's request, for the same exchange that serves direct listeners. A
+WebSocket is a request with a `protocol`, as over HTTP/1.1: the client's own key is passed on, and the backend accepts
+with 101 (see `responses`).
 
-Which door a request came to is for the edge to say: X-Forwarded-Proto, else `:scheme`. The client is who
-Cf-Connecting-IP says. Requests of one client share an `Arrival`. One `Entrance` a connection. Pure.
+The edge tells which door a request came to, by X-Forwarded-Proto, otherwise by `:scheme`, and who the client is, by
+Cf-Connecting-IP. Requests of one client share an `Arrival`. One `Entrance` per connection. Pure.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS
 UPGRADE: Final = b"cf-cloudflared-proxy-connection-upgrade"
 TCP_SOURCE: Final = b"cf-cloudflared-proxy-src"
 TRACE_ID: Final = b"cf-trace-id"
-"""Asks for spans of the connector, which we do not make; backends never see it."""
+"""Asks the connector for trace spans, which we do not create; never passed on to backends."""
 
 MAX_ARRIVALS: Final = 8192
 MAX_ADDRESS_BYTES: Final = 45
@@ -32,19 +32,19 @@ _WEBSOCKET_13: Final[Field] = (_VERSION, b"13")
 WEBSOCKET_UPGRADE: Final[Field] = (UPGRADE, WEBSOCKET)
 _INTERNAL: Final = frozenset((UPGRADE, TCP_SOURCE, TRACE_ID))
 _OCTET: Final = rb"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-# Most clients, in the one spelling; `ipaddress` takes some microseconds.
+# A fast path for most clients: `ipaddress` takes a few microseconds.
 _IPV4: Final = re.compile(rb"%b(?:\.%b){3}" % (_OCTET, _OCTET))
 _SCHEMES: Final = {b"http": b"http", b"https": b"https"}
 
 ArrivalKey = tuple[bytes, bytes]
-"""Scheme, client address as the edge spells it."""
+"""The scheme, and the client's address as the edge spells it."""
 
 
 class StreamKind(Enum):
     HTTP = auto()
     WEBSOCKET = auto()
     TCP = auto()
-    """Routing of private networks, which we do not offer."""
+    """Private network routing, which we do not offer."""
     CONFIGURATION = auto()
     CONTROL = auto()
 
@@ -53,7 +53,7 @@ _UPGRADES: Final = {b"update-configuration": StreamKind.CONFIGURATION, WEBSOCKET
 
 
 class Entrance:
-    """`edge_address` stands for the client where the edge does not name it."""
+    """`edge_address` is used as the client's address if the edge does not name one."""
 
     __slots__ = ("_arrivals", "_edge_address", "_find")
 
@@ -67,7 +67,7 @@ class Entrance:
         return len(self._arrivals)
 
     def admit(self, head: RequestHead) -> tuple[StreamKind, Arrival]:
-        """Sort a new stream; `head` becomes the user's."""
+        """Classify a new stream, and turn `head` into the user's request."""
         values = dict(head.fields)
         is_marked = UPGRADE in values or TCP_SOURCE in values or TRACE_ID in values
         kind = _unwrap(head) if is_marked else StreamKind.HTTP
@@ -96,19 +96,19 @@ class Entrance:
 
 
 def is_bodiless(head: RequestHead) -> bool:
-    """The head says that no body follows, whether or not the stream has ended with it.
+    """Whether the head says that no body follows, even if the stream has not ended.
 
-    The edge does not always end the stream of a GET with its head; waiting for that costs the request a round trip.
+    The edge does not always end the stream of a GET with its head; waiting for the end costs a round trip.
     """
     return (b"content-length", b"0") in head.fields
 
 
 def _unwrap(head: RequestHead) -> StreamKind:
-    """Classify by the edge's own fields, and take them out."""
+    """Classify by the edge's own fields, and remove them."""
     kind = _kind_of(head.fields)
     fields = [field for field in head.fields if field[0] not in _INTERNAL]
     if kind is StreamKind.WEBSOCKET:
-        # The only version there is; a client that knows another has been turned away by the edge.
+        # The only version there is; the edge has already refused clients that want another.
         fields = [*(field for field in fields if field[0] != _VERSION), _WEBSOCKET_13]
         head.method = b"GET"
         head.protocol = WEBSOCKET
@@ -130,7 +130,7 @@ def _first(fields: Fields, wanted: bytes) -> bytes:
 
 
 def _scheme_of(head: RequestHead, values: dict[bytes, bytes]) -> bytes:
-    """For the spellings that are not usual."""
+    """For unusual spellings."""
     said = values.get(b"x-forwarded-proto", b"").strip().lower()
     return _SCHEMES.get(said) or _SCHEMES.get(head.scheme.lower()) or b"http"
 

@@ -1,9 +1,9 @@
 """The tunnel token: standard base64 of a JSON object with account tag `a`, tunnel id `t`, secret `s`, endpoint `e`.
 
-Read as the provider's own connector reads it, oddities included: CR and LF inside the base64 text are ignored, keys
-match in any letter case, unknown keys are skipped, null counts as absent. Stricter in one respect: a token without
-account, tunnel or secret can never register, so it is refused here. `MalformedToken` says which part is wrong and
-never shows any of it, not even by its cause. White space around a token is the caller's to strip. Pure.
+It is read as the provider's own connector reads it, oddities included: CR and LF in the base64 text are ignored, keys
+are case-insensitive, unknown keys are skipped, and null counts as absent. One rule is stricter: a token without
+account, tunnel or secret can never register, so it is refused here. `MalformedToken` says which part is wrong but never
+shows any of it, not even in its cause. Callers strip surrounding white space. Pure.
 """
 
 import base64
@@ -23,22 +23,22 @@ _WHITE_SPACE: Final = re.compile(r"\s")
 _DASHED: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID: Final = re.compile(rf"{_DASHED}|[0-9A-Fa-f]{{32}}|\{{{_DASHED}\}}|[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{_DASHED}")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
-"""It becomes part of a host name."""
+"""Checked because it becomes part of a host name."""
 _NAMES: Final = {"a": "account tag", "t": "tunnel id", "s": "tunnel secret", "e": "endpoint"}
 _REMEDY: Final = "copy the whole token again from the tunnel's page"
 
 
 class MalformedToken(ValueError):
-    """The text is no tunnel token; retrying is of no use."""
+    """The text is not a tunnel token; retrying is useless."""
 
 
 class TunnelToken(msgspec.Struct, frozen=True):
     account_tag: str
     tunnel_id: uuid.UUID
     secret: Secret
-    """Base64, as `secret_bytes` takes it apart."""
+    """In base64; see `secret_bytes`."""
     endpoint: str = ""
-    """The region whose edge is to be used; empty: the global one."""
+    """The region whose edge is to be used; empty: the global edge."""
 
     @classmethod
     def decode(cls, text: str) -> "TunnelToken":
@@ -53,12 +53,12 @@ class TunnelToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, account_tag: str, tunnel_id: uuid.UUID, secret: bytes) -> "TunnelToken":
-        """From what a registration carries."""
+        """Make a token from the parameters of a registration."""
         return cls(account_tag, tunnel_id, Secret(base64.b64encode(secret).decode()))
 
     @property
     def secret_bytes(self) -> bytes:
-        """In clear: for the registration alone."""
+        """The decoded secret, for the registration only."""
         return base64.b64decode(self.secret.reveal())
 
 
@@ -81,11 +81,11 @@ def _decode_base64(what: str, text: str) -> bytes:
 
 
 def _parts_of(raw: bytes) -> dict[str, str]:
-    """The known keys that are there and not null."""
+    """The known keys that are present and not null."""
     try:
         content = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Without its cause: that quotes what it could not read.
+        # Without its cause, which quotes what could not be read.
         raise MalformedToken(f"the tunnel token is base64, but not of a JSON document; {_REMEDY}") from None
     if content is None:
         content = {}

@@ -1,4 +1,4 @@
-"""How many bytes a connection has carried, as the kernel counts them, so that nothing is counted for each request."""
+"""How many bytes a connection has carried, as counted by the kernel, so that nothing has to be counted per request."""
 
 import contextlib
 import fcntl
@@ -10,19 +10,19 @@ from typing import Final
 from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 
 _TCP_INFO_BYTES: Final = 148
-# In struct tcp_info (linux/tcp.h).
+# Offsets in struct tcp_info (linux/tcp.h).
 _REPEATS_AT: Final = 2
 _UNACKED_AT: Final = 24
 _ACKED_AT: Final = 120
-"""Of tcpi_bytes_acked and tcpi_bytes_received."""
+"""Of tcpi_bytes_acked, which tcpi_bytes_received follows."""
 _NOT_SENT_AT: Final = 144
 VAIN_REPEATS: Final = 3
-"""How many times the kernel has to resend before that is taken for a loss. Each time it waits twice as long, the first
-time for more than a round trip, so late answers do not lead to this."""
+"""How many retransmissions in a row count as a loss. The kernel waits for more than a round trip before the first, and
+twice as long before each next one, so late acknowledgements do not lead to this."""
 
 
 class WireBytes:
-    """What a connection has carried since this was asked last."""
+    """What a connection has carried since the last call of `growth`. The attributes are as of that call."""
 
     __slots__ = ("_received_bytes", "_sent_bytes", "_sock", "has_more", "is_stuck", "repeats")
 
@@ -30,14 +30,15 @@ class WireBytes:
         self._sock = sock
         self._sent_bytes = self._received_bytes = 0
         self.has_more = False
-        """When this was asked last, the peer had not acknowledged everything that the kernel was given."""
+        """The peer had not acknowledged all data given to the kernel."""
         self.repeats = 0
-        """How often in a row the kernel had resent the same data by then, since no acknowledgement came."""
+        """How often in a row the kernel had retransmitted the same data without an acknowledgement."""
         self.is_stuck = False
-        """It resent more than one small packet holds, in vain: the size of the packet may be the cause."""
+        """It was retransmitting in vain, with more data outstanding than one small packet holds: packet size may be the
+        cause."""
 
     def growth(self) -> tuple[int, int]:
-        """How many bytes the peer has acknowledged, and how many have come; 0 once the socket is closed."""
+        """How many bytes the peer has acknowledged, and how many were received; 0 once the socket is closed."""
         sent_bytes, received_bytes = self._sent_bytes, self._received_bytes
         with contextlib.suppress(OSError, struct.error):
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)

@@ -1,7 +1,7 @@
-"""Cap'n Proto without a schema compiler: as much of the encoding as the tunnel's control stream needs, and all limits.
+"""Cap'n Proto without a schema compiler: the part of the encoding that the tunnel's control stream needs, with limits.
 
-`MessageReader.receive(bytes)` yields the roots of messages, `encode(root)` makes one. Layouts of structs are known to
-whoever builds and reads them: see `proxy.tunnel.rpc` and `proxy.tunnel.registration`. Not packed. Pure.
+`MessageReader.receive(bytes)` yields the roots of messages; `encode(root)` makes a message. Struct layouts are defined
+where structs are built and read: `proxy.tunnel.rpc` and `proxy.tunnel.registration`. No packed encoding. Pure.
 """
 
 from proxy.tunnel.capnp.decoding import decode

@@ -1,8 +1,8 @@
-"""Bytes to values: the segments of one message to the tree below its root (Cap'n Proto encoding, "Pointers").
+"""Decoding: from the segments of one message to the tree below its root (Cap'n Proto encoding, "Pointers").
 
-The sender may be hostile. All pointers are followed at once, each within its segment, and every word that is reached
-is charged: honest messages say each word once, so a message that leads to the same words again and again, or round in
-a circle, is refused after as much work as its own size is worth. Nesting is bounded too.
+The sender may be hostile. Decoding follows all pointers eagerly, checks that each stays within its segment, and counts
+every word that it reaches. Honest messages refer to each word once, so a message that refers to the same words
+repeatedly, or in a cycle, is rejected after work in proportion to its size. Nesting depth is bounded too.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from proxy.tunnel.capnp.values import WORD_BYTES, Capability, PointerList, Scala
 
 MAX_DEPTH: Final = 64
 SPARE_WORDS: Final = 64
-"""Beyond the size of the message: lists of empty structs take no room but have items."""
+"""Words that may be reached beyond the size of the message: lists of empty structs take no space but have items."""
 _ELEMENT_BITS: Final = (0, 1, 8, 16, 32, 64)
 _MAX_OFFSET: Final = 1 << 29
 
 Place = tuple[bytes, int]
-"""A segment, and a byte in it."""
+"""A segment and a byte offset in it."""
 
 
 def decode(segments: Sequence[bytes]) -> Struct:
@@ -36,7 +36,7 @@ class _Decoder:
         self._words_left = sum(map(len, segments)) // WORD_BYTES + SPARE_WORDS
 
     def value(self, segment: bytes, at: int, depth: int) -> Value | None:
-        """What the pointer at `at` leads to; None for the null pointer."""
+        """The value that the pointer at `at` refers to; None for the null pointer."""
         word = self._word(segment, at)
         if not word:
             return None
@@ -58,7 +58,7 @@ class _Decoder:
         raise MalformedMessage("far pointer that leads to a far pointer")
 
     def _landing(self, word: int) -> tuple[bytes, int, int]:
-        """Where a far pointer leads: segment, the byte that offsets count from, and the pointer that stands there."""
+        """Resolve a far pointer: the segment, the byte that offsets count from, and the pointer found there."""
         segment, at = self._far(word)
         landing = self._word(segment, at)
         if not word & 4:
@@ -120,7 +120,7 @@ class _Decoder:
         return StructList(data_words, pointer_count, tuple(items))
 
     def _charge(self, segment: bytes, start: int, word_count: int) -> None:
-        """Make sure that the words are there, and have not been reached too often."""
+        """Check that the words are within the segment, and count them."""
         if start < 0 or start + word_count * WORD_BYTES > len(segment):
             raise MalformedMessage(f"pointer to {word_count} words that leave their segment")
         self._spend(word_count)

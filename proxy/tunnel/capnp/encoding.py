@@ -1,7 +1,7 @@
-"""Values to bytes: one message of one segment, with its frame (Cap'n Proto encoding, "Messages" and "Stream framing").
+"""Encoding: a value as a framed message of one segment (Cap'n Proto encoding, "Messages" and "Stream framing").
 
-Objects lie in the order in which their pointers are met, parents first; other writers of this protocol do the same, so
-that equal messages are equal bytes.
+Objects are laid out in the order in which their pointers are met, parents first. Other writers of this protocol do the
+same, so equal messages have equal bytes.
 """
 
 from struct import Struct as Layout
@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.tunnel.capnp.values import WORD_BYTES, Capability, PointerList, Scalars, Struct, StructList, Value
 
-# Kinds of pointers, in the two low bits.
+# Pointer kinds, in the two low bits.
 STRUCT, LIST, FAR, OTHER = range(4)
 # Element codes of lists.
 BYTES, POINTERS, COMPOSITE = 2, 6, 7
@@ -21,14 +21,14 @@ MAX_LIST_COUNT: Final = (1 << 29) - 1
 
 
 def encode(root: Struct) -> bytes:
-    """The message that `root` is the root of, framed."""
+    """The framed message with this root."""
     segment = bytearray(WORD_BYTES)
     _place(segment, 0, root)
     return _FRAME_HEAD.pack(0, len(segment) // WORD_BYTES) + segment
 
 
 def _place(segment: bytearray, at: int, value: Value | None) -> None:
-    """Put `value` at the end of the segment, and a pointer to it at `at`; None stays the null pointer."""
+    """Append `value` to the segment and write a pointer to it at `at`; None leaves the null pointer."""
     if isinstance(value, Struct):
         _place_struct(segment, at, value)
     elif isinstance(value, bytes):
@@ -83,7 +83,7 @@ def _place_pointers(segment: bytearray, values: tuple[Value | None, ...]) -> Non
 
 
 def _offset(segment: bytearray, at: int) -> int:
-    """In words, from behind the pointer at `at` to the end of the segment."""
+    """In words, from the end of the pointer at `at` to the end of the segment."""
     return (len(segment) - at) // WORD_BYTES - 1
 
 

@@ -1,5 +1,5 @@
-"""What reading a message can end with."""
+"""The error that reading a message can raise."""
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no Cap'n Proto message, not one that may be read, or not of the expected shape."""
+    """The bytes are not a Cap'n Proto message, or the message exceeds a limit or has an unexpected shape."""

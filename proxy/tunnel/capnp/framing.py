@@ -1,9 +1,9 @@
-"""Messages out of a stream of bytes (Cap'n Proto encoding, "Serialization over a stream").
+"""Reads messages from a byte stream (Cap'n Proto encoding, "Serialization over a stream").
 
     for root in reader.receive(data): ...
 
-A frame says how many segments follow and how long each is; both are bounded before anything is stored for them. Pieces
-of a stream have nothing to do with messages: one may bring half of one, or several.
+A frame header gives the number of segments and their sizes; both are checked before anything is allocated for them.
+`data` need not end at message boundaries: it may hold part of a message, or several.
 """
 
 from collections.abc import Iterator
@@ -15,26 +15,27 @@ from proxy.tunnel.capnp.values import WORD_BYTES, Struct
 
 MAX_SEGMENTS: Final = 512
 MAX_MESSAGE_BYTES: Final = 64 * 1024
-"""Answers to a registration have some hundred bytes. What is read takes about twenty times as much memory, at most."""
+"""Responses to a registration have a few hundred bytes. Once decoded, a message takes up to about twenty times its size
+in memory."""
 _NUMBER_BYTES: Final = 4
 
 
 class MessageReader:
-    """After MalformedMessage nothing more can be read: where the next message starts is not known."""
+    """After MalformedMessage it must not be used again: the start of the next message is unknown."""
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._max_message_bytes = max_message_bytes
         self._buffer = bytearray()
         self._wanted_bytes = WORD_BYTES
-        """Less than that cannot be dealt with."""
+        """How many bytes must be buffered before the next step."""
 
     @property
     def has_part(self) -> bool:
-        """A message has begun to arrive and is not complete."""
+        """Whether a message has been received in part."""
         return bool(self._buffer)
 
     def receive(self, data: bytes | memoryview) -> Iterator[Struct]:
-        """The roots of the messages that are complete now. Raises MalformedMessage."""
+        """Yield the roots of the messages that are complete now. Raises MalformedMessage."""
         self._buffer += data
         while len(self._buffer) >= self._wanted_bytes:
             segments = self._next()
@@ -42,7 +43,7 @@ class MessageReader:
                 yield decode(segments)
 
     def _next(self) -> list[bytes] | None:
-        """Take one message off the buffer; None when more bytes are wanted."""
+        """Take one message off the buffer; None if more bytes are needed."""
         buffer = self._buffer
         segment_count = self._number(0) + 1
         if segment_count > MAX_SEGMENTS:

@@ -1,10 +1,10 @@
-"""Cap'n Proto values as trees, the same shape read and written.
+"""Cap'n Proto values as trees, with the same shape for reading and writing.
 
-A `Struct` has a data section, whose fields lie at fixed byte offsets, and pointers to other values. Fields that lie
-beyond what was sent read as zero or empty, which is how a newer reader understands an older writer; what goes beyond
-the fields that are asked for is what a newer writer said.
+A `Struct` has a data section, with fields at fixed byte offsets, and pointers to other values. Fields beyond the end of
+what was sent read as zero or empty, so that a newer reader understands an older writer. Fields that nobody reads may
+have been added by a newer writer.
 
-Texts and data are both byte lists; a text ends with a NUL that `Struct.text` takes off and `text` puts on.
+Text and Data are both byte lists; a Text ends with a NUL, which `Struct.text` removes and `text` adds.
 """
 
 from typing import TypeAlias, TypeVar
@@ -25,7 +25,7 @@ class Capability(msgspec.Struct, frozen=True):
 
 
 class Scalars(msgspec.Struct, frozen=True):
-    """A list of numbers or bits, which nothing in this protocol uses: kept as it came."""
+    """A list of numbers or bits. Nothing in this protocol uses them, so they are kept as received."""
 
     element_code: int
     count: int
@@ -37,7 +37,7 @@ class PointerList(msgspec.Struct, frozen=True):
 
 
 class StructList(msgspec.Struct, frozen=True):
-    """All items have sections of the same sizes, also when there are none."""
+    """All items have sections of the same sizes, which are given even if there are no items."""
 
     data_words: int
     pointer_count: int
@@ -62,7 +62,7 @@ class Struct(msgspec.Struct, frozen=True):
         return self.pointers[index] if index < len(self.pointers) else None
 
     def struct(self, index: int) -> "Struct":
-        """The empty struct, all of whose fields have their defaults, where there is none."""
+        """The struct, or if there is none the empty one, whose fields all have their defaults."""
         return self._of_type(index, Struct) or EMPTY
 
     def octets(self, index: int) -> bytes:
@@ -96,12 +96,12 @@ EMPTY = Struct(b"", ())
 
 
 def text(value: str) -> bytes | None:
-    """A text as it is written; the empty one is the default, so it is left out."""
+    """Encode a Text; the empty one is the default, so it is left out."""
     return value.encode("utf-8", "replace") + b"\0" if value else None
 
 
 def octets(value: bytes) -> bytes | None:
-    """Data as they are written."""
+    """Encode a Data; the empty one is left out."""
     return value or None
 
 
