@@ -1,5 +1,6 @@
-"""The supervisor process: takes configurations, binds sockets, keeps workers alive, tells how all of them are.
+"""The supervisor process: accepts configurations, binds sockets, keeps workers alive, and reports health and metrics.
 
-It serves no traffic. HTTP on the config address (`api`) leads to `configuration`, which validates, and hands what is
-good to the `fleet` of workers; `sockets` binds the listeners' ports, `metrics` adds up what the workers count.
+It serves no traffic. The HTTP API on the config address (`api`) passes documents to `configuration`, which validates
+them and deploys the valid ones to the `fleet` of workers; `sockets` binds the listeners' ports, and `metrics` adds up
+the workers' counters.
 """

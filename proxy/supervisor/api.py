@@ -1,8 +1,8 @@
-"""The config API: `PUT /config` and `GET /config`; health and metrics beside it come from the ops app.
+"""The config API: `PUT /config` and `GET /config`; the ops app serves health and metrics on the same address.
 
-Who may is judged first, then what, then how much: nothing of a body is read before the token was right and the size was
-within the limit. Errors are `{"error": "<short category>", "message": "<detail>"}`, 400 with all `problems` by path,
-409 with the `loaded` version.
+Requests are checked in the order token, headers, size; only then is a body read. Errors are
+`{"error": "<short category>", "message": "<detail>"}`; a 400 also has all `problems` by path, a 409 the `loaded`
+version.
 """
 
 import re
@@ -31,14 +31,14 @@ log = get_logger(__name__)
 
 PATH = "/config"
 VERSION = "Configuration-Version"
-"""Of the loaded document: what `HEAD` is asked for, since no document has to be encoded for it."""
+"""The version of the loaded document. `HEAD` is for clients that need only this, since it encodes no document."""
 PROBLEMS = "Configuration-Problems"
-"""How many ports of the loaded document cannot be bound; absent: none. The answer to its `PUT` names them."""
+"""How many ports of the loaded document cannot be bound; absent if none. The response to its `PUT` names them."""
 REMOTE_VERSION = "Remote-Configuration-Version"
-"""Of the configuration that the tunnel's provider has pushed; not used for routing."""
+"""The version of the configuration that the tunnel's provider has pushed; not used for routing."""
 MAX_TAKING: Final = 4
-"""Documents that may be on their way into use at once: where their senders, the disk or workers are slow, they must not
-take all threads, which probes need too."""
+"""How many documents may be loading at once. If clients, the disk or workers are slow, they must not use up all
+threads, which health probes need too."""
 _METHODS = ("GET", "HEAD", "PUT")
 _REFUSALS_EVERY_S = 10.0
 _MAX_LOGGED_PROBLEMS = 3
@@ -46,7 +46,7 @@ _OWN_HOST = re.compile(r"(?i:localhost)(:[0-9]*)?|([0-9.]+|\[[0-9A-Fa-f:.]+\])(:
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """To a PUT that succeeded."""
+    """The response to a successful PUT."""
 
     version: int
     changed: bool
@@ -61,7 +61,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Refused(Exception):
-    """An answer that is not a success."""
+    """An error response."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Refused(Exception):
 
 
 class ConfigApi:
-    """A WSGI app; any number of threads. `token` None: nobody may, or every program of this host where `is_open`."""
+    """A thread-safe WSGI app. `token` None: requests are refused, or with `is_open` accepted without a token."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class ConfigApi:
         self._authorize(request)
         return self._put(request) if request.method == "PUT" else self._get(is_head=request.method == "HEAD")
 
-    # -- who may -----------------------------------------------------------------------------------------------------
+    # -- authorization -----------------------------------------------------------------------------------------------
 
     def _authorize(self, request: Request) -> None:
-        # What is not read of the body would be taken for the next request.
+        # The rest of an unread body would be taken for the next request.
         close = ("Connection", "close")
         if self._token is None and self._is_open:
             if not _is_called_as_itself(request):
@@ -155,7 +155,7 @@ class ConfigApi:
             "config request refused", error=message, method=request.method, client=request.remote_addr or "unix socket"
         )
 
-    # -- what --------------------------------------------------------------------------------------------------------
+    # -- methods -----------------------------------------------------------------------------------------------------
 
     def _get(self, *, is_head: bool) -> Response:
         loaded = self._configuration.loaded
@@ -168,12 +168,12 @@ class ConfigApi:
         if problems:
             response.headers[PROBLEMS] = str(len(problems))
         if is_head:
-            # RFC 9110, 9.3.2: it may be left out where it costs the content, and is not that of none.
+            # It may be omitted if computing it takes the content (RFC 9110, 9.3.2); 0 would be wrong.
             del response.headers["Content-Length"]
             response.automatically_set_content_length = False
         remote_version = NO_VERSION if self._remote_version is None else self._remote_version()
         if remote_version != NO_VERSION:
-            # Beside the document, so that what is read can be sent again.
+            # Not in the document, so that a client can send back what it has read.
             response.headers[REMOTE_VERSION] = str(remote_version)
         return response
 
@@ -223,8 +223,8 @@ class ConfigApi:
 
 
 def _is_called_as_itself(request: Request) -> bool:
-    """Whether Host is an IP address or localhost. Any other name may have been pointed at this proxy by its owner (DNS
-    rebinding), whose web page could then send requests of its own here."""
+    """Whether Host is an IP address or localhost. The owner of any other name may have pointed it at this proxy (DNS
+    rebinding), so that a web page of theirs could send requests here."""
     host = request.headers.get("Host", "")
     return not request.remote_addr or not host or _OWN_HOST.fullmatch(host) is not None
 
@@ -250,7 +250,7 @@ def _require_no_coding(request: Request) -> None:
 
 
 def _require_the_whole(request: Request) -> None:
-    """Refuse partial content, as `curl -C` sends it: it would be taken for the whole document (RFC 9110, 14.5)."""
+    """Refuse partial content, as sent by `curl -C`: it would be taken for the whole document (RFC 9110, 14.5)."""
     given = request.headers.get("Content-Range")
     if given is not None:
         message = f"Content-Range is {given[:100]!r}, want the whole document"
@@ -269,9 +269,10 @@ def _require_no_tag(request: Request) -> None:
 
 
 def _wants_loaded(request: Request) -> bool | None:
-    """`If-Match: *`: in place of another only; `If-None-Match: *`: in place of none (RFC 9110, 13.1). None: no matter.
+    """True for `If-Match: *`: a document must be loaded. False for `If-None-Match: *`: none may be (RFC 9110, 13.1).
+    None: either.
 
-    Other tags are those of no document, which is what `If-None-Match` wants of them.
+    Other tags in `If-None-Match` match no document, so its condition holds.
     """
     if "If-Match" in request.headers:
         return True

@@ -1,6 +1,6 @@
-"""Certificates and keys are tried before a document is accepted: OpenSSL says more than a look at the PEM text does.
+"""Loads certificates and keys with OpenSSL before a document is accepted: a check of the PEM text would find less.
 
-What was found sound is remembered as long as the document has it, since loading a key takes about a millisecond.
+Valid ones are remembered as long as the document has them, since loading a key takes about a millisecond.
 """
 
 import time
@@ -19,18 +19,18 @@ log = get_logger(__name__)
 
 
 class ApiCertificate:
-    """That of the config API: how long it is valid; None without TLS."""
+    """The certificate of the config API. `validity` is None without TLS, or if it cannot be read."""
 
     def __init__(self) -> None:
         self.validity: Validity | None = None
 
     def use(self, certificate_der: bytes) -> None:
-        """It is presented from now on."""
+        """This certificate is presented from now on."""
         from proxy.tls.validity import validity
 
         try:
             self.validity = validity(certificate_der)
-        except ValueError:  # which is for clients to judge, OpenSSL takes it
+        except ValueError:  # OpenSSL has accepted it, so clients decide
             self.validity = None
             return
         if self.validity.end_s < time.time():
@@ -46,9 +46,9 @@ class CertificateCheck:
         self._validities: dict[ListenerTLS, Validity] = {}
 
     def check(self, parts: Iterable[tuple[str, TLSPart]]) -> None:
-        """All parts of a document, each with the path of its field.
+        """Check all TLS parts of a document, each given with the path of its field.
 
-        Raises DocumentError with the place of each certificate, key or authority that cannot be used; OSError.
+        Raises DocumentError, with the path of each certificate, key or CA that cannot be used, and OSError.
         """
         problems: list[Problem] = []
         sound: set[TLSPart] = set()
@@ -65,8 +65,8 @@ class CertificateCheck:
         self._sound = sound
 
     def validities(self, listeners: Iterable[Listener]) -> "dict[str, Validity]":
-        """How long certificates of these listeners, which were found sound, are valid: of each the one that expires
-        first, by its name. What follows a certificate in its chain does not count: clients may know another way."""
+        """By listener name, the validity of the certificate that expires first, for listeners that passed `check`.
+        Intermediate certificates do not count, since clients may know another chain."""
         known, self._validities = self._validities, {}
         found = {}
         for listener in listeners:
@@ -77,10 +77,9 @@ class CertificateCheck:
 
 
 def tell_of_expired(validities: "Mapping[str, Validity]", told: "Mapping[str, Validity]") -> None:
-    """By the listener's name; `told` are those of the document before.
+    """Log expired certificates, given by listener name; `told` are those of the previous document.
 
-    They are served all the same: which of a listener's names have no other certificate, and whether clients look, only
-    its owner knows.
+    They are still served: only the owner knows which names have no other certificate, and whether clients check.
     """
     now_s = time.time()
     for listener, validity in validities.items():
@@ -100,7 +99,7 @@ def _validity(tls: ListenerTLS) -> "Validity":
 
 
 def _problem(path: str, tls: TLSPart) -> Problem | None:
-    # Here, not above: OpenSSL and the certificate parser are 10 MiB that a proxy without TLS does not need.
+    # Imported here: a proxy without TLS does not need OpenSSL and the certificate parser, which take 10 MiB.
     from proxy.backend.tls import make_context
     from proxy.doors.tls import check
     from proxy.tls.contexts import UnusableTLS

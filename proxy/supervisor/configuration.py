@@ -1,9 +1,9 @@
 """The loaded document: which version may replace it, and how it gets to the workers and to the disk.
 
-Versions: absent means the loaded one plus one. The loaded version again with equal content changes nothing. With other
-content, or with an older version, the document is refused, and the answer says what is loaded. Documents are taken one
-at a time. An accepted document is deployed first, written to the state directory while the workers build their tables,
-and acknowledged when all of them use it. A slow disk is waited for, one that hangs is not.
+A document without a version gets the loaded one plus one. The loaded version with equal content changes nothing. The
+loaded version with other content, or an older version, is refused, and the response says what is loaded. Documents are
+loaded one at a time. An accepted document is first deployed, then written to the state directory while the workers
+build their tables, and acknowledged when all of them use it. We wait for a slow disk, but not for one that hangs.
 """
 
 import signal
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 TAKE_S = 30.0
 """How long a PUT waits for the workers."""
 KEEP_S = 5.0
-"""How long it waits for a disk that has not finished writing an earlier document."""
+"""How long a PUT waits for a disk that is still writing an earlier document."""
 _RETRY_SOCKETS_S = 5.0
 
 
@@ -43,11 +43,11 @@ class VersionConflict(Exception):
 
 
 class WantedOtherwise(Exception):
-    """The condition of the request does not hold: a document is loaded although none was to be, or the reverse."""
+    """The request's precondition failed: a document is loaded although none should be, or the reverse."""
 
 
 class Stopping(Exception):
-    """This proxy is stopping: nobody would serve another document."""
+    """This proxy is stopping, so no worker would serve another document."""
 
 
 class NotServed(Exception):
@@ -56,12 +56,12 @@ class NotServed(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a PUT is answered."""
+    """The result of a PUT."""
 
     version: int
     changed: bool
     problems: tuple[Problem, ...]
-    """What does not work at the moment: ports that cannot be bound."""
+    """What does not work now: ports that cannot be bound."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Loaded:
     content: Content
     version: int
     loaded_at_s: float
-    """Since 1970."""
+    """Unix time."""
     certificates: "Mapping[str, Validity]"
-    """That of a listener which expires first, by the listener's name."""
+    """By listener name, the validity of the certificate that expires first."""
 
 
 class Configuration:
-    """Any thread may call it."""
+    """Thread-safe."""
 
     def __init__(self, fleet: Fleet, sockets: ListeningSockets, state: StateFile | None) -> None:
         self._fleet = fleet
@@ -84,16 +84,16 @@ class Configuration:
         self._reader = document.Reader()
         self._certificates = CertificateCheck()
         self._keeping = threading.Lock()
-        """Held while a document is written to the disk, which may take long; guards what follows."""
+        """Held while a document is written to the disk, which may take long; guards `_kept`."""
         self._kept: Loaded | None = None
         self._turn = threading.Lock()
-        """Held while a document is taken; guards all that follows."""
+        """Held while a document is loaded; guards all attributes below."""
         self._generation = 0
         self._is_closed = False
         self.refused = 0
-        """How many documents were refused because of faults in them or in their file."""
+        """How many documents were refused because they, or their files, were faulty."""
         self.loaded: Loaded | None = None
-        """Replaced as a whole, so it may be read without the lock."""
+        """Replaced as a whole, so it can be read without the lock."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -101,13 +101,14 @@ class Configuration:
 
     @property
     def is_kept(self) -> bool | None:
-        """Whether documents get to the disk, as far as the last try has shown; None: there is no state directory."""
+        """Whether documents get to the disk, as of the last attempt; None without a state directory."""
         return None if self._state is None else self._state.is_writable
 
-    # -- taking documents --------------------------------------------------------------------------------------------
+    # -- loading documents -------------------------------------------------------------------------------------------
 
     def put(self, data: bytes, *, wants_loaded: bool | None = None) -> Outcome:
-        """Returns when every live worker serves it. With `wants_loaded`, only in place of another, or of none.
+        """Load a document; returns when every live worker serves it. `wants_loaded` is a precondition: whether a
+        document must be loaded already (True), or must not (False).
 
         Raises DocumentError, VersionConflict, WantedOtherwise, NotServed, Stopping.
         """
@@ -130,7 +131,7 @@ class Configuration:
         return Outcome(version, changed, problems)
 
     def load_file(self, path: Path) -> bool:
-        """Load the document of a file, whatever version is loaded; False when it is loaded already.
+        """Load a document from a file, whatever version is loaded. Returns False if it is loaded already.
 
         Raises OSError, DocumentError and Stopping.
         """
@@ -147,19 +148,20 @@ class Configuration:
         return True
 
     def open_state(self, *, restores: bool) -> None:
-        """Try out the state directory, and with `restores` load what it holds.
+        """Test the state directory and, with `restores`, load its document.
 
-        A disk that hangs is not waited for: what it holds is loaded when it answers, unless something came meanwhile.
+        If the disk hangs, this does not wait: the document is loaded when the disk answers, unless another has been
+        loaded by then.
         """
         state = self._state
         if state is None:
             return
         opening = threading.Thread(target=lambda: self._open(state, restores), name="state", daemon=True)
-        # Signals to stop: here they end the process until the daemon takes them; in that thread they always would.
+        # Until the daemon handles them, stop signals end the process. In the new thread, they always would: block them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         try:
             opening.start()
-        except RuntimeError:  # there is no thread to be had, which the daemon will say
+        except RuntimeError:  # no thread can be started, which the daemon will report
             self._open(state, restores)
             return
         finally:
@@ -174,13 +176,13 @@ class Configuration:
                 state.try_out()
                 if restores:
                     self._restore(state)
-                # A document that came while the disk hung, and was not waited for.
+                # A document loaded while the disk hung, whose PUT no longer waited for it.
                 self._write(state)
         except Exception:
             log.exception("bug in the opening of the state directory")
 
     def _restore(self, state: StateFile) -> None:
-        """Load what the disk holds, unless it cannot be used, or another document has come meanwhile."""
+        """Load the document on the disk, unless it is unusable or another has been loaded meanwhile."""
         data = state.read()
         if data is None:
             return
@@ -196,7 +198,7 @@ class Configuration:
             self._kept = self.loaded
 
     def _want_open(self) -> None:
-        """Raises Stopping: ports that were bound now would accept clients that nobody serves."""
+        """Raises Stopping after `close_sockets`: ports bound now would accept clients that no worker serves."""
         if self._is_closed:
             raise Stopping("this proxy is stopping")
 
@@ -243,15 +245,15 @@ class Configuration:
         if is_news:
             self._sockets.use(content.settings.listeners)
             self._deploy(loaded)
-        # Not before: if that has raised, the same document must count as a change when it is sent again.
+        # Only now: if the above raises, the same document must count as a change when it is sent again.
         self.loaded = loaded
         if is_news:
             tell_of_expired(certificates, {} if before is None else before.certificates)
             log.info("configuration loaded", version=version, routes=len(content.routes))
 
     def _keep(self) -> None:
-        """Write it to the disk, outside of the lock for documents: a disk that hangs delays no worker and no stop, and
-        only one other document."""
+        """Write the loaded document to the disk. This is outside the lock for documents, so a disk that hangs delays
+        neither workers nor the stop, and only one other document."""
         if self._state is None:
             return
         if not self._keeping.acquire(timeout=KEEP_S):
@@ -263,9 +265,9 @@ class Configuration:
             self._keeping.release()
 
     def _write(self, state: StateFile) -> None:
-        """Write what is loaded, and what is loaded meanwhile by those that no longer wait for the disk."""
+        """Write the loaded document, and those loaded meanwhile by callers that gave up waiting for the disk."""
         while (loaded := self.loaded) is not None and loaded is not self._kept:
-            # If the disk takes no documents, earlier ones must not stay in memory.
+            # If the write fails, the earlier document must not stay in memory.
             self._kept = None
             if not state.write(loaded.content.encode(loaded.version)):
                 return
@@ -274,13 +276,13 @@ class Configuration:
     # -- the workers -------------------------------------------------------------------------------------------------
 
     def _deploy(self, loaded: Loaded) -> None:
-        """Deploy a document: a new one, or the same with other sockets."""
+        """Deploy a new document, or the same one with other sockets."""
         self._generation += 1
         self._fleet.deploy(Deployment(self._generation, loaded.version, loaded.content, self._sockets.groups))
         self._sockets.release()
 
     def retry_sockets(self, stop: threading.Event) -> None:
-        """The target of a thread: tries again to bind ports, which may be free now."""
+        """Thread target: retry ports that could not be bound."""
         while not stop.wait(_RETRY_SOCKETS_S):
             with self._turn:
                 loaded = self.loaded
@@ -288,7 +290,7 @@ class Configuration:
                     self._deploy(loaded)
 
     def withdraw(self, index: int) -> None:
-        """A worker cannot be started: connections go to the others until it can."""
+        """A worker cannot be started: direct its connections to the others until it can."""
         with self._turn:
             if self.loaded is not None and not self._is_closed:
                 self._sockets.withdraw(index)

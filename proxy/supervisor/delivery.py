@@ -1,6 +1,6 @@
-"""Hands deployments to one worker's process: of the document what has changed, of the sockets those that it lacks.
+"""Hands deployments to one worker process: the changes of the document, and the sockets that the worker lacks.
 
-What could not be handed over, or did not arrive, is handed over with a later call. The caller makes one call at a time.
+Whatever could not be handed over, or did not arrive, is handed over by a later call. Not thread-safe.
 """
 
 import os
@@ -17,24 +17,24 @@ quiet_log = log.every(10.0)
 
 class Delivery:
     def __init__(self, channel: Channel[FromWorker], index: int) -> None:
-        """`index`: the worker's."""
+        """`index` is the worker's index."""
         self._channel = channel
         self._index = index
         self._is_open = False
         self._given: Deployment | None = None
-        """What the process was told last; None: it gets the next document as a whole."""
+        """The last deployment handed to the process. None: it gets the next document as a whole."""
         self._is_given_whole = False
         self._sockets: dict[str, socket.socket] = {}
-        """Those that the process has."""
+        """The sockets that the process has, by door."""
 
     def open(self) -> None:
-        """The process takes documents from now on; until then nothing is handed over."""
+        """The process accepts documents from now on; before this call, nothing is handed over."""
         self._is_open = True
 
     def hand_over(self, wanted: Deployment | None) -> None:
-        """Tell the process what has changed since it was told last. Raises OSError if it takes no messages.
+        """Send the process what has changed since the last deployment. Raises OSError if it accepts no messages.
 
-        If the supervisor has no descriptor or memory for that, the worker serves what it has.
+        If the supervisor has no descriptor or memory for that, the worker keeps serving what it has.
         """
         before = self._given
         if not self._is_open or wanted is None or wanted is before:
@@ -53,13 +53,13 @@ class Delivery:
             os.close(descriptor)
 
     def hand_over_whole(self, wanted: Deployment | None) -> None:
-        """The process does not serve the document that the change builds on: give it the whole document."""
+        """The process does not serve the document that the change is based on: send it the whole document."""
         if not self._is_given_whole:
             self._given = None
             self.hand_over(wanted)
 
     def note_missed(self, doors: tuple[str, ...]) -> None:
-        """Something did not arrive, and these sockets neither. Handed over again now, it would fail again."""
+        """A message, or the sockets of these doors, did not arrive. A retry follows later: now it would fail again."""
         self._given = None
         for door in doors:
             self._sockets.pop(door, None)
@@ -67,7 +67,7 @@ class Delivery:
     def _hand_over_sockets(self, wanted: Deployment) -> None:
         sockets = {door: group[self._index] for door, group in wanted.sockets.items()}
         for sock in sockets.values():
-            # Fresh ones of `ListeningSockets.withdraw` do not listen yet; for the others this changes nothing.
+            # New sockets from `ListeningSockets.withdraw` do not listen yet; for the others this changes nothing.
             sock.listen(BACKLOG)
         fresh = [door for door, sock in sockets.items() if self._sockets.get(door) is not sock]
         self._sockets = sockets

@@ -1,4 +1,4 @@
-"""Series that no worker counts any more: shown for a while longer, so that nobody misses their last numbers."""
+"""Metric series that no worker counts any more: kept for a while, so that their last values are scraped."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,14 +9,14 @@ LINGER_S: Final = 600.0
 
 
 class Departed:
-    """Pure; times come in."""
+    """Pure: times are passed in."""
 
     def __init__(self) -> None:
         self._since_s: dict[Series, float] = {}
 
     def forget(self, totals: Sequence[Totals], now_s: float) -> None:
-        """Take out of all slots' totals what none has counted for LINGER_S: all at once, as a part of a counter that
-        goes would look like a counter that begins anew."""
+        """Remove series that no worker has counted for LINGER_S from the totals of all slots. All at once: removing
+        only part of a counter would look like a counter reset."""
         kept = set[Series]().union(*(each.kept for each in totals))
         gone = kept.difference(*(each.counted for each in totals))
         self._since_s = {series: self._since_s.get(series, now_s) for series in gone}

@@ -1,4 +1,4 @@
-"""What workers are to serve: a document and the sockets of its doors."""
+"""What workers should serve: a document and the sockets of its doors."""
 
 import socket
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from proxy.document import Content, handover
 @dataclass(frozen=True, eq=False)
 class Deployment:
     generation: int
-    """Rises with every deployment, while a version may be deployed twice."""
+    """Rises with every deployment, whereas the same version may be deployed again."""
     version: int
     content: Content
     sockets: Mapping[str, tuple[socket.socket, ...]]
@@ -18,7 +18,7 @@ class Deployment:
     _packed: dict[int, bytes] = field(default_factory=dict)
 
     def since(self, before: "Deployment | None") -> bytes:
-        """What a worker has to be told that serves `before`; several workers usually serve the same."""
+        """What to send to a worker that serves `before`. Cached, since workers usually serve the same deployment."""
         generation = 0 if before is None else before.generation
         packed = self._packed.get(generation)
         if packed is None:
@@ -27,5 +27,5 @@ class Deployment:
         return packed
 
     def forget_packed(self) -> None:
-        """All workers were told."""
+        """Clear the cache, after all workers were sent the deployment."""
         self._packed.clear()

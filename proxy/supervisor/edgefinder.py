@@ -1,6 +1,6 @@
-"""Where the edge is: asked of the DNS, or named by the operator. May take long, so it has a thread of its own.
+"""Finds the edge: through the DNS, or from the operator's addresses. It may take long, so it runs in its own thread.
 
-Names of hosts are resolved as every program of the host resolves them; those of the DNS are whole, though.
+Host names are resolved by the system's resolver. Those from SRV records are fully qualified: no search domain is tried.
 """
 
 import socket
@@ -25,33 +25,33 @@ Regions = Sequence[Sequence[EdgeAddress]]
 _STAYS: Final = "cannot look up a host of the edge again, its known addresses stay in use"
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 _NOWHERE: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104  # nothing is bound
-"""What DNS filters answer for names that they block. Dialled, it is this host."""
+"""What DNS filters answer for names that they block. Dialling these would reach this host."""
 
 
 class EdgeFinder(Protocol):
     @property
     def name(self) -> str:
-        """Of the edge as a whole, for the log."""
+        """Names the edge as a whole, for the log."""
 
     def at(self, endpoint: str) -> "EdgeFinder":
-        """The one for tokens of this region; of the same name where that makes no difference."""
+        """The finder for tokens of this region; it has the same name if the region makes no difference."""
 
     def find(self) -> Regions:
-        """Raises DiscoveryFailed."""
+        """Look the edge up. Raises DiscoveryFailed."""
 
 
 class _Hosts:
-    """Their addresses, and those that they had: a resolver may fail for one name alone, and for a moment."""
+    """The addresses of hosts. Keeps the last known ones, as a resolver may fail for a single name, or for a moment."""
 
     def __init__(self) -> None:
         self._before: dict[str, list[str]] = {}
 
     def addresses_of(self, host: str, port: int, *, is_whole: bool = False) -> list[str]:
-        """As the resolver orders them. `is_whole`: no search domain is to be added. Raises OSError."""
+        """In the resolver's order. `is_whole`: the name is fully qualified, try no search domains. Raises OSError."""
         try:
             found = socket.getaddrinfo(whole_name(host) if is_whole else host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
-            # Not even a question: a label is empty or too long.
+            # Not a valid query: a label is empty or too long.
             raise OSError(str(error)) from error
         ips = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
         addresses = [ip for ip in ips if ip not in _NOWHERE or ip == host]
@@ -61,17 +61,17 @@ class _Hosts:
         return addresses
 
     def still_of(self, host: str, error: OSError) -> list[str]:
-        """What is left after this error of `addresses_of`: nothing where the answer is that there is nothing."""
+        """The addresses to use after an error of `addresses_of`: none if the name has no addresses any more."""
         if error.errno in _GONE:
             self._before.pop(host, None)
         return self._before.get(host, [])
 
 
 class NamedEdge:
-    """The operator's addresses, each of which is one address of the edge."""
+    """The operator's addresses, each of which counts as one address of the edge."""
 
     def __init__(self, addresses: Sequence[ListenAddress], version: IpVersion = IpVersion.AUTO) -> None:
-        """`version`: which one a name with several stands for, where it has one of that kind."""
+        """`version` selects the address of a name that has several, if one matches."""
         self._addresses = addresses
         self._version = version
         self._hosts = _Hosts()
@@ -103,7 +103,7 @@ class NamedEdge:
 
 
 class DiscoveredEdge:
-    """The provider's; `endpoint` is the token's region."""
+    """The provider's edge, found through SRV records; `endpoint` is the token's region."""
 
     def __init__(self, endpoint: str, fallback: DnsOverTls | None = None) -> None:
         self._srv = srv_name(endpoint)
@@ -118,7 +118,7 @@ class DiscoveredEdge:
         return DiscoveredEdge(endpoint, self._fallback)
 
     def find(self) -> Regions:
-        # Here, not above: in the thread that searches.
+        # Imported here, in the thread that searches.
         from proxy.supervisor.srvquestions import targets_of
 
         targets = region_targets(self._srv, targets_of(self._srv, self._fallback))
@@ -138,5 +138,5 @@ class DiscoveredEdge:
 
 
 def edge_finder(named: Sequence[ListenAddress], version: IpVersion, endpoint: str) -> EdgeFinder:
-    """`named` are the operator's addresses, if there are any; `endpoint` is the token's region."""
+    """`named` are the operator's addresses, if any; `endpoint` is the token's region."""
     return NamedEdge(named, version) if named else DiscoveredEdge(endpoint)

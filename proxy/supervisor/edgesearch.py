@@ -1,7 +1,7 @@
-"""The search for the edge: where it is, and by which roots it is trusted.
+"""The search for the edge: its addresses, and the root certificates to trust.
 
-It may take long (DNS, fetching root certificates), so it has a thread of its own, for which a stop does not wait.
-Everything else here belongs to the tunnel's thread. What was found stays in use until something else is found.
+It may take long (DNS, fetching root certificates), so it runs in its own thread, which the stop does not wait for.
+Everything else here runs in the tunnel's thread. The last result stays in use until a search succeeds again.
 """
 
 import math
@@ -22,10 +22,10 @@ from proxy.tunnel.discovery import DiscoveryFailed, check_version
 log = get_logger(__name__)
 
 SEARCH_AGAIN_S: Final = 60.0
-"""If addresses fail or are too few, they are looked for again, but no more often than this."""
+"""If addresses fail or are too few, they are searched again, but no more often than this."""
 SEARCH_PATIENCE_S: Final = 5.0
 """How long dialling waits for a search. A resolver that is down may take minutes to fail, and the known addresses may
-work again by then."""
+work again before that."""
 
 
 class EdgeSearch:
@@ -39,13 +39,13 @@ class EdgeSearch:
         used: Callable[[str], Mapping[int, EdgeAddress]],
         on_failed: Callable[[str, str], None],
     ) -> None:
-        """`tell` has the tunnel's thread call something. `used`: the addresses that connections have at the edge of
-        this name, by connection index. `on_failed` gets the name of the edge, and the reason."""
+        """`tell` runs a callable in the tunnel's thread. `used` gives the addresses that connections have at the edge
+        of that name, by connection index. `on_failed` gets the name of the edge and the reason."""
         self.addresses: EdgeAddresses | None = None
-        """None: nothing was found yet where the edge is now."""
+        """None until a search for the current edge has succeeded."""
         self.roots = ""
         self.awaited_until_s = -math.inf
-        """Until then dialling waits for the search that is running."""
+        """Until when dialling waits for the running search."""
         self._finder = finder
         self._trust = trust
         self._ip_version = ip_version
@@ -54,16 +54,16 @@ class EdgeSearch:
         self._used = used
         self._on_failed = on_failed
         self._began_s: float | None = None
-        """When the search began that is running; None: none is."""
+        """When the running search began; None if none is running."""
         self._ended_s = 0.0
 
     @property
     def edge(self) -> str:
-        """The name of the edge that is looked for."""
+        """The name of the edge to find."""
         return self._finder.name
 
     def begin(self) -> None:
-        """Does nothing while one is running."""
+        """Start a search; no-op while one is running."""
         if self._began_s is None:
             self._began_s = time.monotonic()
             run = partial(self._run, self._finder)
@@ -73,22 +73,22 @@ class EdgeSearch:
                 self._take_failed(self.edge, str(error))
 
     def begin_again(self, now_s: float) -> None:
-        """Does nothing if the last one ended a moment ago."""
+        """Start a search unless the last one ended less than SEARCH_AGAIN_S ago."""
         if now_s - self._ended_s > SEARCH_AGAIN_S:
             self.begin()
 
     def be_awaited(self) -> None:
-        """The known addresses fail: if a search is running, it may find others."""
+        """Have dialling wait for the running search, if any: the known addresses fail, and it may find others."""
         if self._began_s is not None:
             self.awaited_until_s = self._began_s + SEARCH_PATIENCE_S
 
     def turn_to(self, endpoint: str) -> None:
-        """To the edge for tokens of this region, where that is another one."""
+        """Switch to the edge for tokens of this region, if it is another one."""
         finder = self._finder.at(endpoint)
         if finder.name != self.edge:
             self._finder, self.addresses = finder, None
 
-    # -- its thread --------------------------------------------------------------------------------------------------
+    # -- the search thread -------------------------------------------------------------------------------------------
 
     def _run(self, finder: EdgeFinder) -> None:
         try:
@@ -103,14 +103,14 @@ class EdgeSearch:
         else:
             self._tell(partial(self._take_found, finder.name, regions, roots))
 
-    # -- what comes of it --------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
         if not self._ends(edge):
             return
         self.roots = roots
         before = self.addresses
-        # Connections may still be dialling addresses that an earlier search has found.
+        # Connections may still use addresses that an earlier search has found.
         self.addresses = EdgeAddresses(regions, self._ip_version, random.randrange, self._used(edge))
         if before is not None:
             self.addresses.go_on(before, self._ended_s)
@@ -120,7 +120,8 @@ class EdgeSearch:
             self._on_failed(edge, error)
 
     def _ends(self, edge: str) -> bool:
-        """False: by now the token belongs to another region, for which a search is still to come, without waiting."""
+        """The search has ended. Returns False if the token now belongs to another region: its result is useless, and
+        the next search may begin at once."""
         self._began_s, self.awaited_until_s = None, -math.inf
         if edge != self.edge:
             return False

@@ -1,7 +1,7 @@
-"""Whom to believe to be the edge: the operator's authorities, or the provider's two published roots.
+"""Which CAs to trust for the edge: the operator's, or the provider's two published roots.
 
-The roots are not ours to ship. They are fetched over HTTPS, and believed only if they are the very certificates whose
-SHA-256 stands here, whoever answered. Kept in the state directory, where what was tampered with is not believed either.
+We may not ship the roots. They are fetched over HTTPS and accepted only with the SHA-256 fingerprints below, whoever
+answered. They are kept in the state directory and checked again when read from there.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _BASE: Final = "https://developers.cloudflare.com/ssl/static/"
 class PublishedRoot(msgspec.Struct, frozen=True):
     url: str
     sha256: str
-    """Of the certificate, in hex."""
+    """The certificate's fingerprint, in hex."""
 
 
 PUBLISHED: Final = (
@@ -41,16 +41,16 @@ PUBLISHED: Final = (
 
 
 class TrustUnavailable(Exception):
-    """The authorities cannot be had now; they may be later."""
+    """The CAs are not available now, but may be later."""
 
 
 class EdgeTrust(Protocol):
     def roots(self) -> str:
-        """PEM. Raises TrustUnavailable."""
+        """The CAs to trust, in PEM. Raises TrustUnavailable."""
 
 
 class NamedAuthorities:
-    """The file of --edge-ca-file, read anew for each search so that it may be renewed."""
+    """The file of --edge-ca-file, read again for each search, so that it can be renewed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,7 +81,7 @@ class PublishedRoots:
         return self._roots
 
     def _kept(self) -> str:
-        """From the state directory; empty where there is nothing to believe."""
+        """The roots from the state directory; empty if there are none to trust."""
         if self._path is None:
             return ""
         try:
@@ -109,12 +109,12 @@ class PublishedRoots:
 
 
 def fetch(published: Sequence[PublishedRoot] = PUBLISHED) -> str:
-    """The roots as PEM, each checked. Raises TrustUnavailable."""
+    """Fetch the roots, each checked, in PEM. Raises TrustUnavailable."""
     return "".join(map(_fetch_one, published))
 
 
 def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
-    """`ca_file` is that of --edge-ca-file, if there is one."""
+    """`ca_file` is the value of --edge-ca-file, if given."""
     return NamedAuthorities(Path(ca_file)) if ca_file else PublishedRoots(state_dir)
 
 
@@ -136,7 +136,7 @@ def _fetch_one(root: PublishedRoot) -> str:
 
 
 def _fingerprints(text: str) -> list[str]:
-    """Of each certificate in the text."""
+    """The fingerprint of each certificate in the text."""
     found = []
     for part in text.split("-----BEGIN CERTIFICATE-----")[1:]:
         body = part.partition("-----END CERTIFICATE-----")[0]

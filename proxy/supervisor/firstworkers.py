@@ -1,7 +1,7 @@
-"""The first process of each worker, started before the supervisor's own rooms are imported.
+"""The first process of each worker, started before the supervisor's own modules are imported.
 
-Both need some tenths of a second for imports, which so go on side by side. A process that could not be started is left
-to the worker's slot, which tries again and tells. At the end none of them is left, whether it was used or not.
+The imports of both take a few tenths of a second, and so run in parallel. If a process cannot be started, the worker's
+slot tries again and logs it. At the end all of these processes are killed, used or not.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ _REAP_S: Final = 5.0
 
 @contextlib.contextmanager
 def first_workers(count: int, jit: bool | None = None) -> Iterator[Mapping[int, WorkerProcess]]:
-    """By the worker's index. `jit`: as `WorkerProcess` has it."""
+    """Yields the processes by worker index. `jit`: see `WorkerProcess`."""
     processes: dict[int, WorkerProcess] = {}
     try:
         for index in range(count):

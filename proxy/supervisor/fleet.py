@@ -1,7 +1,7 @@
-"""All workers: what they are to serve, whether they do, and how they end.
+"""All workers: what they should serve, whether they do, and how they end.
 
-A `Service` of the daemon's lifecycle; each slot has a named thread besides. Draining, each worker accepts what is
-queued and finishes what runs; what still runs at the end of the grace period is cut off.
+A `Service` of the daemon's lifecycle; each slot also has a named thread. When draining, each worker accepts queued
+connections and finishes running requests; those still running at the end of the grace period are cut off.
 """
 
 import threading
@@ -20,21 +20,21 @@ from proxy.supervisor.workerprocess import WorkerProcess
 log = get_logger(__name__)
 
 STANDSTILL_S = 20.0
-"""A worker that has answered nothing for this long is killed. A PUT waits longer than that, for its successor."""
+"""A worker that has been silent for this long is killed. A PUT waits longer, for its successor."""
 STANDSTILL_LOOKS = 3
-"""A worker is killed only after this many looks in a row, too. After a pause of the supervisor, or of everything, it
-would seem that no worker has answered."""
+"""A worker must also be silent in this many checks in a row to be killed. After a pause of the supervisor, or of the
+whole host, all workers would seem silent."""
 _START_S = 15.0
 _REPORT_S = 1.0
 _CUT_S = 2.0
-"""Workers that have not reset what runs by then are killed."""
+"""Workers that have not reset their running requests by then are killed."""
 
 
 class Fleet:
     def __init__(
         self, begins: list[Begin], first: Mapping[int, WorkerProcess] | None = None, jit: bool | None = None
     ) -> None:
-        """`first`: processes that run already, by the worker's index. `jit`: as `WorkerProcess` has it."""
+        """`first`: processes that are already running, by worker index. `jit`: see `WorkerProcess`."""
         self._news = threading.Condition()
         self.slots = [Slot(begin, self._news, (first or {}).get(begin.index), jit) for begin in begins]
         self._departed = Departed()
@@ -43,13 +43,13 @@ class Fleet:
     # -- what is served ----------------------------------------------------------------------------------------------
 
     def deploy(self, deployment: Deployment) -> None:
-        """Give it to all workers, those started later included; returns before they use it."""
+        """Give a deployment to all workers, including those started later; returns before they use it."""
         for slot in self.slots:
             slot.deploy(deployment)
         deployment.forget_packed()
 
     def wait_until_taken(self, generation: int, timeout_s: float) -> str | None:
-        """None: every live worker serves that generation; otherwise a sentence that says what is missing."""
+        """Returns None once every live worker serves that generation, otherwise a sentence about what is missing."""
 
         def is_settled(slot: Slot) -> bool:
             return slot.taken >= generation or slot.refused == generation or slot.state is State.WAITING
@@ -68,7 +68,7 @@ class Fleet:
             return f"worker {late} has not taken the document within {timeout_s:g} s"
 
     def problem(self) -> str | None:
-        """None: ready; else which part is missing."""
+        """What is missing for readiness; None if ready."""
         with self._news:
             if self._is_stopping:
                 return "stopping"
@@ -80,13 +80,13 @@ class Fleet:
 
     @property
     def is_stopping(self) -> bool:
-        """The fleet is being stopped, so workers that are missing are no problem."""
+        """The fleet is stopping, so missing workers are not a problem."""
         return self._is_stopping
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Ask all workers for a snapshot and wait for it, but not long."""
+        """Ask all workers for a snapshot, and wait for it for a short time."""
         with self._news:
             running = [slot for slot in self.slots if slot.state is State.RUNNING]
         asked = [(slot, slot.report()) for slot in running]
@@ -104,10 +104,10 @@ class Fleet:
         return total
 
     def watch(self, stop: threading.Event, period_s: float = 5.0) -> None:
-        """The target of a thread that looks at the workers from time to time.
+        """Thread target: check the workers periodically.
 
-        It fetches their counts, since a worker that dies takes along what it has counted since; kills workers that
-        stand still; and drops series that are gone.
+        This fetches their counts, since those that a worker has not reported are lost when it dies; kills workers that
+        hang; and drops series that are gone.
         """
         while not stop.wait(period_s):
             with self._news:
@@ -126,7 +126,7 @@ class Fleet:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register it behind the threads of the slots. Raises StartFailed when no worker starts."""
+        """To be registered after the threads of the slots. Raises StartFailed if no worker starts."""
 
         def is_known(slot: Slot) -> bool:
             return slot.state is State.RUNNING or slot.failed_starts > 0
@@ -137,13 +137,13 @@ class Fleet:
                 raise StartFailed("no worker process could be started; the lines above say how they ended")
 
     def stop_is_near(self) -> None:
-        """Readiness turns false."""
+        """Make readiness false."""
         with self._news:
             self._is_stopping = True
             self._news.notify_all()
 
     def withhold(self) -> None:
-        """Workers that have not yet taken the document will not."""
+        """Keep the document from workers that do not have it yet."""
         for slot in self.slots:
             slot.withhold()
 

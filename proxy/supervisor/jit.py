@@ -1,7 +1,7 @@
-"""The interpreter's JIT, which workers may have: whether this host can give it to them.
+"""Whether workers can use Python's JIT on this host.
 
-CPython calls it an experiment and leaves it off. It makes memory executable after it has written code there, and ends
-the process where that is forbidden, so this is tried out here.
+CPython calls it experimental and leaves it off. It makes memory executable after writing code there, and ends the
+process if that is forbidden, so this is tried here first.
 """
 
 import mmap
@@ -9,9 +9,9 @@ import sys
 
 
 def missing() -> str | None:
-    """None: workers can have it; else what is in the way, and what to do."""
+    """Why workers cannot use the JIT, and what to do about it; None if they can."""
     python = ".".join(map(str, sys.version_info[:3]))
-    # Since Python 3.14, see its module sys.
+    # `sys._jit` exists since Python 3.14.
     jit = getattr(sys, "_jit", None)
     if jit is None or not jit.is_available():
         return f"this Python {python} has no JIT; want 3.15 or newer, built with --enable-experimental-jit=yes-off"

@@ -1,6 +1,6 @@
-"""The limit of open files, raised as far as this process may: each client costs one descriptor, or two with a backend.
+"""Raises the limit of open files as far as permitted: each client needs one descriptor, or two with a backend.
 
-The low limit that shells and service managers begin with is for programs that call select(2), which none of ours does.
+Shells and service managers set a low limit for the sake of programs that call select(2), which none of ours does.
 """
 
 import resource
@@ -15,7 +15,7 @@ _MOST: Final = 1 << 20
 
 
 def raise_open_files() -> None:
-    """Workers inherit it. Where it cannot be raised, what there is has to do. Raises StartFailed."""
+    """Raise the soft limit, which workers inherit. If that fails, the present one stays. Raises StartFailed."""
     soft, hard = open_files_limits()
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

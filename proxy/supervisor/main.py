@@ -1,4 +1,4 @@
-"""The supervisor's parts, joined: from options to a running daemon."""
+"""Assembles the supervisor: from options to a running daemon."""
 
 import signal
 import threading
@@ -37,11 +37,11 @@ _API_LIMITS = ServerLimits(threads=8, body_timeout_s=60.0)
 
 
 class UnusableFile(Exception):
-    """The file of --config cannot be loaded."""
+    """A file named by an option (--config, --edge-ca-file) cannot be used."""
 
 
 def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None) -> int:
-    """Returns the exit code. Raises UnusableFile and MalformedToken before anything of ours serves."""
+    """Returns the exit code. Raises UnusableFile and MalformedToken before anything is served."""
     give_back_large_buffers()
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
@@ -53,8 +53,8 @@ def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None
     tunnel = _tunnel(daemon, options, fleet)
     api = _api(daemon, options, configuration, fleet, tunnel)
     try:
-        # Before any document: its ports would be shared with another proxy that has this address, and clients of that
-        # one, who came to us, be reset.
+        # Before any document is loaded: if another proxy has this address, we would share its document's ports, and
+        # reset those of its clients that connect to us.
         api.bind()
     except OSError as error:
         log.error("exiting", error=error, daemon=PROG)
@@ -95,7 +95,7 @@ def _load(configuration: Configuration, path: Path) -> None:
 def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     if options.tunnel_token is None:
         return None
-    # Here, not above: what only a tunnel needs.
+    # Imported here, as only a tunnel needs them.
     from proxy.supervisor.edgefinder import edge_finder
     from proxy.supervisor.edgetrust import TrustUnavailable, edge_trust
     from proxy.supervisor.tunnel import Tunnel, TunnelSettings
@@ -166,11 +166,11 @@ def _api(
 
 
 def _reload_on_hangup(configuration: Configuration, options: Options) -> None:
-    """SIGHUP is blocked since the process began; without a file nobody takes it, so that it does nothing."""
+    """Reload the file on SIGHUP, which has been blocked since the process began; without a file it has no effect."""
     path = options.config_path
     if path is None:
         return
-    # Signals to stop are the daemon's to take: a thread that did not block them would have them end the process.
+    # The daemon handles stop signals: in a thread that does not block them, they would end the process.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
     def reload_for_ever() -> None:

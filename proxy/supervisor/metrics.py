@@ -1,8 +1,8 @@
-"""The proxy's metrics: the numbers of all workers added up when somebody asks.
+"""The proxy's metrics: the numbers of all workers, added up at each scrape.
 
 Workers count in plain integers (`proxy.stats`); nothing is counted here. Counters survive the replacement of a worker.
-Each worker has at most as many series of a kind as `proxy.stats.MAX_SERIES` says; those of routes and backends that are
-gone leave after `departed.LINGER_S`.
+Each worker has at most `proxy.stats.MAX_SERIES` series of a kind. Series of removed routes and backends are dropped
+after `departed.LINGER_S`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,10 +33,10 @@ class ProxyCollector(Collector):
         self._configuration = configuration
         self._api_certificate = api_certificate
         self._hashed: tuple[Loaded, int] | None = None
-        """The document that was hashed last."""
+        """The last hashed document, and its hash."""
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks no worker."""
+        """Empty, so that registering the collector does not query the workers."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -51,7 +51,7 @@ class ProxyCollector(Collector):
     def _configuration_metrics(self, total: Stats) -> Iterator[Metric]:
         loaded = self._configuration.loaded
         yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
-        if not self._fleet.is_stopping:  # it gets no other any more
+        if not self._fleet.is_stopping:  # from then on it gets no other document
             yield _gauge("config_hash", "Hash of the document's content; 0: no document", self._hash(loaded))
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
         yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
@@ -132,7 +132,7 @@ def _routes(total: Stats) -> Iterator[Metric]:
 
 
 def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
-    """Cumulative, as the text format wants them."""
+    """Cumulative, as the text format requires."""
     below = 0
     for bound, count in zip((*map(str, DURATION_BOUNDS_S), "+Inf"), counts, strict=True):
         below += count

@@ -1,4 +1,4 @@
-"""The places of the tunnel's connections: one for each connection index, dialled again whenever it is empty."""
+"""The places of the tunnel's connections: one per connection index, which is dialled whenever it is empty."""
 
 import math
 from collections import Counter
@@ -11,32 +11,32 @@ from proxy.tunnel.retry import Waits
 
 @dataclass(eq=False)
 class Place:
-    """Written by the tunnel's thread alone; what others read are single values."""
+    """Written only by the tunnel's thread; other threads read single values."""
 
     index: int
     waits: Waits = field(default_factory=Waits)
     due_s: float = math.inf
-    """When to dial, by the monotonic clock; only while there is no dial."""
+    """When to dial, by the monotonic clock; only counts while `number` is 0."""
     number: int = 0
-    """Of the dial, or of the connection that came of it; 0: none."""
+    """The number of the dial, or of the resulting connection; 0: none."""
     slot: Slot | None = None
-    """Whose worker has it."""
+    """The slot of the worker that has it."""
     pid: int | None = None
     address: EdgeAddress | None = None
     edge: str = ""
-    """Name of the edge that the address was found for."""
+    """The name of the edge that the address belongs to."""
     token: str = ""
-    """That it registered with."""
+    """The token that it was dialled with."""
     is_small: bool = False
-    """Dialled for small packets."""
+    """Dialled with small packets."""
     is_registered: bool = False
     registered_at_s: float = 0.0
     is_moving: bool = False
-    """Withdrawn by us, to come back at once."""
+    """Withdrawn by us, to be dialled again at once."""
     location: str = ""
     registrations: int = 0
     failures: Counter[str] = field(default_factory=Counter)
-    """By cause, losses included."""
+    """By cause, lost connections included."""
 
     def __repr__(self) -> str:
         return f"<Place {self.index}, dial {self.number}>"

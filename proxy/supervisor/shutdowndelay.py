@@ -1,4 +1,4 @@
-"""How traffic is turned away when the proxy stops: first other people notice, then our doors close."""
+"""The shutdown delay: when the proxy stops, load balancers get time to notice before the doors close."""
 
 import time
 
@@ -6,10 +6,10 @@ from proxy.supervisor.configuration import Configuration
 
 
 class ShutdownDelay:
-    """A `Service`; registered last, so that it drains first, while the workers still take everything.
+    """A `Service`, registered last so that it drains first, while the workers still accept everything.
 
-    Readiness is false already. The shutdown delay passes, in which load balancers look for other proxies; then our
-    copies of the listening sockets are closed, so that what the workers empty and close stays closed.
+    Readiness is already false. During the delay, load balancers switch to other proxies. Then our copies of the
+    listening sockets are closed, so that the sockets really close when the workers have emptied and closed theirs.
     """
 
     def __init__(self, configuration: Configuration, delay_s: float) -> None:
@@ -17,7 +17,7 @@ class ShutdownDelay:
         self._delay_s = delay_s
 
     def start(self) -> None:
-        """Doors open when documents come."""
+        """Nothing to do: doors open with the first document."""
 
     def drain(self, deadline_s: float) -> None:
         time.sleep(max(0.0, min(self._delay_s, deadline_s - time.monotonic())))

@@ -1,10 +1,9 @@
-"""The place of one worker: starts a process in it, talks to it, and starts the next one when it has died.
+"""The slot of one worker: starts a process, talks to it, and starts the next one when it has died.
 
-A thread of its own runs `run`, which also reads the worker's messages; other threads hand over deployments, ask for
-reports and end it. A worker that keeps dying is started again after longer and longer waits. What a dead worker had
-counted stays in the totals. Its listening sockets are still open here, so that connections that wait in their queues
-are served by its successor. If it seems that there will be none, `on_failing` has new connections go to the other
-workers.
+The slot's thread executes `run`, which also reads the worker's messages; other threads hand over deployments, ask for
+reports and end it. A worker that keeps dying is restarted with increasing delays. The counts of a dead worker stay in
+the totals. Its listening sockets stay open in the supervisor, so that its successor serves the connections in their
+queues. If there seems to be no successor, `on_failing` directs new connections to the other workers.
 """
 
 import contextlib
@@ -44,16 +43,16 @@ from proxy.tunnel.orders import EdgeOrder, EdgeReport
 log = get_logger(__name__)
 quiet_log = log.every(10.0)
 
-# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
+# Made before any threads start: while msgspec analyses a type in one thread, others that use the type would crash.
 _decode_stats = msgspec.msgpack.Decoder(Stats).decode
 
 STABLE_S = 10.0
-"""A worker that ran this long has started well; one that dies earlier counts as a failed start."""
+"""A worker that dies before it has run this long counts as a failed start."""
 FAILING_STARTS = 3
-"""After this many in a row, a worker counts as unable to start."""
+"""After this many failed starts in a row, a worker counts as unable to start."""
 _FIRST_WAIT_S = 0.1
 _MAX_WAIT_S = 5.0
-"""No longer, since there may be nobody else to serve; a start costs a fifth of a second of CPU."""
+"""Short, since there may be no other worker to serve; a start costs a fifth of a second of CPU."""
 _REAP_S = 5.0
 
 
@@ -61,7 +60,7 @@ class State(Enum):
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """Until the next attempt to start."""
+    """For the next attempt to start."""
     ENDED = "ended"
 
 
@@ -73,44 +72,44 @@ class Slot:
         first: WorkerProcess | None = None,
         jit: bool | None = None,
     ) -> None:
-        """`news` guards what others read of all slots, and is notified when it changes. `first` runs already, with
-        its JIT as `jit` says."""
+        """`news` guards the state of all slots that other threads read, and is notified of changes. `first` is a
+        process that is already running, with the JIT as in `jit`."""
         self.index = begin.index
         self.state = State.STARTING
         self.failed_starts = 0
         """In a row."""
         self.restarts = 0
         self.taken = 0
-        """Generation in use."""
+        """The generation in use."""
         self.refused = 0
-        """Generation that the worker could not use."""
+        """The generation that the worker could not use."""
         self.heard_s = time.monotonic()
         self.looks = 0
-        """How often the fleet's watch has looked since then."""
+        """How often the fleet's watch has checked since `heard_s`."""
         self.reports = 0
         """Snapshots received."""
         self.usage: Snapshot | None = None
         self._dead_cpu_s = 0.0
-        """CPU time of the processes that have ended."""
+        """CPU time of ended processes."""
         self.totals = Totals()
         self.on_failing: Callable[[int], None] = lambda _index: None
-        """Called with the index, in the slot's thread, after each failed start too many."""
+        """Called in the slot's thread, with the index, after every failed start from FAILING_STARTS on."""
         self.on_edge: Callable[[Slot, EdgeReport], None] = lambda _slot, _report: None
-        """Called with what the worker says of its connections to the edge, in the slot's thread."""
+        """Called in the slot's thread with the worker's reports about its edge connections."""
         self.on_change: Callable[[Slot], None] = lambda _slot: None
-        """Called when the worker has begun, has taken or refused a document, or has ended, in the slot's thread."""
+        """Called in the slot's thread when the worker has started, has taken or refused a document, or has ended."""
         self.jit = jit
-        """As `WorkerProcess` has it, for the next process."""
+        """For the next process; see `WorkerProcess`."""
         self._begin = begin
         self._news = news
         self._sending = threading.Lock()
-        """Guards what follows."""
+        """Guards the attributes below."""
         self._process: WorkerProcess | None = None
         self._delivery: Delivery
-        """To the process."""
+        """Delivers to the process."""
         self._first = first
         self._reports_asked = 0
-        """How many snapshots were ever asked for. Each question has one answer, in order, so it can be compared with
+        """How many snapshots were requested. Each request gets one answer, in order, so this compares with
         `reports`."""
         self._wanted: Deployment | None = None
         self._ending = threading.Event()
@@ -122,24 +121,24 @@ class Slot:
 
     @property
     def cpu_s(self) -> float:
-        """CPU time of all processes, one after another."""
+        """CPU time of all processes so far."""
         with self._news:
             return self._dead_cpu_s + (self.usage.cpu_s if self.usage is not None else 0.0)
 
     @property
     def is_running(self) -> bool:
-        """Its worker has begun, and as far as is known it is alive."""
+        """The worker has started, and is alive as far as known."""
         return self.state is State.RUNNING and self._process is not None
 
     @property
     def is_taking(self) -> bool:
-        """Its worker will soon serve a first document."""
+        """The worker will soon serve its first document."""
         return self.state is State.RUNNING and self._wanted is not None and not self.taken and not self.refused
 
     # -- the slot's own thread ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until `end`."""
+        """Thread target: keep a process running until `drain`, `cut` or `end`."""
         waits = doubling(_FIRST_WAIT_S, _MAX_WAIT_S)
         while not self._ending.is_set():
             began_s = time.monotonic()
@@ -224,7 +223,7 @@ class Slot:
         self.heard_s, self.looks = time.monotonic(), 0
 
     def _content_of(self, descriptors: list[int]) -> memoryview | None:
-        """None too if this process has no memory for it."""
+        """The memory file that came with a message; None if there was none, or no memory for it."""
         try:
             return mapped(descriptors[0]) if descriptors else None
         except OSError as error:
@@ -232,8 +231,8 @@ class Slot:
             return None
 
     def _say_missing(self, error: OSError) -> None:
-        """The supervisor lacks descriptors or memory. The worker is not to blame, and goes on; its numbers are
-        older."""
+        """The supervisor lacks descriptors or memory. The worker is not to blame and carries on; its numbers are then
+        out of date."""
         quiet_log.error("no descriptor or memory to receive a worker's message", error=error, worker=self.index)
 
     def _note(self, message: object, content: memoryview | None, process: WorkerProcess) -> None:
@@ -273,7 +272,7 @@ class Slot:
     # -- other threads -----------------------------------------------------------------------------------------------
 
     def deploy(self, deployment: Deployment) -> None:
-        """To the running worker and to its successors."""
+        """Give a deployment to the running worker and its successors."""
         with self._sending:
             self._wanted = deployment
             if self._process is not None:
@@ -281,26 +280,26 @@ class Slot:
                     self._delivery.hand_over(deployment)
 
     def withhold(self) -> None:
-        """Hand the deployment over no more, since its sockets are about to be closed."""
+        """Stop handing the deployment over, since its sockets are about to be closed."""
         with self._sending:
             self._wanted = None
 
     def report(self) -> int:
-        """Ask for a snapshot. It has come when `reports` has reached the number returned."""
+        """Ask for a snapshot. It has arrived once `reports` reaches the returned number."""
         with self._sending:
             process = self._process
             if process is not None:
                 self._reports_asked += 1
                 with self._or_killed(process):
-                    # What could not be handed over when it came.
+                    # A deployment that could not be handed over before.
                     self._delivery.hand_over(self._wanted)
                     process.channel.send(Report())
             return self._reports_asked
 
     def order(self, order: EdgeOrder, content: bytes | None = None) -> int | None:
-        """Give an order about connections to the edge. Returns the pid of the worker; None if it has died meanwhile.
+        """Send an order about edge connections. Returns the worker's pid; None if it has died.
 
-        Raises OSError where there is no descriptor or memory for `content`.
+        Raises OSError if there is no descriptor or memory for `content`.
         """
         descriptors = [sealed_file("tunnelgw-proxy-edge", content)] if content is not None else []
         try:
@@ -310,17 +309,17 @@ class Slot:
                 os.close(descriptor)
 
     def drain(self) -> None:
-        """Finish what runs; no successor is started from now on."""
+        """Have the worker finish running requests; no successor is started from now on."""
         self._ending.set()
         self._send(Drain())
 
     def cut(self) -> None:
-        """End as soon as what runs is reset."""
+        """Have the worker reset running requests and end."""
         self._ending.set()
         self._send(Cut())
 
     def end(self) -> None:
-        """At once."""
+        """Kill the process; no successor is started."""
         self._ending.set()
         with self._sending:
             if self._process is not None:
@@ -328,7 +327,7 @@ class Slot:
                 self._process.kill()
 
     def kill(self) -> None:
-        """The process, to be replaced by a fresh one."""
+        """Kill the process, to be replaced by a new one."""
         with self._sending:
             if self._process is not None:
                 self._process.kill()
@@ -344,8 +343,7 @@ class Slot:
 
     @contextlib.contextmanager
     def _or_killed(self, process: WorkerProcess) -> Iterator[None]:
-        """Kill the worker if it takes no messages: it stands still, or has just died, and a fresh one will do
-        better."""
+        """Kill the worker if it accepts no messages: it hangs or has just died, and will be replaced."""
         try:
             yield
         except OSError as error:

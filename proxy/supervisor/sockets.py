@@ -1,9 +1,9 @@
 """The listening sockets of the document: one SO_REUSEPORT socket per worker for each address and port.
 
-They are bound here, so that it is known when the document comes if a port cannot be bound, and so that the queue of a
-worker that died waits for its successor. A port that cannot be bound affects nothing else: it becomes a `Problem`, and
-is tried again later. Sockets that are no longer needed are closed only by `release`, whether or not the workers have
-closed theirs: a connection in a queue is lost only when every copy of its socket is closed.
+The supervisor binds them, so that it knows when the document arrives whether a port cannot be bound, and so that the
+queue of a dead worker waits for its successor. A port that cannot be bound affects nothing else: it becomes a `Problem`
+and is retried later. Sockets that are no longer needed are closed only by `release`, whether or not the workers have
+closed theirs: a queued connection is lost only when every copy of its socket is closed.
 """
 
 import errno
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 BACKLOG: Final = 1024
 SPARE_DESCRIPTORS: Final = 64
-"""Descriptors left for the config API and for what workers send: without them nothing could be repaired."""
+"""Descriptors kept free for the config API and for messages of workers: without them nothing could be repaired."""
 
 _REMEDIES: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or choose another port",
@@ -50,16 +50,16 @@ class ListeningSockets:
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """Those of the doors that are wanted and could be bound."""
+        """The sockets of wanted doors that could be bound."""
         return {door: group for door, group in self._groups.items() if door in self._wanted}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Of the doors that could not be bound."""
+        """One for each door that could not be bound."""
         return tuple(self._problems.values())
 
     def use(self, listeners: Iterable[Listener]) -> None:
-        """Bind what these listeners want beyond what is bound."""
+        """Bind the ports of these listeners that are not bound yet."""
         wanted: dict[str, tuple[int, Listener]] = {}
         for index, listener in enumerate(listeners):
             if listener.port:
@@ -69,7 +69,7 @@ class ListeningSockets:
         self.retry()
 
     def retry(self) -> bool:
-        """Try again what could not be bound; True when some door could."""
+        """Try again to bind the missing doors. Returns whether any could be bound."""
         is_better = False
         for door, (index, listener) in self._wanted.items():
             if door in self._groups:
@@ -85,9 +85,9 @@ class ListeningSockets:
         return is_better
 
     def withdraw(self, index: int) -> None:
-        """That worker takes no connections for now: replace its sockets by fresh ones, which do not listen yet.
+        """This worker accepts no connections for now: replace its sockets by new ones, which do not listen yet.
 
-        Connections that wait in its queues are reset; new ones go to the other workers.
+        Connections in its queues are reset; new connections go to the other workers.
         """
         for door, group in self._groups.items():
             if door not in self._wanted:
@@ -104,7 +104,7 @@ class ListeningSockets:
             self._groups[door] = (*group[:index], fresh, *group[index + 1 :])
 
     def release(self) -> None:
-        """Close our copies of what is not wanted any more."""
+        """Close our copies of sockets that are no longer wanted."""
         for door in [door for door in self._groups if door not in self._wanted]:
             _close(self._groups.pop(door))
             log.info("stopped listening", address=door)
@@ -119,7 +119,7 @@ class ListeningSockets:
         try:
             for _ in range(self._worker_count):
                 bound.append(_bound_socket(listener.address, listener.port or 0))
-                # At once, so that a queue exists as soon as the port is known to be ours.
+                # At once, so that there is a queue as soon as the port is ours.
                 bound[-1].listen(BACKLOG)
         except OSError:
             _close(bound)
@@ -152,7 +152,7 @@ def _bound_socket(address: str, port: int) -> socket.socket:
 
 
 def _sockaddr(address: str, port: int) -> tuple[object, ...]:
-    """Of an IP address; a link-local one says behind a % on which interface, which the kernel knows by number."""
+    """The sockaddr of an IP address. A link-local one names its interface after a %; the kernel wants its index."""
     ip, _, interface = address.partition("%")
     if not interface:
         return ip, port

@@ -1,7 +1,7 @@
-"""The SRV question, over the DNS: to the host's resolvers, and where those fail to a public one over TLS.
+"""The SRV lookup: by the host's resolvers, and if they fail, by a public one over TLS.
 
-SRV records are what home routers drop. A room of its own since dnspython takes a tenth of a second to import: only the
-thread that asks needs it.
+Home routers tend to drop SRV records. This is a separate module because dnspython takes a tenth of a second to import,
+and only the thread that does the lookup needs it.
 """
 
 import random
@@ -24,11 +24,11 @@ _TIMEOUT_S: Final = 5.0
 
 
 def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
-    """In the order in which they are to be tried. Raises DiscoveryFailed."""
+    """The SRV targets, in the order to try them. Raises DiscoveryFailed."""
     try:
-        # A new one each time: the package's own reads /etc/resolv.conf once, and a host's resolvers change.
+        # A new resolver each time: the default one reads /etc/resolv.conf only once, and it may change.
         return _ordered(dns.resolver.Resolver().resolve(name, "SRV", lifetime=_TIMEOUT_S))
-    except (dns.exception.DNSException, OSError, ValueError) as error:  # the last: of /etc/resolv.conf
+    except (dns.exception.DNSException, OSError, ValueError) as error:  # ValueError: from /etc/resolv.conf
         first = f"SRV {name}: {error}"
     try:
         return _ask_over_tls(name, fallback)
@@ -50,7 +50,7 @@ def _ask_over_tls(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
 
 
 def _ordered(records: "Sequence[object] | dns.resolver.Answer") -> list[SrvTarget]:
-    """By priority, and among equal ones by chance in proportion to their weights (RFC 2782)."""
+    """By priority; among equal ones at random, in proportion to their weights (RFC 2782)."""
 
     def rank(record: object) -> tuple[int, float]:
         weight: int = record.weight  # type: ignore[attr-defined]

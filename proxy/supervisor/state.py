@@ -1,4 +1,4 @@
-"""The last good document on disk, so that a restarted proxy serves before anyone has told it what."""
+"""The last good document on disk, so that a restarted proxy can serve before it gets one."""
 
 import tempfile
 from pathlib import Path
@@ -12,15 +12,15 @@ NAME = "document.json"
 
 
 class StateFile:
-    """Mode 0600, replaced as a whole. A disk that fails costs a warning, never the traffic."""
+    """Mode 0600, replaced atomically. A failing disk causes a warning, but never affects traffic."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
         self.is_writable = True
-        """As far as the last try has shown."""
+        """As of the last attempt."""
 
     def try_out(self) -> None:
-        """Say at the start what would otherwise come to light with the first document, perhaps days later."""
+        """Find out at the start whether the directory is writable, not with the first document, perhaps days later."""
         directory = self._path.parent
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class StateFile:
             )
 
     def say_silent(self) -> None:
-        """At the start, where another thread waits for the disk."""
+        """Warn at the start that another thread is still waiting for the disk."""
         path = str(self._path.parent)
         log.warning("the state directory does not answer, starting without it until it does", path=path)
 
@@ -51,7 +51,7 @@ class StateFile:
             return None
 
     def write(self, content: bytes) -> bool:
-        """Whether it is kept now."""
+        """Returns whether the document was written."""
         try:
             replace_file(self._path, content)
         except OSError as error:
@@ -61,7 +61,7 @@ class StateFile:
         return True
 
     def give_up(self, after_s: float) -> None:
-        """On a write that another thread has begun and that has not ended since."""
+        """Give up waiting for a write that another thread has not finished."""
         self._say_unkept(TimeoutError(f"the disk has not finished the previous write within {after_s:g} s"))
 
     def _say_unkept(self, error: OSError | str) -> None:

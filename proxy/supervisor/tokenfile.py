@@ -1,4 +1,4 @@
-"""The file of the tunnel's token, looked at again and again: a token is renewed by writing it there."""
+"""Watches the tunnel's token file: a token is renewed by writing the new one there."""
 
 import threading
 from collections.abc import Callable
@@ -15,25 +15,25 @@ _PERIOD_S = 2.0
 
 
 class TokenFile:
-    """`use` is called with each new token that is well-formed."""
+    """Calls `use` with each new, well-formed token."""
 
     def __init__(self, token: Secret, use: Callable[[Secret], None]) -> None:
         self._token = token
         self._use = use
         self._told = ""
-        """What is wrong with the file, as it was logged."""
+        """The logged problem of the file; empty if none."""
 
     def watch(self, stop: threading.Event) -> None:
-        """A thread."""
+        """Thread target."""
         while not stop.wait(_PERIOD_S):
             try:
                 if Path(self._token.path).is_fifo():
-                    # It gives its token once: opened again, it would keep this thread until somebody writes.
+                    # It gives its token only once: opening it again would block this thread until somebody writes.
                     continue
                 token = read_secret(self._token.path, "TUNNEL_TOKEN_FILE")
                 if token != self._token:
                     TunnelToken.decode(token.reveal())
-            except (MalformedToken, ValueError, OSError) as error:  # the last: of the look at the path
+            except (MalformedToken, ValueError, OSError) as error:  # OSError: from `is_fifo`
                 self._tell(str(error))
                 continue
             self._told = ""

@@ -1,7 +1,7 @@
-"""What the processes of one slot have counted, one after the other, so that counters never go down.
+"""The counts of all successive processes of one slot, so that counters never decrease.
 
-Counters of dead processes are kept, and so are series that a process no longer counts. Gauges (in flight, open
-connections) end with their process.
+Counters of dead processes are kept, as are series that a process no longer counts. Gauges (in flight, open connections)
+end with their process.
 """
 
 from collections.abc import Set
@@ -13,7 +13,7 @@ from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, Ed
 
 
 class Series(NamedTuple):
-    """Numbers with a name of the document, which may leave with it."""
+    """Series named after something in the document, which are removed after it."""
 
     kind: Literal["routes", "backends"]
     name: str
@@ -28,12 +28,12 @@ class Totals:
         self._alive = Stats()
 
     def update(self, stats: Stats) -> None:
-        """The latest snapshot of the process that runs now."""
+        """Take in the latest snapshot of the running process."""
         self._keep(_missing(self._alive, stats))
         self._alive = stats
 
     def retire(self) -> None:
-        """That process has ended."""
+        """The running process has ended."""
         self._keep(self._alive)
         self._alive = Stats()
 
@@ -43,12 +43,12 @@ class Totals:
 
     @property
     def counted(self) -> set[Series]:
-        """By the process that runs now."""
+        """The series that the running process counts."""
         return _series(self._alive)
 
     @property
     def kept(self) -> set[Series]:
-        """Which processes have counted that ended, or count them no longer."""
+        """The series kept from ended processes, or from processes that no longer count them."""
         return _series(self._dead) - _LASTING
 
     def forget(self, kept: Set[Series]) -> None:
@@ -73,7 +73,7 @@ def _series(stats: Stats) -> set[Series]:
 
 
 def _missing(before: Stats, now: Stats) -> Stats:
-    """The series that are not there any more."""
+    """The series of `before` that are not in `now`."""
     return Stats(
         routes={name: route for name, route in before.routes.items() if name not in now.routes},
         backends={key: backend for key, backend in before.backends.items() if key not in now.backends},
@@ -92,7 +92,7 @@ def _end_gauges(stats: Stats) -> None:
 
 
 def add(total: Stats, stats: Stats, *, limit: int | None = None) -> None:
-    """`limit` of series of a kind; without one none is added to OTHER, where others would then find it missing."""
+    """Add `stats` to `total`. Series beyond `limit` of a kind go to OTHER; without a limit, each keeps its name."""
     for name, route in stats.routes.items():
         _add_route(total.route(name, limit), route)
     for key, backend in stats.backends.items():

@@ -1,8 +1,8 @@
-"""Decides for the tunnel: when, where and from which worker the edge is dialled, and whether the tunnel is up.
+"""The tunnel's decisions: when, where and from which worker to dial the edge, and whether the tunnel is up.
 
-One thread (`run`) decides, so that "one line per failed attempt" holds for the whole proxy; workers carry out its
-orders and report (`proxy.tunnel.orders`). The first connection is dialled alone until it has registered. Without a
-configuration the proxy only checks that the edge can be reached, since one that registers gets requests at once.
+One thread (`run`) decides, so that each failed attempt of the whole proxy gets one log line; workers carry out its
+orders and report (`proxy.tunnel.orders`). Until the first connection has registered, no other is dialled. Without a
+configuration, the proxy only checks that the edge can be reached, since a registered proxy gets requests at once.
 """
 
 import math
@@ -47,7 +47,7 @@ log = get_logger(__name__)
 PROBE_PERIOD_S: Final = 30.0
 _NO_ADDRESS_S: Final = 30.0
 SETTLED_S: Final = 10.0
-"""How long nothing may have changed about workers and connections before connections are spread anew."""
+"""How long workers and connections must be unchanged before connections are spread again."""
 
 
 class TunnelSettings(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class TunnelSettings(msgspec.Struct, frozen=True):
     ip_version: IpVersion
     registers_without_configuration: bool
     source: str = ""
-    """The address of this host that connections come from; empty: as the routes say."""
+    """The source address of connections; empty: chosen by routing."""
 
 
 class Tunnel:
@@ -76,7 +76,7 @@ class Tunnel:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.places = [Place(index) for index in range(settings.ha_connections)]
         self.remote_version = NO_VERSION
-        """Of the newest configuration that the provider has pushed."""
+        """The version of the newest configuration that the provider has pushed."""
         self._search = EdgeSearch(
             finder,
             trust,
@@ -89,10 +89,10 @@ class Tunnel:
         self._packet_size = PacketSize()
         self._next_number = 1
         self._has_registered = False
-        """At least one connection has registered since the start."""
+        """Whether any connection has registered since the start."""
         self._is_waiting_told = False
         self._spread_at_s = math.inf
-        """When connections are to be spread evenly over the workers."""
+        """When to spread connections evenly over the workers."""
         self._knows_document = False
         self._is_stopping = False
         for slot in slots:
@@ -106,17 +106,17 @@ class Tunnel:
         return sum(place.is_registered for place in self.places)
 
     def problem(self) -> str | None:
-        """None: ready; else which part is missing."""
+        """What is missing for readiness; None if ready."""
         if self.registered:
             return None
         return "all edge connections are lost" if self._has_registered else "no edge connection is registered yet"
 
     def use_token(self, token: Secret) -> None:
-        """Use this token from now on: connections register anew, one after the other."""
+        """Use this token from now on: connections register again, one after the other."""
         self._events.put(partial(self._take_token, token))
 
     def stop_is_near(self) -> None:
-        """Nothing is dialled any more."""
+        """Stop dialling."""
         self._is_stopping = True
         self._events.put(lambda: None)
 
@@ -143,12 +143,12 @@ class Tunnel:
 
     @property
     def _is_over(self) -> bool:
-        """Stopping, and all workers have ended. Until then their reports are still answered."""
+        """The proxy is stopping, and all workers have ended. Until then their reports are still answered."""
         return self._is_stopping and all(slot.pid is None for slot in self._slots)
 
     def _wait_s(self, looked_at_s: float) -> float | None:
-        """How long to wait for an event. Dials that were due at `looked_at_s` and not made wait for an event; those
-        that have become due since do not wait."""
+        """How long to wait for an event. Dials that were due at `looked_at_s` but not made need an event to proceed;
+        dials that have become due since then end the wait."""
         if self._is_stopping:
             return None
         times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
@@ -162,7 +162,7 @@ class Tunnel:
                 return
 
     def _dial(self, place: Place, now_s: float) -> bool:
-        """Returns False if something is missing that all dials wait for."""
+        """Returns False if something is missing that all dials need."""
         addresses = self._search.addresses
         if addresses is None:
             self._search.begin()
@@ -191,7 +191,7 @@ class Tunnel:
             self._failed(place, FailureCause.DIAL, f"cannot hand it to a worker: {error}", str(address))
             return True
         if pid is None:
-            # The worker has died; the event that tells so will lead here again.
+            # The worker has died; the event for that will lead here again.
             return False
         place.number, place.slot, place.pid, place.address, place.token = number, slot, pid, address, token
         place.edge = self._search.edge
@@ -199,16 +199,16 @@ class Tunnel:
 
     @property
     def _has_document(self) -> bool:
-        """Requests can be routed, or the options allow registering without that."""
+        """Requests can be routed, or the options allow registering without a document."""
         return self._settings.registers_without_configuration or any(slot.taken for slot in self._slots)
 
     def _slot_for(self, registers: bool) -> Slot | None:
-        """The worker with the fewest connections, of those that can serve."""
+        """Of the workers that can serve, the one with the fewest connections."""
         counts = self._counts(registers)
         return min(counts, key=lambda slot: (counts[slot], slot.index), default=None)
 
     def _counts(self, registers: bool) -> dict[Slot, int]:
-        """The connections of each worker that can serve, those that are being dialled included."""
+        """The number of connections of each worker that can serve, including those being dialled."""
         is_open = registers and not self._settings.registers_without_configuration
         counts = {slot: 0 for slot in self._slots if slot.is_running and (slot.taken or not is_open)}
         for place in self.places:
@@ -219,7 +219,7 @@ class Tunnel:
     # -- searches ----------------------------------------------------------------------------------------------------
 
     def _addresses_at(self, edge: str) -> Mapping[int, EdgeAddress]:
-        """Of connections that are dialled or serve, by connection index."""
+        """The addresses of connections that are being dialled or in use, by connection index."""
         there = [place for place in self.places if place.number and place.edge == edge]
         return {place.index: place.address for place in there if place.address is not None}
 
@@ -232,7 +232,7 @@ class Tunnel:
         for place in self.places[1:]:
             place.due_s = max(place.due_s, self.places[0].due_s)
 
-    # -- what comes of it --------------------------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------------------------
 
     def _take_report(self, slot: Slot, report: EdgeReport) -> None:
         if isinstance(report, Pushed):
@@ -278,7 +278,8 @@ class Tunnel:
         self._spread_later()
 
     def _open_the_others(self) -> None:
-        """No more connections than the edge has addresses: a second one to the same is refused as a duplicate."""
+        """Dial the other connections, but no more than the edge has addresses: one address would refuse a second
+        connection as a duplicate."""
         addresses = self._search.addresses
         free = addresses.free_count if addresses is not None else 0
         count = min(len(self.places), 1 + free)
@@ -292,7 +293,7 @@ class Tunnel:
         edge = str(place.address)
         was_moving = place.is_moving and report.registered_for_s > 0
         if was_moving or place.token != self._token.reveal():
-            # It had not failed, or it may have failed because of another token.
+            # It did not fail, or perhaps only because of an earlier token.
             place.waits = Waits()
         elif report.registered_for_s:
             place.waits.lost(report.registered_for_s)
@@ -323,7 +324,7 @@ class Tunnel:
         place.failures[cause] += 1
         addresses = self._search.addresses
         if addresses is not None and not (cause.is_of_address or cause.is_of_all or was_registered):
-            # The edge was reached, but this address may be at fault, unless it had registered there.
+            # The edge was reached, but this address may be at fault, unless the connection had registered there.
             addresses.another_for(place.index, now_s, was_reached=True)
         if addresses is not None and cause.is_of_address:
             addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
@@ -341,7 +342,7 @@ class Tunnel:
             log.warning("tunnel bootstrap dial failed, retrying", error=error, **said)
 
     def _take_change(self, slot: Slot) -> None:
-        """Its worker has begun, has ended, or has taken a document."""
+        """The slot's worker has started, has ended, or has taken or refused a document."""
         for place in self.places:
             if place.number and place.slot is slot and place.pid != slot.pid:
                 registered_for_s = time.monotonic() - place.registered_at_s if place.is_registered else 0.0
@@ -350,7 +351,7 @@ class Tunnel:
         self._spread_later()
         if self._has_document and not self._knows_document:
             self._knows_document = True
-            # At once, whatever it was waiting for.
+            # Immediately, whatever it was waiting for.
             self.places[0].due_s = time.monotonic()
 
     def _take_pushed(self, slot: Slot, report: Pushed) -> None:
@@ -361,7 +362,7 @@ class Tunnel:
             )
         slot.order(PushTaken(report.push, self.remote_version))
 
-    # -- another token -----------------------------------------------------------------------------------------------
+    # -- new tokens --------------------------------------------------------------------------------------------------
 
     def _take_token(self, token: Secret) -> None:
         self._token = token
@@ -369,15 +370,15 @@ class Tunnel:
         now_s = time.monotonic()
         for place in self.places:
             if not place.number and place.token:
-                # It failed, perhaps because of the token.
+                # It had failed, perhaps because of the token.
                 place.waits = Waits()
                 place.due_s = now_s
         self._move_one()
 
     def _move_one(self) -> None:
-        """Move the next connection that registered with an earlier token, or for packets that are too large.
+        """Move the next connection that registered with an earlier token, or with packets that are too large.
 
-        The others serve meanwhile.
+        The others keep serving meanwhile.
         """
         token = self._token.reveal()
         for place in self.places:
@@ -387,15 +388,15 @@ class Tunnel:
                 return
 
     def _move(self, place: Place) -> None:
-        """Have it unregister and come back at once; one at a time."""
+        """Have a connection unregister, to be dialled again at once; one at a time."""
         if place.slot is not None and not any(other.is_moving for other in self.places):
             place.is_moving = True
             place.slot.order(Withdraw(place.number))
 
-    # -- over the workers --------------------------------------------------------------------------------------------
+    # -- spreading connections over the workers ----------------------------------------------------------------------
 
     def _spread_when_due(self, now_s: float) -> None:
-        """Move a connection from the fullest worker, so that one that started later gets its share."""
+        """Move a connection away from the fullest worker, so that a worker that started later gets its share."""
         if now_s < self._spread_at_s:
             return
         self._spread_at_s = math.inf

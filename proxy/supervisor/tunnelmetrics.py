@@ -1,4 +1,4 @@
-"""Metrics of the tunnel, by index of the connection: what the supervisor knows, and what the workers have counted."""
+"""Metrics of the tunnel by connection index: the supervisor's state, and the workers' counts."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,7 +21,7 @@ class TunnelCollector(Collector):
         self._tunnel = tunnel
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering asks no worker."""
+        """Empty, so that registering the collector does not query the workers."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -35,7 +35,7 @@ class TunnelCollector(Collector):
             self._tunnel.remote_version,
         )
         yield from _places(places)
-        # The collector of the proxy has asked the workers a moment ago.
+        # The proxy's own collector has just queried the workers.
         yield from _traffic(self._fleet.total())
 
 
@@ -61,7 +61,7 @@ def _places(places: list[Place]) -> Iterator[Metric]:
         if place.is_registered and slot is not None:
             info.add_metric([*label, place.location, str(place.address), str(slot.index)], 1)
         registrations.add_metric(label, place.registrations)
-        for cause in FailureCause:  # all of them, so that the first of each is seen as a rise
+        for cause in FailureCause:  # all of them, so that the first of each shows as an increase
             failures.add_metric([*label, cause], place.failures[cause])
     yield from (up, info, registrations, failures)
 

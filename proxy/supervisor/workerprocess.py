@@ -1,4 +1,4 @@
-"""One worker as a process: started by exec, spoken to over the control channel, its end told in words."""
+"""One worker process: started by exec, with a control channel, and a description of how it ended."""
 
 import contextlib
 import os
@@ -17,15 +17,15 @@ SEND_TIMEOUT_S = 5.0
 _CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 )
-"""Signals by which a program ends after a fault of its own, sent by the kernel or by the program itself."""
-# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
+"""Signals that end a program after a fault of its own, sent by the kernel or by the program itself."""
+# Made before any threads start: while msgspec analyses a type in one thread, others that use the type would crash.
 _learnt = msgspec.msgpack.Decoder(FromWorker)
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess:
     def __init__(self, jit: bool | None = None) -> None:
-        """Starts it, its JIT on or off; None: as `PYTHON_JIT` has it. Raises OSError."""
+        """Start the process. `jit` turns its JIT on or off; None leaves that to `PYTHON_JIT`. Raises OSError."""
         ours, theirs = channel_pair()
         try:
             with _stop_signals_blocked():
@@ -50,7 +50,7 @@ class WorkerProcess:
             self._process.kill()
 
     def wait(self, timeout_s: float) -> bool:
-        """True when it has ended."""
+        """Returns whether it has ended."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -59,7 +59,7 @@ class WorkerProcess:
 
     @property
     def crashed(self) -> bool:
-        """It has ended by a fault of the program or of its interpreter; nobody asked it to."""
+        """It was ended by a fault of the program or of its interpreter, not on request."""
         code = self._process.returncode
         return code is not None and -code in _CRASHES
 
@@ -77,7 +77,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def _stop_signals_blocked() -> Iterator[None]:
-    """For the child, until it ignores them: one that is for all processes at once must not end it while it starts."""
+    """Block stop signals in the child until it ignores them: one sent to all processes must not end it on startup."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -86,7 +86,7 @@ def _stop_signals_blocked() -> Iterator[None]:
 
 
 def _environment(jit: bool | None) -> dict[str, str]:
-    """Ours, less the secrets, and with the way to our packages where they are not installed."""
+    """Our environment without secrets, and with the path of our packages if they are not installed."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES))))
@@ -96,4 +96,4 @@ def _environment(jit: bool | None) -> dict[str, str]:
 
 
 _SECRETS = frozenset({"PROXY_AUTH_TOKEN", "TUNNEL_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
-"""And what only the main process may say to the service manager."""
+"""Also variables for notifying the service manager, which only the main process may do."""
