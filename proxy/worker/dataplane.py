@@ -1,5 +1,4 @@
-"""Everything behind a worker's listening sockets, joined: backends, exchanges, doors. How a new table comes into use,
-and how all of it ends."""
+"""Assembles a worker's data plane, from doors through exchanges to backends, switches it to new tables, and ends it."""
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DataPlane:
-    """Everything behind the listening sockets and the tunnel; belongs to the loop's thread."""
+    """Everything behind the listening sockets and the tunnel. Called in the loop's thread."""
 
     def __init__(self, loop: Loop, stats: Stats, access_log: AccessLogWriter) -> None:
         self._loop = loop
@@ -37,14 +36,14 @@ class DataPlane:
         self._doors = Doors(loop, self._services.begin, stats, self._pools.forget_client)
         self._departed = Departed(stats, self._pools.serves)
         self._links: Links | None = None
-        """Of the tunnel, once there are orders for it."""
+        """The tunnel's connections, once there are orders for them."""
         self._is_draining = False
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
-        """From now on, with the sockets of new doors; running exchanges keep the table that they began with.
+        """Switch to `table`, with the sockets of new doors; running exchanges keep the table that they began with.
 
-        If this raises, the earlier table is served as before, and the sockets still belong to the caller. If not even
-        that is possible, the loop ends.
+        If this raises, the previous table stays in use, and the sockets still belong to the caller. If even that fails,
+        the loop ends.
         """
         before = self._services.terms.table
         try:
@@ -64,7 +63,7 @@ class DataPlane:
 
     @contextmanager
     def _whole_or_ended(self) -> Iterator[None]:
-        """A fresh process is better than one between two tables."""
+        """End the loop after an exception: a new process is better than one between two tables."""
         try:
             yield
         except Exception:
@@ -74,18 +73,18 @@ class DataPlane:
     def obey(self, order: EdgeOrder, content: memoryview | None, report: Callable[[EdgeReport], None]) -> None:
         """Carry out an order about connections to the tunnel's edge."""
         if self._links is None:
-            # Here, not above: without a tunnel it would be memory for nothing.
+            # Imported here, to save memory without a tunnel.
             from proxy.tunnel.links import Links
 
             self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, report)
             self._links.use(self._services.terms.table.settings.limits)
             if self._is_draining:
-                # The order was on its way when the end was.
+                # The order was under way when draining began.
                 self._links.drain(lambda: None)
         self._links.obey(order, content)
 
     def drain(self, on_idle: Callable[[], None]) -> None:
-        """Take nothing new; `on_idle` is called when nothing runs any more."""
+        """Accept nothing new; `on_idle` is called when nothing is running any more."""
         self._is_draining = True
         parts = [self._doors.drain, *([self._links.drain] if self._links is not None else [])]
         waiting = len(parts)
@@ -101,16 +100,17 @@ class DataPlane:
         self._pools.drain()
 
     def measure(self) -> None:
-        """Bring numbers up to date that are not counted as they change."""
+        """Update metrics that are not counted as they change."""
         if self._links is not None:
             self._links.measure()
 
     def let_go_of_departed(self) -> Iterator[None]:
-        """Call right after a report. The steps are work that may wait."""
+        """Drop departed series. Call right after a report; the returned steps are work that may wait."""
         return self._departed.let_go()
 
     def close(self) -> None:
-        """What still runs is reset, so that no client takes what it has for all, and told to the access log."""
+        """Abort running exchanges, and write them to the access log. Clients are reset, so that none takes a partial
+        response for a complete one."""
         self._doors.abort("cut off, the proxy ends")
         if self._links is not None:
             self._links.close()

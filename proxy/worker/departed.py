@@ -1,9 +1,9 @@
-"""Series of routes and backends that have left the table. A worker drops them once nothing runs on them.
+"""Series of routes and backends that have left the table. A worker drops them once nothing is running on them.
 
-The supervisor keeps what they counted (`proxy.supervisor.totals`). So call `let_go` right after a report, before
-anything is counted that was not reported. Which series have left is looked up once after a new table, in slices.
-Tables may come more often than reports. Then series are dropped all the same, and a route that has come back meanwhile
-is counted anew from its next request on; the supervisor adds that to the old count.
+The supervisor keeps their counts (`proxy.supervisor.totals`). So `let_go` must be called right after a report, before
+anything is counted that was not reported. After a new table, one search in slices finds the departed series.
+Tables may arrive more often than reports. A series is then dropped even if its route has come back meanwhile; counting
+starts again with the route's next request, and the supervisor adds that to the old count.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from proxy.routing import Table
 from proxy.stats import NO_ROUTE, OTHER, Stats
 
 _STEP = 500
-"""Routes at a time: some tenths of a millisecond."""
+"""Routes per slice: a few tenths of a millisecond."""
 
 
 class Departed:
@@ -31,7 +31,7 @@ class Departed:
         self._is_table_new = True
 
     def let_go(self) -> Iterator[None]:
-        """Drop the series that are known to have left; the steps look up what has left with the latest table."""
+        """Drop the series known to have left; the returned steps find those that have left with the latest table."""
         routes, backends = self._stats.routes, self._stats.backends
         for name in [name for name in self._routes if not routes[name].in_flight]:
             self._routes.remove(name)

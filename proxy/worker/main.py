@@ -22,13 +22,13 @@ log = get_logger(__name__)
 EXIT_DRAINED = 0
 EXIT_ABANDONED = 1
 _LARGE_BYTES = 2 * READ_BYTES
-"""Above all that is read at once: fresh pages would cost more than the reading."""
+"""More than any single read: getting fresh pages for each would cost more than reading."""
 _TURN_BYTES = 4 * _LARGE_BYTES
-"""What the bodies of one turn of the loop take, copies for TLS included."""
+"""Memory for the bodies in one turn of the loop, including copies for TLS."""
 
 
 def main(descriptor: int) -> int:
-    """`descriptor`: the worker's end of the control channel. Returns the exit code."""
+    """Run a worker. `descriptor` is its end of the control channel. Returns the exit code."""
     _leave_signals_to_the_supervisor()
     wake_when_orphaned()
     give_back_large_buffers(_LARGE_BYTES)
@@ -64,7 +64,7 @@ def main(descriptor: int) -> int:
 
 
 def _leave_signals_to_the_supervisor() -> None:
-    """A terminal and a service manager signal all processes at once; ours end when the supervisor says so."""
+    """Ignore stop signals: terminals and service managers signal all processes, but the supervisor ends workers."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -1,8 +1,8 @@
-"""What becomes of a worker that has been stopped (SIGSTOP, as by a debugger) when its supervisor is gone.
+"""Wakes a worker that is stopped (SIGSTOP, for example by a debugger) when its supervisor is gone.
 
-A worker learns from the control channel that its supervisor has gone, and ends. A stopped one reads nothing: it would
-keep its share of the ports, and get connections beside a proxy that has been started since. So the kernel wakes it. Not
-by SIGKILL, since a worker that runs writes its last lines of the access log, and ends by itself.
+A worker learns from the control channel that its supervisor is gone, and ends. A stopped one reads nothing: it would
+keep its share of the ports and get connections meant for a proxy started since. So the kernel wakes it. Not with
+SIGKILL, because a worker that runs ends by itself, after writing its last lines of the access log.
 """
 
 import ctypes
@@ -13,10 +13,10 @@ _PR_SET_PDEATHSIG: Final = 1  # sys/prctl.h
 
 
 def wake_when_orphaned() -> bool:
-    """Have the kernel send SIGCONT when the supervisor has gone, or the thread of it that started this process. A
-    process that is not stopped ignores the signal.
+    """Have the kernel send SIGCONT when the supervisor ends, or its thread that started this process. The signal has no
+    effect on a process that is not stopped.
 
-    False: the system has no such thing (only Linux has), and nothing was changed.
+    Returns False if the system does not support this, as only Linux does.
     """
     try:
         prctl = ctypes.CDLL(None).prctl

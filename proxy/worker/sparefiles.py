@@ -1,7 +1,7 @@
-"""Descriptors reserved for messages of the supervisor. Clients and backends may use up all others, but never these.
+"""Descriptors reserved for the supervisor's messages: clients and backends may use up all others, but never these.
 
-Without them a document would end the worker and all its connections, and a request for a report would have no answer.
-The kernel checks the soft limit when a descriptor is opened, so the limit is lowered, and raised when these are needed.
+Without them, a document would end the worker with all its connections, and a request for a report would get no answer.
+The kernel checks the soft limit when a descriptor is opened, so we lower the limit, and raise it when these are needed.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from typing import Final
 
 _COUNT: Final = 64
 _SHARE: Final = 4
-"""At most one in so many of all descriptors is reserved, so that the rest is for traffic."""
+"""At most one in this many descriptors is reserved, so that the rest is left for traffic."""
 
 
 class SpareFiles:
@@ -20,7 +20,7 @@ class SpareFiles:
         """How many are reserved; 0 before `keep_back`."""
 
     def keep_back(self) -> None:
-        """Reserve them, by lowering the limit of the whole process."""
+        """Reserve the descriptors by lowering the limit of the process."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY:
             self._count = min(_COUNT, soft // _SHARE)
@@ -28,7 +28,7 @@ class SpareFiles:
 
     @contextlib.contextmanager
     def at_hand(self) -> Iterator[None]:
-        """Within this, the reserved ones may be used. What is opened may stay open."""
+        """Within this context, the reserved descriptors may be used. What is opened may stay open."""
         if not self._count:
             yield
             return

@@ -1,8 +1,9 @@
-"""From the table in use to the next one, in slices between the loop's turns.
+"""Switches from the table in use to the next one, in slices between the loop's turns.
 
-The garbage collector is off meanwhile: the many new objects would trigger it again and again, and each time it would
-walk all of them. Once there are enough of them, everything is frozen, so that it never looks at them. What only the old
-table needed is released in slices too, since releasing ten thousand routes at once would stop the loop for a moment.
+The garbage collector is off meanwhile: the many new objects would trigger it repeatedly, and each time it would walk
+all of them. Once there are enough of them, everything is frozen (`gc.freeze`), so that it ignores them. What only the
+old table needed is released in slices too, since releasing ten thousand routes at once would stop the loop for a
+moment.
 """
 
 import gc
@@ -16,21 +17,23 @@ from proxy.routing import Table, TableBuilder
 _ROUTES_PER_STEP = 5
 _LEAVING_PER_STEP = 50
 _FREEZE_AT = 500
-"""Routes: fewer are little work for the collector, and frequent freezing would keep alive what is about to be freed."""
+"""In routes. Fewer are little work for the collector, and frequent freezing would keep objects alive that are about to
+be freed."""
 
 
 class Swapper:
-    """Makes one change after the other. `table` is the one in use, also after a change that failed."""
+    """Makes one change at a time. `table` is the one in use, even after a failed change."""
 
     def __init__(self) -> None:
         self.table: Table | None = None
         self._unfrozen = 0
-        """How many routes have come since the last freezing."""
+        """How many routes were added since the last freeze."""
 
     def swap(self, content: memoryview, use: Callable[[Table], None], taken: Callable[[float], None]) -> Iterator[None]:
-        """Each step takes some tenths of a millisecond.
+        """Build the next table; each step takes a few tenths of a millisecond.
 
-        `content` is what `handover.pack` makes; `taken` is called with the seconds from the first step to use.
+        `content` comes from `handover.pack`. `use` is called with the table, then `taken` with the seconds since the
+        first step.
         """
         began_s = time.monotonic()
         gc.disable()

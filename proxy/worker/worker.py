@@ -1,7 +1,7 @@
-"""The worker as its supervisor knows it: reads the control channel between the loop's other work, and answers.
+"""The worker's end of the control channel: reads messages between the loop's other work, and answers.
 
-How it ends: `Drain` closes the doors, and ends the loop once nothing runs any more; `Cut` ends it at once. When the
-channel ends, the supervisor has gone, and with it whatever could change or stop this process, so it ends at once.
+`Drain` closes the doors, and ends the loop once nothing is running any more; `Cut` ends it at once. So does the end of
+the channel: the supervisor is gone, so nothing could change or stop this process any more.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class Worker:
-    """Handler of the control channel; all calls belong to the loop's thread."""
+    """Handles the control channel, in the loop's thread."""
 
     def __init__(
         self, loop: Loop, channel: Channel[ToWorker], data_plane: DataPlane, stats: Stats, spare: SpareFiles
@@ -61,17 +61,17 @@ class Worker:
         self._spare = spare
         self._swapper = Swapper()
         self._generation = 0
-        """Of the document in use."""
+        """The generation of the document in use."""
         self._sockets: dict[str, socket.socket] = {}
-        """New ones, for the next document."""
+        """New sockets for the next document."""
         self._unserved: dict[str, socket.socket] = {}
-        """Sockets that came with documents that were refused. They belong to the next one that is used, since the
+        """Sockets received with documents that we refused. They are kept for the next document that is used, since the
         supervisor does not send them again."""
         self._lacks_sockets = False
-        """Some of the next document did not arrive."""
+        """Some sockets for the next document did not arrive."""
         self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
         self.is_drained = False
-        """Ended as asked, with nothing left undone."""
+        """Whether the worker was drained completely."""
 
     def start(self) -> None:
         self._channel.sock.setblocking(False)
@@ -126,7 +126,7 @@ class Worker:
                 self._loop.stop()
 
     def _content_of(self, descriptors: list[int]) -> memoryview | None:
-        """The memory file that came with a message; None too if it did not arrive, or there is no memory for it."""
+        """The memory file that came with a message; None if there was none, it did not arrive, or memory is short."""
         try:
             with self._spare.at_hand():
                 return mapped(descriptors[0]) if descriptors else None
@@ -138,7 +138,7 @@ class Worker:
         self._send()
 
     def on_bug(self) -> None:
-        """A message could not be acted on: a fresh process is better than one that is out of step."""
+        """A message could not be handled: a new process is better than one that is out of sync."""
         self._loop.stop()
 
     def _say(self, message: FromWorker, content: bytes | None = None) -> None:
@@ -154,7 +154,7 @@ class Worker:
         except BlockingIOError:
             pass
         except OSError:
-            # If the channel has ended, reading will tell.
+            # Reading will report the end of the channel.
             self._outbox.clear()
         self._loop.rewatch(self._channel.sock, self, reads=True, writes=bool(self._outbox))
 
@@ -166,7 +166,7 @@ class Worker:
             with self._spare.at_hand():
                 descriptor = sealed_file("tunnelgw-proxy-worker", content)
         except OSError as error:
-            # Even without statistics the report shows that we live, and it is the answer that the supervisor waits for.
+            # Even without statistics, the report shows that we are alive, and the supervisor is waiting for it.
             quiet_log.error("no descriptor or memory to attach data to a message", error=error)
             self._channel.send(message)
             return
@@ -198,7 +198,7 @@ class Worker:
         self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken), sockets))
 
     def _guarded(self, order: TakeDocument, steps: Iterator[None], sockets: dict[str, socket.socket]) -> Iterator[None]:
-        """Begins when earlier documents are done, so that the table in use is that of the document before."""
+        """Starts after earlier documents are done, so the table in use is that of the previous document."""
         if order.since not in (0, self._generation):
             log.error(
                 "asked to change a document that this worker does not serve",
@@ -232,7 +232,7 @@ def _socket_of(descriptor: int) -> socket.socket:
 
 
 def _add(sockets: dict[str, socket.socket], newer: Iterable[tuple[str, socket.socket]]) -> None:
-    """Add sockets by door. Of two for the same door, only the newer one is known to the supervisor."""
+    """Add sockets by door. Of two for the same door, the supervisor knows only the newer one; the other is closed."""
     for door, sock in newer:
         if door in sockets:
             sockets[door].close()
