@@ -1,4 +1,4 @@
-"""The command `tunnelgw-proxy`: runs the daemon, or a command for people. Each imports its packages only when run."""
+"""The command `tunnelgw-proxy`: runs the daemon, or a command for people. Each imports what it needs only when run."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ QUESTIONS = {
     "edge-ca": "fetch the root certificates of the tunnel's edge",
     "tunnel-check": "try each step of connecting a tunnel, and suggest a remedy for what fails",
 }
-"""Commands for people, see `proxy.commands`."""
+"""The commands for people; see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
 _BROKEN_AUTH = "refusing to start with a broken config-API auth configuration"
 _FATAL_WHEN_EMPTY = {
@@ -29,7 +29,7 @@ _FATAL_WHEN_EMPTY = {
     "tunnel_token": _TUNNEL_REFUSED,
 }
 WORKER = "worker"
-"""Hidden command, with which the supervisor starts its workers."""
+"""The hidden command with which the supervisor starts its workers."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:2] == [WORKER, "--fd"]:
-        # Here, not above: a worker needs neither options nor an HTTP server.
+        # Imported here: a worker needs neither options nor an HTTP server.
         from proxy.worker.main import main as work
 
         sys.exit(work(int(arguments[2])))
@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return 1
     jit = _jit() if options.jit else None
     with first_workers(options.worker_count, jit) as first:
-        # Workers start while this is imported.
+        # Imported here, while the workers start.
         from proxy.supervisor.main import UnusableFile, serve
         from proxy.tunnel.token import MalformedToken
 

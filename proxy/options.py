@@ -27,7 +27,7 @@ def parse_edge(text: str) -> ListenAddress:
     try:
         address = ListenAddress.parse(text)
     except ValueError as error:
-        # The parser's message about the form mentions forms that are not allowed here; its other messages are kept.
+        # The parser's message about the form lists forms that are not allowed here; its other messages are kept.
         raise ValueError(wanted if "want host:port" in str(error) else str(error)) from error
     if not address.host or not address.port:
         raise ValueError(wanted)

@@ -1,4 +1,4 @@
-"""`tunnelgw-proxy check`: all that is wrong with documents."""
+"""`tunnelgw-proxy check`: lists what is wrong with documents."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from proxy.supervisor.certificates import CertificateCheck
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """On one document."""
+    """The result for one document."""
 
     file: str
     is_sound: bool
@@ -22,11 +22,11 @@ class Verdict(msgspec.Struct, frozen=True):
     listeners: int = 0
     routes: int = 0
     backends: int = 0
-    """Those that the document names."""
+    """Backends that the document names."""
 
 
 def check(documents: Sequence[tuple[str, bytes]], *, as_json: bool) -> bool:
-    """`documents`: name and content of each. True when all are sound."""
+    """Check and print. `documents` has the name and content of each. Returns whether all are sound."""
     verdicts = [judge(name, data) for name, data in documents]
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(verdicts), indent=2).decode() + "\n")

@@ -1,4 +1,4 @@
-"""`tunnelgw-proxy edge-ca`: the edge's root certificates, checked, as a file."""
+"""`tunnelgw-proxy edge-ca`: writes the edge's root certificates to a file, after checking them."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from proxy.supervisor.edgetrust import PUBLISHED, PublishedRoot, TrustUnavailabl
 
 
 def write_roots(out: str, published: Sequence[PublishedRoot] = PUBLISHED) -> bool:
-    """To the file of that name; False when that was not possible, which is told on standard error."""
+    """Write the roots to the file `out`. Returns False after an error, which is printed on standard error."""
     try:
         roots = fetch(published)
         if out == "-":

@@ -1,4 +1,4 @@
-"""`tunnelgw-proxy explain`: which doors a request could come in by, and what would become of it at each."""
+"""`tunnelgw-proxy explain`: by which doors a request can arrive, and what would be done with it at each."""
 
 import sys
 import time
@@ -24,14 +24,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Question:
-    """A request as its client would write it."""
+    """The request to explain."""
 
     scheme: str
     port: int
-    """That the client connects to."""
+    """The port that the client connects to."""
     head: PlainHead
     listener: str | None
-    """The only one to ask about."""
+    """The only listener to consider; None: all that fit."""
 
     @classmethod
     def parse(cls, method: str, url: str, headers: Sequence[str], listener: str | None) -> "Question":
@@ -70,7 +70,7 @@ def _check_method(method: str) -> None:
 
 
 def _as_sent(authority: str) -> str:
-    """Names of other scripts as clients ask for them (RFC 5891): `xn--...`."""
+    """Convert an internationalized name as clients do (RFC 5891): `xn--...`."""
     if authority.isascii():
         return authority
     host, colon, port = authority.partition(":")
@@ -81,7 +81,7 @@ def _as_sent(authority: str) -> str:
 
 
 def explain(data: bytes, question: Question, *, as_json: bool) -> bool:
-    """True when a route would take the request, at every door that it could come in by."""
+    """Print the explanation. Returns whether a route would serve the request at every door by which it can arrive."""
     table = _table_of(data)
     reports = [
         report_of(explain_request(table, door, question.head, time.time())) for door in _doors_for(table, question)
@@ -97,7 +97,7 @@ def explain(data: bytes, question: Question, *, as_json: bool) -> bool:
 
 
 def _table_of(data: bytes) -> Table:
-    """Of a document as it is written, or as a running proxy shows it, without its keys."""
+    """The routing table of a complete document, or of one from a running proxy, whose private keys are redacted."""
     try:
         is_redacted = b"<redacted sha256:" in data
         if not is_redacted:
@@ -113,7 +113,7 @@ def _table_of(data: bytes) -> Table:
 
 
 def _doors_for(table: Table, question: Question) -> list[str]:
-    """Where a client that connects to this scheme and port comes in; raises SourceError when it cannot."""
+    """The doors for a client that uses this scheme and port. Raises SourceError if there is none."""
     listeners = table.settings.listeners
     if question.listener is not None:
         named = [listener for listener in listeners if listener.name == question.listener]

@@ -1,4 +1,4 @@
-"""A `Report` for people: a drawing on a terminal, plain lines in a pipe."""
+"""Shows a `Report`: as a table on a terminal, as plain lines in a pipe."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from proxy.routing import BackendShare, MatchPlace, Miss
 
 
 def lines_of(report: Report) -> Iterator[str]:
-    """`label: text`, one fact a line."""
+    """`label: text`, one fact per line."""
     for label, text in _facts(report):
         yield f"{label}: {text}"
 

@@ -1,4 +1,4 @@
-"""What `explain` says of one request at one door, as plain values: the JSON of `--json`, and what the view shows."""
+"""The result of `explain` for one request at one door, as plain values: printed as JSON, or by `explainview`."""
 
 import msgspec
 
@@ -6,19 +6,19 @@ from proxy.routing import Answer, BackendShare, Explanation, Forward, HeaderEdit
 
 _FIXED = "fixed"
 _HANDLED = frozenset({_FIXED, "preflight"})
-"""Answers that a route wants; the others say that something is missing."""
+"""Reasons of responses that a route asks for; all others mean that something is missing."""
 _MAX_TEXT = 120
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is done when every draw is the first."""
+    """What is done with the request if every random choice selects the first option."""
 
     action: str
     """forward, redirect or answer."""
     status_code: int = 0
     reason: str = ""
     text: str = ""
-    """How a fixed answer's body begins: a controller says in it why it has one."""
+    """The beginning of a fixed response's body, in which a controller gives the reason for it."""
     location: str = ""
     backend: str = ""
     addresses: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Report(msgspec.Struct, frozen=True):
     outcome: Outcome
     misses: tuple[Miss, ...]
     is_routed: bool
-    """A route takes the request, and knows what to do with it."""
+    """A route matches the request and can handle it."""
 
 
 def report_of(explanation: Explanation) -> Report:
@@ -75,7 +75,7 @@ def _outcome(explanation: Explanation) -> Outcome:
 
 
 def _removed(edits: HeaderEdits | None) -> tuple[str, ...]:
-    """Names that are dropped and not set again."""
+    """Names of headers that are removed and not set again."""
     if edits is None:
         return ()
     return tuple(sorted(_text(name) for name in edits.drop - {name for name, _ in edits.append}))
@@ -87,7 +87,7 @@ def _added(edits: HeaderEdits | None) -> tuple[str, ...]:
 
 def _beginning(body: bytes) -> str:
     line = _text(body).strip().partition("\n")[0].rstrip()
-    line = "".join(each if each.isprintable() else " " for each in line)  # a terminal obeys some of the others
+    line = "".join(each if each.isprintable() else " " for each in line)  # others may control a terminal
     return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}..."
 
 

@@ -1,7 +1,7 @@
-"""The JSON Schema of the document that `PUT /config` takes, with what the sources say about each field.
+"""The JSON Schema of the document that `PUT /config` accepts, with a description of each field.
 
-msgspec knows types, bounds and the docstrings of classes. The strings under fields, which say what a field means, are
-no part of a class at run time; they are read from the source.
+msgspec provides types, bounds and class docstrings. The strings under fields, which describe them, do not exist at run
+time and are read from the source.
 """
 
 import ast
@@ -36,7 +36,7 @@ def _parts_of(struct: type) -> list[type]:
 
 
 def _structs_in(info: Any) -> list[type]:
-    """The structs that a type names, in whatever it is wrapped; not those inside them."""
+    """The structs that a type refers to directly, inside any containers and unions."""
     structs: list[type] = []
     waiting = [field.type for field in info.fields]
     while waiting:
@@ -56,7 +56,7 @@ def _structs_in(info: Any) -> list[type]:
 
 def _describe(schema: dict[str, Any], struct: type) -> None:
     if "description" in schema:
-        # Python 3.13 and later do this to docstrings by themselves.
+        # Python 3.13 and later do this themselves.
         schema["description"] = inspect.cleandoc(schema["description"])
     texts = _field_texts(struct)
     for field in msgspec.structs.fields(struct):
@@ -67,7 +67,7 @@ def _describe(schema: dict[str, Any], struct: type) -> None:
 
 
 def _field_texts(struct: type) -> dict[str, str]:
-    """The string under each field, of `struct` and of what it is derived from."""
+    """The string under each field of `struct` and its base classes."""
     texts: dict[str, str] = {}
     for cls in reversed(struct.__mro__):
         if cls.__module__.startswith("proxy."):

@@ -1,4 +1,4 @@
-"""Where a document comes from: a file, standard input, or a proxy that runs."""
+"""Where a document comes from: a file, standard input, or a running proxy."""
 
 import http.client
 import ssl
@@ -19,7 +19,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class SourceError(Exception):
-    """There is no document to be had, or the question makes no sense; the text says why."""
+    """The document is unavailable or unusable, or the request makes no sense; the text says why."""
 
 
 def read_file(name: str) -> bytes:
@@ -32,7 +32,7 @@ def read_file(name: str) -> bytes:
 
 
 def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:
-    """The config API's token from a file, else from the variables that `run` reads it from."""
+    """The config API's token, from a file or else from the same variables as for `run`."""
     specs = [spec for spec in specs_of(Options, PREFIX) if spec.field == "auth_token"]
     values, problems = read_values(specs, {"auth_token": [file]} if file is not None else {}, environ)
     if problems:
@@ -44,7 +44,7 @@ def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:
 
 
 def read_running(address: str, token: Secret | None, ca_file: str | None = None) -> bytes:
-    """The document of a running proxy, private keys left out. `ca_file`: authorities in PEM, else the system's."""
+    """The document of a running proxy, with private keys redacted. `ca_file`: CAs to trust (PEM), else the system's."""
     connection = _connection(address, ca_file)
     headers = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
     try:
@@ -88,5 +88,5 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return trusting(ca_file)
-    except OSError as error:  # of ssl too, where the file holds no certificate
+    except OSError as error:  # includes ssl.SSLError, if the file holds no certificate
         raise SourceError(f"--ca-file: cannot use {ca_file!r}: {error.strerror or error}") from error

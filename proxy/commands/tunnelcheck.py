@@ -1,7 +1,7 @@
-"""`tunnelgw-proxy tunnel-check`: every step from the token to a registration, each told with what helps where it fails.
+"""`tunnelgw-proxy tunnel-check`: tries every step from the token to a registration, and suggests a remedy for failures.
 
-It takes the options and variables of `run`. Registering is the one step that has an effect: the edge may send requests
-as soon as it is done, so it is tried only with --register, and undone at once.
+It takes the options and variables of `run`. Only registering has an effect: the edge may then send requests, so it is
+tried only with --register, and undone at once.
 """
 
 import sys
@@ -59,7 +59,7 @@ _REMEDIES: Final = {
 
 
 def check_tunnel(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Returns the exit code: 0 when all is well, 1 when something failed, 2 for bad options."""
+    """Returns the exit code: 0 if all is well, 1 if something failed, 2 for bad options."""
     if {"-h", "--help"} & set(arguments):
         sys.stdout.write(_HELP)
         return 0
@@ -79,7 +79,7 @@ def check_tunnel(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 Step = tuple[bool, str, str]
-"""Whether it is well, its name, what is to be said."""
+"""Whether it succeeded, its name, and the text to print."""
 
 
 def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
@@ -129,7 +129,7 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
 
 
 def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: bool = False) -> Step:
-    """With the very code that a worker runs, and again for small packets where a worker's next dial would be."""
+    """Dial with a worker's code; retry with small packets if a worker's next dial would use them."""
     loop = Loop()
     heard: list[EdgeReport] = []
     began_s = time.monotonic()
@@ -141,7 +141,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: 
         elif isinstance(report, Pushed):
             links.obey(PushTaken(report.push, NO_VERSION if report.version is None else report.version), None)
         elif isinstance(report, Ended | Reached):
-            # In order: an unregistered connection has last words.
+            # Drained, not closed: an unregistered connection still has messages to send.
             links.drain(loop.stop)
 
     links = Links(loop, _refuse, Caches(), Stats(), hear)
