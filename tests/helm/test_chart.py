@@ -100,7 +100,7 @@ def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: s
     ("values", "complaint"),
     [
         ({"direct": {"enabled": True}}, "image.repository is not set: build the image"),
-        ({"image": IMAGE}, "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled"),
+        ({"image": IMAGE}, "neither tunnel nor direct: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled"),
         ({"image": IMAGE, "tunnel": {"id": TUNNEL}}, "tunnel.tokenSecret.name is not set"),
         (changed(DIRECT, "tunnel.credentialsSecret.name", "x"), "credentialsSecret.name without tunnel.id"),
         (changed(DIRECT, "gatewayClass.publish", "Tunnel"), "publish is Tunnel, without tunnel.id"),

@@ -74,7 +74,7 @@ def test_values_that_the_manual_names_exist() -> None:
 def test_what_helm_is_told_to_complain_of_are_its_words(helm: Helm) -> None:
     helpers = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
 
-    for words in ("image.repository is not set", "no door: "):
+    for words in ("image.repository is not set", "neither tunnel nor direct: "):
         assert f"`{words}" in MANUAL
         assert words in helpers
 

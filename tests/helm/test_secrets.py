@@ -263,7 +263,7 @@ def test_a_namespace_that_is_not_there_is_refused_before_anything_is_changed(ins
     installed.do("install", [])
     installed.until("list", "")
 
-    with pytest.raises(Refused, match=r"controller\.secretNamespaces: there is no namespace nowhere for the Role"):
+    with pytest.raises(Refused, match=r"controller\.secretNamespaces: namespace nowhere does not exist"):
         installed.do("upgrade", ["nowhere"])
 
     role = installed.api.call("GET", f"{RBAC}/clusterroles/{installed.namespace}:web-tunnelgw-controller")

@@ -364,7 +364,7 @@ def test_another_name_of_the_controller_is_refused_before_anything_of_a_release_
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-controller"
     before = stage.api.call("GET", deployment)
 
-    with pytest.raises(Refused, match="GatewayClass tunnelgw is there with controllerName"):
+    with pytest.raises(Refused, match="GatewayClass tunnelgw exists with controllerName"):
         stage.helm.upgrade(stage.values(controller={"name": "example.com/other"}), RELEASE)
 
     assert stage.api.call("GET", deployment)["spec"] == before["spec"]

@@ -88,7 +88,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- else if .Values.controller.enabled -}}
 {{ include "tunnelgw.proxy" . }}-auth-token
 {{- else -}}
-{{- fail "proxy.authSecret.name is not set: without controller.enabled nobody makes the Secret with the token of the config API" -}}
+{{- fail "proxy.authSecret.name is not set: without controller.enabled nothing creates the Secret with the token of the config API" -}}
 {{- end -}}
 {{- end -}}
 
@@ -149,7 +149,7 @@ priorityClassName: {{ . | quote }}
 {{- with index .root.Values .component -}}
 {{- $policy := .dnsPolicy | default (.hostNetwork | default false | ternary "ClusterFirstWithHostNet" "") -}}
 {{- if and (eq $policy "None") (not .dnsConfig) -}}
-{{- fail (printf "%s.dnsPolicy is None, without the servers in %s.dnsConfig" $.component $.component) -}}
+{{- fail (printf "%s.dnsPolicy is None: set the servers in %s.dnsConfig" $.component $.component) -}}
 {{- end -}}
 {{- with $policy }}
 dnsPolicy: {{ . }}
@@ -240,7 +240,7 @@ autoscaler would keep each node that has such a Pod. */}}
 {{- fail "neither controller.enabled nor proxy.enabled: there is nothing to install" -}}
 {{- end -}}
 {{- if and .Values.controller.enabled .Values.gatewayClass.create (not .Values.tunnel.id) (not .Values.direct.enabled) -}}
-{{- fail "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled, or both (or gatewayClass.create=false, and make the class yourself)" -}}
+{{- fail "neither tunnel nor direct: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled, or both (or set gatewayClass.create=false, and create the class yourself)" -}}
 {{- end -}}
 {{- $tokens := list -}}
 {{- range .Values.proxy.extraEnv -}}
@@ -249,15 +249,15 @@ autoscaler would keep each node that has such a Pod. */}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.proxy.enabled .Values.tunnel.id (not .Values.tunnel.tokenSecret.name) (not $tokens) -}}
-{{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret (for one in a file of something else, set TUNNEL_TOKEN_FILE in proxy.extraEnv)" -}}
+{{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret (for a token that comes as a file, set TUNNEL_TOKEN_FILE in proxy.extraEnv)" -}}
 {{- end -}}
 {{- with .Values.controller -}}
 {{- if and .enabled (not .serviceAccount.create) (not .serviceAccount.name) -}}
-{{- fail "controller.serviceAccount.name is not set: without controller.serviceAccount.create it would have the rights of all Pods of the namespace that name no account, and they its" -}}
+{{- fail "controller.serviceAccount.name is not set: without controller.serviceAccount.create the controller would use the namespace's default account, and so share its permissions with other Pods" -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.tunnel.credentialsSecret.name (not .Values.tunnel.id) -}}
-{{- fail "tunnel.credentialsSecret.name without tunnel.id: hostnames are told to the provider for a tunnel" -}}
+{{- fail "tunnel.credentialsSecret.name without tunnel.id: the credentials serve to publish the hostnames of that tunnel" -}}
 {{- end -}}
 {{- if and .Values.gatewayClass.create (eq .Values.gatewayClass.publish "Tunnel") (not .Values.tunnel.id) -}}
 {{- fail "gatewayClass.publish is Tunnel, without tunnel.id" -}}
@@ -266,16 +266,16 @@ autoscaler would keep each node that has such a Pod. */}}
 {{- fail "gatewayClass.publish is Direct, without direct.enabled" -}}
 {{- end -}}
 {{- if and .Values.proxy.enabled .Values.proxy.configTLS.secretName (not .Values.proxy.configTLS.serverName) -}}
-{{- fail "proxy.configTLS.serverName is not set: the name in the certificate, which the controller looks for" -}}
+{{- fail "proxy.configTLS.serverName is not set: set it to the name in the certificate, which the controller verifies" -}}
 {{- end -}}
 {{- if and .Values.direct.enabled (not .Values.proxy.enabled) -}}
-{{- fail "direct.enabled without proxy.enabled: its Service leads to the proxies of this release (for others set gatewayClass.create=false, and make the class yourself)" -}}
+{{- fail "direct.enabled without proxy.enabled: its Service selects the proxies of this release (for others set gatewayClass.create=false, and create the class yourself)" -}}
 {{- end -}}
 {{- if and .Values.controller.enabled .Values.gatewayClass.create (.Capabilities.APIVersions.Has "gateway.networking.k8s.io/v1/GatewayClass") -}}
 {{- /* Without this an upgrade stops half way, with a controller that has no class and so serves nothing. */ -}}
 {{- with lookup "gateway.networking.k8s.io/v1" "GatewayClass" "" .Values.gatewayClass.name -}}
 {{- if ne .spec.controllerName $.Values.controller.name -}}
-{{- fail (printf "controller.name: the GatewayClass %s is there with controllerName %s, which cannot be changed: keep that name, set another gatewayClass.name, or delete the class first" .metadata.name .spec.controllerName) -}}
+{{- fail (printf "controller.name: the GatewayClass %s exists with controllerName %s, which cannot be changed: keep that name, set another gatewayClass.name, or delete the class first" .metadata.name .spec.controllerName) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -286,19 +286,19 @@ as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- if lookup "v1" "Namespace" "" $.Release.Namespace -}}
 {{- $there := lookup "v1" "Namespace" "" . -}}
 {{- if not $there -}}
-{{- fail (printf "controller.secretNamespaces: there is no namespace %s for the Role: make it first, or leave it out" .) -}}
+{{- fail (printf "controller.secretNamespaces: namespace %s does not exist, so there can be no Role: create it first, or remove it from the list" .) -}}
 {{- else if dig "metadata" "deletionTimestamp" "" $there -}}
-{{- fail (printf "controller.secretNamespaces: namespace %s is being deleted, so there can be no Role: leave it out" .) -}}
+{{- fail (printf "controller.secretNamespaces: namespace %s is being deleted, so there can be no Role: remove it from the list" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $name := include "tunnelgw.fullname" . -}}
 {{- if and .Values.proxy.enabled (regexMatch "^[0-9]" $name) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) -}}
-{{- fail (printf "%s: names of Services begin with a letter before Kubernetes 1.36: give the release another name, or set fullnameOverride" $name) -}}
+{{- fail (printf "%s: before Kubernetes 1.36, names of Services must begin with a letter: give the release another name, or set fullnameOverride" $name) -}}
 {{- end -}}
 {{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
-{{- fail "direct.ports is empty: one port for each port of a listener" -}}
+{{- fail "direct.ports is empty: add each port that a listener uses" -}}
 {{- end -}}
 {{- range $name := list "type" "selector" "ports" "externalTrafficPolicy" "ipFamilyPolicy" "loadBalancerClass" "loadBalancerSourceRanges" -}}
 {{- if hasKey ($.Values.direct.spec | default dict) $name -}}
@@ -314,7 +314,7 @@ as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- if hasKey $port $field -}}
 {{- $value := printf "%s %s" $field (index $port $field | toString) -}}
 {{- if hasKey $taken $value -}}
-{{- fail (printf "direct.ports: two have the %s, which a Service cannot have" $value) -}}
+{{- fail (printf "direct.ports: %s is used twice, which a Service does not allow" $value) -}}
 {{- end -}}
 {{- $_ := set $taken $value true -}}
 {{- end -}}
