@@ -4,23 +4,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
-# The tests mostly wait for real programs, so more than a file a core at a time. By default the files with the fewest
-# tests come last, which are the longest tests: one process would end minutes after the others.
+# Tests mostly wait for real programs, so run more processes than cores. By default, files with the fewest tests come
+# last, but theirs are the longest: one process would end minutes after the others.
 PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-# Images of Python often set it. Each of the hundreds of processes that tests start would compile all modules anew.
+# Python images often set it. Each of the hundreds of processes that tests start would then compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
-help: ## this list
+help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
 
-demo: $(VENV)/runtime ## show all of it at work on this machine, without Kubernetes; ONCE=1 ends after some requests
+demo: $(VENV)/runtime ## run everything on this machine, without Kubernetes; ONCE=1 ends after a few requests
 	@$(BIN)/python -m examples.demo $(if $(ONCE),--once) $(DEMO_ARGS)
 
-test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver, helm, h2spec ... first where Go is installed
+test: $(VENV)/development ## run all tests; if Go is installed, first build the real external-dns, etcd, kube-apiserver, helm, h2spec ...
 	@if command -v go >/dev/null; then \
 	  tests/programs/install.py >/dev/null; \
 	else \
@@ -28,27 +28,27 @@ test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, 
 	fi
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-conformance: $(VENV)/development ## run the conformance suite of Gateway API against controller and proxy, all that we claim; needs Linux and Go
+conformance: $(VENV)/development ## run Gateway API's conformance suite against controller and proxy, with all features that we claim; needs Linux and Go
 	tests/programs/install.py conformance etcd kube-apiserver conformance-crds >/dev/null
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
-lint: $(VENV)/development ## style, types, layers, and that generated files are up to date
+lint: $(VENV)/development ## check style, types, layers, and that generated files are up to date
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 
-format: $(VENV)/development ## put the sources into the one format
+format: $(VENV)/development ## format the sources
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, schema, pages of docs/, dashboards
+generate: $(VENV)/development ## write all generated files: structs and client from OpenAPI, schema, pages of docs/, dashboards
 	$(BIN)/python -m tools.generate
 
-bench: bench-dns bench-proxy bench-tunnel bench-controller ## all benchmarks; BENCH_ARGS=--quick tries whether they work
+bench: bench-dns bench-proxy bench-tunnel bench-controller ## run all benchmarks; BENCH_ARGS=--quick only checks that they work
 
-bench-dns: $(VENV)/development ## measure the DNS webhook; peers that are installed are measured beside it
+bench-dns: $(VENV)/development ## measure the DNS webhook, beside those of its peers that are installed
 	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
 
 bench-proxy: $(VENV)/development ## measure the proxy, beside nginx and nghttpx where they are installed
@@ -60,16 +60,16 @@ bench-tunnel: $(VENV)/development ## measure the tunnel, beside cloudflared wher
 bench-controller: $(VENV)/development ## measure the controller against a real API server; needs what `make test` builds
 	$(BIN)/python -m benchmarks.controller $(BENCH_ARGS)
 
-limits-proxy: $(VENV)/development ## 5,000 idle connections and bodies of 1 GiB through the proxy: what they cost
+limits-proxy: $(VENV)/development ## measure what 5,000 idle connections and bodies of 1 GiB cost in the proxy
 	$(BIN)/python -m benchmarks.proxy_limits
 
-limits-tunnel: $(VENV)/development ## bodies of 1 GiB through the tunnel, and a minute of restarts at 500 requests/s that may lose none
+limits-tunnel: $(VENV)/development ## measure bodies of 1 GiB through the tunnel, and check that a minute of restarts at 500 requests/s loses none
 	$(BIN)/python -m benchmarks.tunnel_limits
 
-pins: $(VENV)/development ## write requirements-dev.txt anew, with the newest versions
+pins: $(VENV)/development ## update requirements-dev.txt to the newest versions
 	$(BIN)/python -m tools.pins
 
-clean: ## remove what these commands made inside the checkout
+clean: ## remove everything that these commands created in the checkout
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/python-is-new-enough:
@@ -82,11 +82,11 @@ $(VENV)/python-is-new-enough:
 $(VENV)/runtime: setup.cfg setup.py requirements-dev.txt | $(VENV)/python-is-new-enough
 	@echo "make: installing the runtime requirements into $(VENV)"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable . \
-	  || { echo "make: pip could not install the requirements: the reason is above; it needs a package index that can be reached" >&2; exit 1; }
+	  || { echo "make: pip could not install the requirements, for the reason above; it needs access to a package index" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/development: requirements-dev.txt $(VENV)/runtime
 	@echo "make: installing the development requirements into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt \
-	  || { echo "make: pip could not install the requirements: the reason is above; it needs a package index that can be reached" >&2; exit 1; }
+	  || { echo "make: pip could not install the requirements, for the reason above; it needs access to a package index" >&2; exit 1; }
 	@touch $@
