@@ -121,7 +121,7 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "tunnelgw.selector" $component | nindent 8 }}
-    # Pods of an older revision do not count: they are about to go, and would drive all new ones to one node.
+    # Pods of an older revision do not count: they are about to go, and would push all new ones onto one node.
     matchLabelKeys: [pod-template-hash]
 {{- end }}
 {{- end }}
@@ -228,8 +228,8 @@ API server refuses a list with two of one name. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Annotations of Pods: those of the values, and one which says that these volumes may be lost. Without it the cluster
-autoscaler would keep each node that has such a Pod. */}}
+{{/* Annotations of Pods: those of the values, and one that declares these volumes expendable. Without it the cluster
+autoscaler would never remove a node with such a Pod. */}}
 {{- define "tunnelgw.podAnnotations" -}}
 {{- merge (dict) (.annotations | default dict) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" .volumes) | toYaml -}}
 {{- end -}}
