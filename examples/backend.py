@@ -1,10 +1,10 @@
-"""A small HTTP backend that answers with what it was asked: to try routes with, and what `make demo` runs.
+"""A small HTTP backend that echoes requests, to try routes with; `make demo` runs it.
 
     python3 examples/backend.py 3000 --name blue
     python3 examples/backend.py 3001 --name green --status 503
 
-The standard library is all it needs. Every answer is text: who speaks, the request line, and the fields by which a
-proxy tells about its client. `/slow` answers after five seconds.
+It needs only the standard library. Every answer is text: the backend's name, the request line, and the headers in which
+a proxy describes its client. `/slow` answers after five seconds.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any
 
 SLOW_S = 5.0
 SHOWN = ("host", "x-", "forwarded", "via", "origin", "cookie")
-"""Fields are shown whose names begin so."""
+"""The beginnings of the names of headers that are shown."""
 
 
 class Backend(ThreadingHTTPServer):
@@ -71,8 +71,8 @@ def _is_shown(name: str) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("port", type=int, help="on 127.0.0.1; 0 takes a free one")
-    parser.add_argument("--name", default="backend", help="what it calls itself in answers")
+    parser.add_argument("port", type=int, help="on 127.0.0.1; 0 for any free one")
+    parser.add_argument("--name", default="backend", help="its name in answers")
     parser.add_argument("--status", type=int, default=200, metavar="CODE", help="status code of all answers")
     options = parser.parse_args()
     with Backend(options.port, options.name, options.status) as backend:

@@ -1,4 +1,4 @@
-"""The controller's part of `make demo`: a folder of manifests is what the proxy and the provider are told.
+"""The controller's part of `make demo`: it configures the proxy and the provider from a folder of manifests.
 
 No Kubernetes: the same kinds, from files, with statuses in files beside them.
 """
@@ -26,7 +26,7 @@ LIVE_S = 10.0
 
 
 def copy_manifests(folder: Path, ports: Mapping[int, int], token: TokenContent) -> None:
-    """The examples, with the ports and the tunnel of this demo. `ports` by those that the examples have."""
+    """The examples, with the ports and the tunnel of this demo. `ports`: by the ports in the examples."""
     shutil.copytree(MANIFESTS, folder)
     for file in folder.glob("*.yaml"):
         text = re.sub(
@@ -51,7 +51,7 @@ def controller(
 
 
 def show_statuses(folder: Path) -> None:
-    """What `tunnelgw status` says, once no status is awaited any more."""
+    """The output of `tunnelgw status`, once no status is pending."""
     end_s = time.monotonic() + LIVE_S
     while True:
         told = _asked("status", "--manifests", str(folder))

@@ -1,6 +1,6 @@
 """`make demo`: the whole product at work on this machine, from nothing, without Kubernetes.
 
-Starts them, shows what they hold and do, prints what to try, and waits for Ctrl-C.
+Starts all daemons, shows what they hold and do, prints what to try, and waits for Ctrl-C.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def show(directory: Path, options: argparse.Namespace) -> int:
         gateway_demo.gateway(directory, config, listener, edge) as manifests,
     ):
         if options.once:
-            say("Without ONCE=1 all of it keeps running now, to be tried with curl.")
+            say("Without ONCE=1, everything keeps running here, to be tried with curl.")
             return 0
         say("[bold]Try, in another terminal:[/bold]")
         webhook_demo.print_hints(api, health, directory)

@@ -1,4 +1,4 @@
-"""The tunnel's part of `make demo`: a provider's edge, simulated, as a process that can be killed and comes back.
+"""The tunnel's part of `make demo`: a simulated edge of the provider, as a process that can be killed and comes back.
 
 The proxy dials it as it would dial the provider; clients ask it as they would ask the provider's servers.
 """
@@ -37,7 +37,7 @@ class Edge:
 
     @property
     def proxy_arguments(self) -> list[str]:
-        """What the proxy is told of its tunnel; with the provider's edge, the token is enough."""
+        """The proxy's flags for the tunnel; with the provider's own edge, the token is enough."""
         arguments = ["--tunnel-token-file", str(self._token_file), "--ha-connections", str(CONNECTIONS)]
         return [*arguments, "--edge", ",".join(self._addresses), "--edge-ca-file", str(self._ca_file)]
 
@@ -78,7 +78,7 @@ def edge(directory: Path, front: str) -> Iterator[Edge]:
 
 
 def show_outage(edge: Edge, proxy: Running, config: str) -> None:
-    """The edge is killed, and started again; what the proxy says meanwhile."""
+    """Kills the edge, starts it again, and shows what the proxy logs meanwhile."""
     start = len(proxy.lines)
     say("   the edge is killed")
     edge.kill()
@@ -87,7 +87,7 @@ def show_outage(edge: Edge, proxy: Running, config: str) -> None:
     edge.start_again()
     say("   the edge is started again")
     tell_readiness(config, 200)
-    say("   what the proxy logged of it:")
+    say("   what the proxy logged:")
     show_lines(f"   {told}" for told in map(_told, proxy.lines[start:]) if told)
 
 
@@ -127,7 +127,7 @@ def print_hints(edge: Edge, host: str) -> None:
 def look_after(edge: Edge) -> None:
     """Call it now and then: starts the edge again some time after somebody has ended it."""
     if not edge.is_running:
-        say(f"   the edge has ended; it is started again in {AWAY_S:.0f} s")
+        say(f"   the edge has exited; it is started again in {AWAY_S:.0f} s")
         time.sleep(AWAY_S)
         edge.start_again()
         say(f"   the edge runs again, as process {edge.program.process.pid}")

@@ -1,4 +1,4 @@
-"""The gateway's part of `make demo`: proxy with tunnel, controller, edge and provider, and requests by both doors."""
+"""The gateway's part of `make demo`: proxy with tunnel, controller, edge, provider, and requests by both ways in."""
 
 import threading
 import time
@@ -43,15 +43,15 @@ def gateway(directory: Path, config: str, listener: str, edge: Edge) -> Iterator
         tell_readiness(config, 200)
         say(f"   {time.monotonic() - began_s:.1f} s after the controller's start the proxy serves the folder's routes")
         controller.wait_for_line(INGRESS)
-        say(f"   the provider's ingress document leads {HOST} into the tunnel")
+        say(f"   the provider's ingress document routes {HOST} to the tunnel")
         controller_demo.show_statuses(folder)
         print_answers(listener, edge.front)
         controller_demo.show_edit(folder, listener, HOST)
         port_ms, tunnel_ms = time_requests(listener) * 1e3, time_requests(edge.front) * 1e3
-        say(f"   {REQUESTS} requests one by one took {port_ms:.1f} ms each by the port, and {tunnel_ms:.1f} ms by the")
-        say("   tunnel: client, edge and backend included")
+        say(f"   {REQUESTS} requests, one after the other, took {port_ms:.1f} ms each through the port, and")
+        say(f"   {tunnel_ms:.1f} ms through the tunnel, client, edge and backend included")
         show_outage(edge, proxy, config)
-        say(f"   GET {HOST}/ by the tunnel → {ask(edge.front, '/').status_code}\n")
+        say(f"   GET {HOST}/ through the tunnel → {ask(edge.front, '/').status_code}\n")
         yield folder
 
 

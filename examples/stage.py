@@ -17,7 +17,7 @@ from daemonkit.optionspec import OptionSpec
 
 READY_S = 20.0
 PROGRAMS = Path(sys.executable).parent
-"""Where the commands are that the demo tells to try."""
+"""Where the commands are that the demo suggests."""
 
 console = Console(highlight=False)
 
@@ -42,12 +42,12 @@ def free_address(port: int) -> str:
             if error.errno == errno.EADDRNOTAVAIL:
                 sys.exit("the demo needs 127.0.0.1, which this machine lacks: ip address add 127.0.0.1/8 dev lo")
             probe.bind(("127.0.0.1", 0))
-            say(f"   port {port} is in use here, taking {probe.getsockname()[1]}")
+            say(f"   port {port} is in use here, using {probe.getsockname()[1]}")
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 class Running:
-    """A program that was started here, with its log."""
+    """A program that the demo has started, with its log."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
         self.log = log
@@ -66,7 +66,7 @@ class Running:
         return self.log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
     def wait_until(self, url: str, status_codes: Sequence[int] = (200,)) -> None:
-        """Ends the demo, with the log, when it takes too long."""
+        """Ends the demo, showing the log, if it takes too long."""
 
         def is_answered() -> bool:
             try:

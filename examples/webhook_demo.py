@@ -92,7 +92,7 @@ def print_records(url: str) -> None:
         ttl = str(endpoint["recordTTL"] or "auto")
         table.add_row(endpoint["dnsName"], endpoint["recordType"], ttl, ", ".join(endpoint["targets"]))
     console.print(table)
-    say(f"   and {len(endpoints) - len(shown)} TXT records that say whose these are: external-dns changes no others")
+    say(f"   and {len(endpoints) - len(shown)} TXT records that mark these as external-dns's own: it changes no others")
 
 
 def print_hints(api: str, health: str, directory: Path) -> None:
