@@ -20,7 +20,7 @@ _REMEDIES = {
     errno.EADDRNOTAVAIL: "; choose an address of this machine",
     errno.EEXIST: "; remove it, or choose another path",
     errno.EACCES: "; choose a port above 1023, or a directory that this user may write to",
-    errno.ENOENT: "; make its directory first, or choose another path",
+    errno.ENOENT: "; create its directory first, or choose another path",
     errno.ENOTDIR: "; choose a path in a directory",
     socket.EAI_NONAME: "; choose an address of this machine",
 }
@@ -98,7 +98,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
+        raise FileExistsError(errno.EEXIST, "a file that is not a socket exists there")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

@@ -12,6 +12,6 @@ def open_files_limits() -> tuple[int, int]:
         return resource.getrlimit(resource.RLIMIT_NOFILE)
     except OSError as error:
         raise StartFailed(
-            f"the limit of open files may not be asked for: {error.strerror}; allow the system call prlimit64 "
+            f"cannot read the limit of open files: {error.strerror}; allow the system call prlimit64 "
             "(SystemCallFilter= of a unit, a container's seccomp profile)"
         ) from error

@@ -109,7 +109,9 @@ def read_secret(path: str, names: str) -> Secret:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"{names}: cannot read the file {path!r}: {detail}") from error
     if len(octets) > MAX_SECRET_FILE_BYTES:
-        raise ValueError(f"{names}: the file {path!r} is larger than {MAX_SECRET_FILE_BYTES} bytes, want a secret")
+        raise ValueError(
+            f"{names}: the file {path!r} is larger than {MAX_SECRET_FILE_BYTES} bytes, too large for a secret"
+        )
     try:
         text = octets.decode("utf-8-sig")
     except UnicodeDecodeError:

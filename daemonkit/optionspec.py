@@ -126,7 +126,7 @@ def specs_of(options: type[Any], prefix: str) -> tuple[OptionSpec, ...]:
     for field in dataclasses.fields(options):
         declaration: _Declaration | None = field.metadata.get(_METADATA_KEY)
         if declaration is None:
-            raise TypeError(f"field {field.name} of {options.__name__} is no option: declare it with option(...)")
+            raise TypeError(f"field {field.name} of {options.__name__} is not an option: declare it with option(...)")
         specs.append(_spec(field.name, declaration, prefix))
     return tuple(specs)
 

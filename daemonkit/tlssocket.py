@@ -83,7 +83,7 @@ class TlsSocket(socket.socket):
         if flags:
             return super().recv(size_bytes, flags)
         if len(self._unsent) > _MAX_UNSENT_BYTES:
-            raise ConnectionAbortedError("too much to answer to a peer that takes no answers")
+            raise ConnectionAbortedError("too many answers queued for a peer that does not read them")
         tls = self._tls
         try:
             if not tls.pending() and not self._has_ended:

@@ -208,7 +208,7 @@ class Engine(Server):
             if idle is None:
                 self._overloaded(conn)
                 return
-            self.rare_log.warning("too many connections, closing the most idle", remote_addr=idle.remote_addr)
+            self.rare_log.warning("too many connections, closing the longest idle one", remote_addr=idle.remote_addr)
             idle.give_way()
         head = conn.gather_head()
         if head is Head.COMPLETE:

@@ -51,7 +51,7 @@ def _parse_line(received: bytes) -> ProxyHeader | int:
     end = received.find(b"\r\n", 0, _MAX_LINE_BYTES)
     if end < 0:
         if len(received) >= _MAX_LINE_BYTES:
-            raise NotProxyHeader(f"PROXY line without end in {_MAX_LINE_BYTES} bytes")
+            raise NotProxyHeader(f"PROXY line longer than {_MAX_LINE_BYTES} bytes")
         return len(received) + 1
     line = received[len(_LINE) : end]
     if line == b"UNKNOWN" or line.startswith(b"UNKNOWN "):
@@ -75,13 +75,13 @@ def _parse_binary(received: bytes) -> ProxyHeader | int:
     length_bytes = int.from_bytes(received[14:_HEAD_BYTES], "big")
     size_bytes = _HEAD_BYTES + length_bytes
     if command not in (_LOCAL, _PROXY):
-        raise NotProxyHeader(f"PROXY header of version and command {command:#04x}, want 0x20 or 0x21")
+        raise NotProxyHeader(f"PROXY header with version and command {command:#04x}, want 0x20 or 0x21")
     if size_bytes > MAX_BYTES:
         raise NotProxyHeader(f"PROXY header of {size_bytes} bytes, want at most {MAX_BYTES}")
     if command == _PROXY:
         fewest_bytes = _ADDRESS_BYTES.get(family)
         if fewest_bytes is None:
-            raise NotProxyHeader(f"PROXY header of address family {family:#04x}, want TCP over IPv4 or IPv6, or unix")
+            raise NotProxyHeader(f"PROXY header with address family {family:#04x}, want TCP over IPv4 or IPv6, or unix")
         if length_bytes < fewest_bytes:
             raise NotProxyHeader(f"PROXY header with {length_bytes} bytes of addresses, want at least {fewest_bytes}")
     if len(received) < size_bytes:

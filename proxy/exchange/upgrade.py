@@ -87,7 +87,7 @@ class Switch:
         if head.status_code == 101:
             expected = None if not self._is_client_http2 else accept_of(self._key)
             if expected is not None and (_ACCEPT, expected) not in head.fields:
-                raise UnusableSwitch("status 101 without the sec-websocket-accept that answers our key")
+                raise UnusableSwitch("status 101 without the sec-websocket-accept that matches our key")
             return True
         if self._is_client_http2 and 200 <= head.status_code <= 299:
             raise UnusableSwitch(f"status {head.status_code} instead of 101, which HTTP/2 would take for a switch")

@@ -179,12 +179,14 @@ class ClientConnection(Sending):
     def _informational_or_switch(self, response: Response, events: list[Event]) -> None:
         if response.head.status_code == 101:
             if self._protocol is None:
-                raise RemoteProtocolError(BAD_GATEWAY, "status 101, which was not asked for")
+                raise RemoteProtocolError(BAD_GATEWAY, "status 101 that was not requested")
             if self._is_sending_body:
                 raise RemoteProtocolError(BAD_GATEWAY, "status 101 before the end of the request")
             chosen = [value.lower() for name, value in response.head.fields if name == b"upgrade"]
             if chosen != [self._protocol.lower()]:
-                raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to what was asked for alone")
+                raise RemoteProtocolError(
+                    BAD_GATEWAY, "status 101 that does not switch to exactly the requested protocol"
+                )
             self._keeps_alive = False
             self._reading = Reading.RAW
             self._body = EndlessReader()
@@ -194,7 +196,9 @@ class ClientConnection(Sending):
             return
         self._informational += 1
         if self._informational > self._limits.max_informational:
-            raise RemoteProtocolError(BAD_GATEWAY, f"more than {self._limits.max_informational} informational heads")
+            raise RemoteProtocolError(
+                BAD_GATEWAY, f"more than {self._limits.max_informational} informational responses"
+            )
         events.append(InformationalReceived(response.head))
 
     def _received_all(self) -> None:
@@ -218,12 +222,12 @@ class ClientConnection(Sending):
         there is one.
         """
         if self._reading != Reading.IDLE or self._is_sending_body or not self._keeps_alive:
-            raise LocalProtocolError("request on a connection that is busy or cannot be used again")
+            raise LocalProtocolError("request on a connection that is busy or cannot be reused")
         method, authority = head.method, head.authority
         if method not in _USUAL_METHODS or authority != self._known_authority or head.protocol is not None:
             self._check_unusual(head, end_stream)
         if not _PATH.fullmatch(head.path):
-            raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
+            raise LocalProtocolError("path is not in origin-form, or contains spaces or control characters")
         lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, head.path, authority)]
         fields = head.fields
         if head.protocol is not None:
@@ -262,7 +266,7 @@ class ClientConnection(Sending):
             raise LocalProtocolError("authority is not a host with an optional port")
         protocol = head.protocol
         if protocol is not None and switchable(head.method, protocol, has_body=not end_stream) != protocol:
-            raise LocalProtocolError("a switch of protocols that cannot be asked for, or not with a body")
+            raise LocalProtocolError("upgrade that cannot be requested, or not with a body")
 
     def _sent_all(self) -> None:
         """Nothing to do: the response decides what becomes of the connection."""

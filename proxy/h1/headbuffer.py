@@ -123,7 +123,7 @@ class HeadBuffer:
         """Raise for the first flaw. What lies before `known` has been checked for bare line ends."""
         limits = self._limits
         if zone[0] not in self._start and not (zone == b"\r" and self._skips_blank_line):
-            raise RemoteProtocolError(400, "bytes that no HTTP/1.1 message starts with")
+            raise RemoteProtocolError(400, "not the start of an HTTP/1.1 message")
         line_end = zone.find(b"\r\n", 0, self._max_line_bytes + 2)
         is_line_long = line_end < 0 and len(zone) > self._max_line_bytes + 1
         is_head_long = len(zone) > limits.max_head_bytes

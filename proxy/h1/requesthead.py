@@ -106,7 +106,7 @@ class RequestHeadDecoder:
         if major != b"1" or minor > b"1":
             raise RemoteProtocolError(505, f"HTTP version {major.decode()}.{minor.decode()}, want 1.0 or 1.1")
         if method == b"CONNECT":
-            raise RemoteProtocolError(501, "method CONNECT, which this proxy does not offer")
+            raise RemoteProtocolError(501, "method CONNECT, which this proxy does not support")
         self._judge(head if method in _SHOWN_METHODS else b"POST" + head[len(method) :])
         count, max_count = len(self._sink.fields) + len(self._sink.hosts), self._limits.max_fields
         if count > max_count:
@@ -173,7 +173,7 @@ def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes
     """Authority and origin-form path of a target in another form (RFC 9112, 3.2.2 to 3.2.4)."""
     if target == b"*":
         if method != b"OPTIONS":
-            raise RemoteProtocolError(400, "request target * on a method other than OPTIONS")
+            raise RemoteProtocolError(400, "request target * with a method other than OPTIONS")
         return host, target
     match = _ABSOLUTE.fullmatch(target)
     if match is None:

@@ -169,7 +169,7 @@ def _start(name: bytes) -> tuple[bytes, bool]:
     Names are capitalised as is usual in HTTP/1.1: programs on some devices compare them case-sensitively.
     """
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
-        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
+        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or set by the codec itself")
     if name == b"te":
         # TE concerns the next hop only, and its sender has to say so (RFC 9110, 10.1.4).
         return b"Connection: te\r\nTE: ", True

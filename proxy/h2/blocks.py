@@ -55,6 +55,6 @@ def header_fragment(flags: int, stream_id: int, payload: bytes) -> tuple[bytes, 
     if not flags & frames.PRIORITIZED:
         return payload, None
     if len(payload) < 5:
-        raise frames.wrong_size("HEADERS with priority", len(payload), "at least 5 beside padding")
+        raise frames.wrong_size("HEADERS with priority", len(payload), "at least 5 without padding")
     flaw = "stream depends on itself" if frames.decode_dependency(payload) == stream_id else None
     return payload[5:], flaw

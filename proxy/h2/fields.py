@@ -157,15 +157,15 @@ def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> Reques
     if method is None or status is not None:
         raise Malformed("request without :method" if method is None else "request with :status")
     if protocol is not None and not (is_extended_connect_allowed and method == b"CONNECT"):
-        raise Malformed(":protocol on a request that is no extended CONNECT, or where none is allowed")
+        raise Malformed(":protocol on a request other than extended CONNECT, or where that is not enabled")
     if method == b"CONNECT" and protocol is None:
         if scheme is not None or path is not None or not authority:
-            raise Malformed("CONNECT wants :authority, and neither :scheme nor :path")
+            raise Malformed("CONNECT must have :authority, and neither :scheme nor :path")
         scheme = path = b""
     elif scheme is None or path is None:
         raise Malformed("request without :scheme" if scheme is None else "request without :path")
     elif path == b"*" and method != b"OPTIONS":
-        raise Malformed(":path * on a method other than OPTIONS")
+        raise Malformed(":path * with a method other than OPTIONS")
     never_indexed = block.never_indexed
     if host is not None:
         if not authority:

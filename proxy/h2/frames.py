@@ -59,7 +59,7 @@ def wrong_size(what: str, size: int, wanted: str, stream_id: int = 0) -> RemoteP
 def strip_padding(payload: Any) -> Any:
     """The payload of a frame with the PADDED flag, without pad length and padding."""
     if not payload:
-        raise wrong_size("PADDED frame", 0, "its pad length")
+        raise wrong_size("PADDED frame", 0, "at least 1, the pad length")
     padding = payload[0]
     if padding >= len(payload):
         reason = f"padding of {padding} bytes in a payload of {len(payload)}"

@@ -240,7 +240,7 @@ class Receiving(Sending):
         elif not stream.is_remote_open:
             raise RemoteProtocolError(ErrorCode.STREAM_CLOSED, "DATA after END_STREAM", stream_id)
         else:
-            raise protocol_error("DATA before the head", stream_id)
+            raise protocol_error("DATA before HEADERS", stream_id)
 
     def _take(self, stream: Stream, size: int, data_size: int) -> None:
         """Charge a payload to the stream's window; its padding is released at once."""

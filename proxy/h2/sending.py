@@ -151,7 +151,9 @@ class Sending:
             return
         is_interim = head.status_code < 200
         if stream.has_sent_head or not self.is_server:
-            raise LocalProtocolError(f"response head on stream {stream_id}, which has one or is no request of the peer")
+            raise LocalProtocolError(
+                f"response head on stream {stream_id}, which has one or is not a request of the peer"
+            )
         if is_interim and end_stream:
             raise LocalProtocolError(f"interim response {head.status_code} cannot end stream {stream_id}")
         block = self._encoder.response(head)

@@ -204,7 +204,7 @@ class _Parser:
         self._at = self._text.index("}", self._at) + 1
         least, most = counts
         if (most is not None and most < least) or max(least, most or 0) > MAX_POSITIONS:
-            raise self._error(f"repetition {{{least},{most}}}: want counts that rise, at most {MAX_POSITIONS}")
+            raise self._error(f"repetition {{{least},{most}}}: want rising counts of at most {MAX_POSITIONS}")
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
@@ -230,7 +230,7 @@ class _Parser:
         if character in "*+?":
             raise self._error(f"nothing before `{character}` to repeat")
         if character == "{":
-            raise self._error(r"`{` that begins no count such as {2} or {2,5}; the character itself is `\{`")
+            raise self._error(r"`{` that does not begin a count such as {2} or {2,5}; the character itself is `\{`")
         self._at += 1
         if character == ".":
             return Bytes(ALL if "s" in self._flags else NOT_NEWLINE)

@@ -34,7 +34,7 @@ def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
         return _ask_over_tls(name, fallback)
     except (dns.exception.DNSException, OSError, EOFError, ValueError) as error:
         log.debug("no answer over TLS either", error=error, server=fallback.server_name)
-        raise DiscoveryFailed(f"{first}; if need be, give addresses with --edge") from error
+        raise DiscoveryFailed(f"{first}; alternatively, set addresses with --edge") from error
 
 
 def _ask_over_tls(name: str, fallback: DnsOverTls) -> list[SrvTarget]:

@@ -51,7 +51,7 @@ def region_targets(name: str, answers: Sequence[SrvTarget]) -> tuple[SrvTarget, 
     """
     targets = tuple(answer for answer in answers if answer.host)[:REGIONS]
     if not targets:
-        raise DiscoveryFailed(f"SRV {name} names no host, want {REGIONS}; if need be, give addresses with --edge")
+        raise DiscoveryFailed(f"SRV {name} names no host, want {REGIONS}; alternatively, set addresses with --edge")
     return targets
 
 
@@ -65,7 +65,7 @@ def resolved_regions(
     regions = tuple(tuple(EdgeAddress(ip, target.port) for ip in addresses.get(target.host, ())) for target in targets)
     if not any(regions):
         hosts = ", ".join(target.host for target in targets)
-        raise DiscoveryFailed(f"no address for {hosts}; if need be, give addresses with --edge")
+        raise DiscoveryFailed(f"no address for {hosts}; alternatively, set addresses with --edge")
     return regions
 
 

@@ -46,7 +46,7 @@ def decode_update(body: bytes) -> Update:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedUpdate(f"a pushed configuration that cannot be read: {str(error)[:256]}") from error
     if not -(1 << 31) <= envelope.version < 1 << 31:
-        raise MalformedUpdate(f"a pushed configuration with version {envelope.version}, want a number of 32 bits")
+        raise MalformedUpdate(f"a pushed configuration with version {envelope.version}, want a 32-bit number")
     return Update(envelope.version, bytes(envelope.config))
 
 

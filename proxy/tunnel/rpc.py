@@ -242,7 +242,7 @@ def imported_cap(payload: Payload) -> int:
     """The id of the capability in a payload. Raises MalformedMessage."""
     content = payload.content
     if not isinstance(content, Capability):
-        raise MalformedMessage("results that are no capability, where one was asked for")
+        raise MalformedMessage("results without the capability that was asked for")
     if content.index >= len(payload.caps):
         raise MalformedMessage(f"capability {content.index} in a table of {len(payload.caps)}")
     cap = payload.caps[content.index]

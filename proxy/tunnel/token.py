@@ -90,7 +90,7 @@ def _parts_of(raw: bytes) -> dict[str, str]:
     if content is None:
         content = {}
     if not isinstance(content, dict):
-        raise MalformedToken(f"the tunnel token holds JSON that is not an object; {_REMEDY}")
+        raise MalformedToken(f"the tunnel token is JSON, but not an object; {_REMEDY}")
     parts: dict[str, str] = {}
     for spelled, value in content.items():
         key = spelled.casefold()

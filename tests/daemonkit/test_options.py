@@ -377,5 +377,5 @@ def test_a_dataclass_field_that_is_no_option_is_a_programming_error() -> None:
     class Broken:
         plain: int = 3
 
-    with pytest.raises(TypeError, match="field plain of Broken is no option"):
+    with pytest.raises(TypeError, match="field plain of Broken is not an option"):
         parse(Broken, prefix=PREFIX, argv=[], environ={})

@@ -83,7 +83,7 @@ def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve: Serve,
 def test_a_file_that_is_no_socket_is_left_alone(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
 
-    with pytest.raises(OSError, match="a file that is no socket; remove it"):
+    with pytest.raises(OSError, match="a file that is not a socket exists there; remove it"):
         serve(f"unix:{tmp_path}/precious")
     assert (tmp_path / "precious").read_text() == "x"
     with pytest.raises(NotADirectoryError, match="Not a directory; choose a path in a directory"):

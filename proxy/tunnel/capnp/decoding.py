@@ -105,7 +105,7 @@ class _Decoder:
         self._charge(segment, start, word_count + 1)
         tag = self._word(segment, start)
         if tag & 3 != STRUCT:
-            raise MalformedMessage("list of structs whose tag is none")
+            raise MalformedMessage("list of structs without a struct tag")
         count, data_words, pointer_count = (tag & 0xFFFFFFFF) >> 2, tag >> 32 & 0xFFFF, tag >> 48
         item_words = data_words + pointer_count
         if count * item_words > word_count:
@@ -122,13 +122,13 @@ class _Decoder:
     def _charge(self, segment: bytes, start: int, word_count: int) -> None:
         """Check that the words are within the segment, and count them."""
         if start < 0 or start + word_count * WORD_BYTES > len(segment):
-            raise MalformedMessage(f"pointer to {word_count} words that leave their segment")
+            raise MalformedMessage(f"pointer to {word_count} words that reach beyond their segment")
         self._spend(word_count)
 
     def _spend(self, word_count: int) -> None:
         self._words_left -= word_count
         if self._words_left < 0:
-            raise MalformedMessage("pointers that lead to the same words again and again")
+            raise MalformedMessage("pointers that lead to the same words too often")
 
     @staticmethod
     def _word(segment: bytes, at: int) -> int:

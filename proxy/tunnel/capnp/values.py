@@ -76,7 +76,7 @@ class Struct(msgspec.Struct, frozen=True):
         if found is None:
             return ()
         if not all(isinstance(item, bytes | None) for item in found.items):
-            raise MalformedMessage(f"pointer {index} leads to a list of something else, want a list of texts")
+            raise MalformedMessage(f"pointer {index} leads to another kind of list, want a list of texts")
         return tuple(_text_of(item or b"") for item in found.items if isinstance(item, bytes | None))
 
     def structs(self, index: int) -> tuple["Struct", ...]:

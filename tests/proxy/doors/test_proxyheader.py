@@ -48,7 +48,7 @@ UNSOUND = [
     (b"PROXY TCP4 203.0.113.256 192.0.2.1 1 443\r\n", "malformed address"),
     (b"PROXY TCP4 203.0.113.9 :: 1 443\r\n", "another family"),
     (b"PROXY TCP6 203.0.113.9 192.0.2.1 1 443\r\n", "another family"),
-    (b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n", "without end in 107 bytes"),
+    (b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n", "longer than 107 bytes"),
     (binary(0x11, TCP4, bytes(12)), "version and command 0x11"),
     (binary(0x22, TCP4, bytes(12)), "version and command 0x22"),
     (binary(PROXY, 0x12, bytes(12)), "address family 0x12"),

@@ -565,7 +565,7 @@ Call = Callable[[Link, int], object]
         (lambda link, i: link.server.send_headers(i, ResponseHead(101, [])), "status code 101"),
         (lambda link, i: link.server.send_headers(i, ResponseHead(100, []), True), "interim response 100"),
         (lambda link, i: link.server.open_stream(get_head()), "server role"),
-        (lambda link, i: link.client.send_headers(i, ResponseHead(200, [])), "no request of the peer"),
+        (lambda link, i: link.client.send_headers(i, ResponseHead(200, [])), "not a request of the peer"),
         (lambda link, i: link.server.ping(b"short"), "want 8 bytes"),
     ],
 )

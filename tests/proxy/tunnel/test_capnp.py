@@ -140,23 +140,26 @@ MALFORMED = {
     "empty": (framed(b""), "pointer outside its segment"),
     "null root": (framed(bytes(8)), "message with no root, want a struct"),
     "root is a list": (framed(list_pointer(0, 2, 0)), "message with another root"),
-    "struct outside": (framed(struct_pointer(0, 1, 0)), "1 words that leave their segment"),
-    "struct before": (framed(struct_pointer(-2, 1, 0)), "words that leave their segment"),
-    "list outside": (framed(struct_pointer(0, 0, 1) + list_pointer(0, 2, 9)), "2 words that leave their segment"),
-    "circle": (framed(struct_pointer(-1, 0, 1)), "nested more than 64 deep|again and again"),
+    "struct outside": (framed(struct_pointer(0, 1, 0)), "1 words that reach beyond their segment"),
+    "struct before": (framed(struct_pointer(-2, 1, 0)), "words that reach beyond their segment"),
+    "list outside": (
+        framed(struct_pointer(0, 0, 1) + list_pointer(0, 2, 9)),
+        "2 words that reach beyond their segment",
+    ),
+    "circle": (framed(struct_pointer(-1, 0, 1)), "nested more than 64 deep|too often"),
     "unknown segment": (framed(word(2, 7)), "far pointer into segment 7 of 1"),
     "far outside": (framed(word(9 << 3 | 2, 0)), "pointer outside its segment"),
     "far to far": (framed(word(1 << 3 | 2, 0) + word(2, 0)), "far pointer that leads to a far pointer"),
     "bad double far": (framed(word(1 << 3 | 6, 0) + bytes(16)), "landing pad is not a far pointer"),
     "bad capability": (framed(struct_pointer(0, 0, 1) + word(7, 0)), "pointer of an unknown kind"),
-    "bad tag": (framed(struct_pointer(0, 0, 1) + list_pointer(0, 7, 0) + word(1, 0)), "list of structs whose tag"),
+    "bad tag": (framed(struct_pointer(0, 0, 1) + list_pointer(0, 7, 0) + word(1, 0)), "without a struct tag"),
     "tag too large": (
         framed(struct_pointer(0, 0, 1) + list_pointer(0, 7, 1) + struct_pointer(2, 1, 0) + bytes(8)),
         "list of 2 structs of 1 words in 1 words",
     ),
     "many empty structs": (
         framed(struct_pointer(0, 0, 1) + list_pointer(0, 7, 0) + struct_pointer(0x1FFFFFFF, 0, 0)),
-        "again and again",
+        "too often",
     ),
 }
 
@@ -171,7 +174,7 @@ def test_pointers_to_the_same_words_cost_no_more_than_the_message_is_long() -> N
     """Each of 16 levels points twice at the next: 65,536 leaves in 35 words, if all were followed."""
     levels = b"".join(struct_pointer(1, 0, 2) + struct_pointer(0, 0, 2) for _ in range(16)) + bytes(16)
 
-    with pytest.raises(MalformedMessage, match="again and again"):
+    with pytest.raises(MalformedMessage, match="too often"):
         read(framed(struct_pointer(0, 0, 2) + levels))
 
 
@@ -213,7 +216,7 @@ def test_values_of_another_type_than_wanted_are_malformed() -> None:
         struct.struct(0)
     with pytest.raises(MalformedMessage, match="pointer 2 leads to a Struct, want a bytes"):
         struct.octets(2)
-    with pytest.raises(MalformedMessage, match="pointer 1 leads to a list of something else, want a list of texts"):
+    with pytest.raises(MalformedMessage, match="pointer 1 leads to another kind of list, want a list of texts"):
         struct.texts(1)
     with pytest.raises(MalformedMessage, match="text without a NUL at its end"):
         struct.text(0)

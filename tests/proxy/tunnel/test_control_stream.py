@@ -193,8 +193,8 @@ CAP = rpc.CapDescriptor(rpc.CapKind.SENDER_HOSTED, 3)
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (rpc.Payload(None), "no capability, where one was asked for"),
-        (rpc.Payload(capnp.Struct(bytes(8), ())), "no capability, where one was asked for"),
+        (rpc.Payload(None), "without the capability that was asked for"),
+        (rpc.Payload(capnp.Struct(bytes(8), ())), "without the capability that was asked for"),
         (rpc.Payload(capnp.Capability(0)), "capability 0 in a table of 0"),
         (rpc.Payload(capnp.Capability(1), (CAP,)), "capability 1 in a table of 1"),
         (rpc.Payload(capnp.Capability(0), (rpc.CapDescriptor(rpc.CapKind.NONE, 3),)), "capability of kind 0"),

@@ -34,7 +34,9 @@ def test_the_first_two_hosts_are_the_regions() -> None:
 
 
 def test_no_host_is_a_failure_that_says_what_to_do() -> None:
-    with pytest.raises(DiscoveryFailed, match=r"SRV _x names no host, want 2; if need be, give addresses with --edge"):
+    with pytest.raises(
+        DiscoveryFailed, match=r"SRV _x names no host, want 2; alternatively, set addresses with --edge"
+    ):
         region_targets("_x", [])
 
 
