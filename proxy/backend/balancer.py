@@ -61,7 +61,7 @@ class Balancer:
             return self._refusals.refuse(head, receiver, Reason.OVERLOAD, detail)
         usable = self._usable
         if not usable:
-            detail = f"{self.spec.name}: none of {len(self._destinations)} addresses may be used"
+            detail = f"{self.spec.name}: none of {len(self._destinations)} addresses can be used"
             return self._refusals.refuse(head, receiver, Reason.UNHEALTHY, detail)
         destination = usable[0] if len(usable) == 1 else self._choose(usable, wish, receiver)
         request = Request(head, end_stream, receiver, wish, destination.text, destination)

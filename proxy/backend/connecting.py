@@ -162,7 +162,9 @@ class Connecting:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        self._fail(Reason.CONNECT_TIMEOUT, f"{self._text}: {self._shared.connect_timeout_s:g} s are over {self._doing}")
+        self._fail(
+            Reason.CONNECT_TIMEOUT, f"{self._text}: timed out after {self._shared.connect_timeout_s:g} s {self._doing}"
+        )
 
     def _finish(self, sock: socket.socket, alpn: str) -> None:
         assert self._address is not None  # noqa: S101

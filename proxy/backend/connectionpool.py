@@ -120,7 +120,7 @@ class ConnectionPool:
         if self._connecting:
             return None
         limit = self._circuit.limits.max_connections
-        what = f"{self._text}: found no free place on one of at most {limit} connections"
+        what = f"{self._text}: no room for the request on any of at most {limit} connections"
         return Failure(Reason.OVERLOAD, what, is_unprocessed=True)
 
     @property

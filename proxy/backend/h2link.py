@@ -262,7 +262,7 @@ class H2Link:
             transport.flush_later()
         if transport.queued_bytes > MAX_UNREAD_BYTES and transport.unowed_bytes > MAX_UNREAD_BYTES:
             # `Keeping` detects a backend that does not send either.
-            what = f"it goes on sending, but has not read {transport.unowed_bytes} bytes of requests and answers"
+            what = f"it keeps sending, but has not read {transport.unowed_bytes} bytes of requests and answers"
             self._break(Reason.PROTOCOL, what)
         elif codec.has_unread:
             transport.pause_reading()
@@ -522,7 +522,7 @@ class H2Link:
         idle_timeout_s = self._shared.idle_timeout_s
         sign = keeping.look(now_s, is_used=bool(self._requests), idle_timeout_s=idle_timeout_s)
         if sign is Sign.DEAD:
-            self._break(Reason.RESET, f"silent for {2 * SILENCE_S:g} s, a ping included")
+            self._break(Reason.RESET, f"silent for {2 * SILENCE_S:g} s, without an answer to a PING")
             return
         if sign is Sign.UNUSED or now_s >= keeping.retire_at_s:
             self.drain()

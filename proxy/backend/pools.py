@@ -174,6 +174,6 @@ class Pools:
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
         """Return a request that fails in a later call of the loop: its backend is gone, or the worker is stopping."""
-        what = "this worker stops" if self._is_closed else "the backend has left the configuration"
+        what = "this worker is stopping" if self._is_closed else "the backend has left the configuration"
         refusals = Refusals(self._loop, self._stats.backend(key))
         return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: {what}")

@@ -82,7 +82,7 @@ class Prober:
     def _on_timeout(self) -> None:
         if self._running is not None:
             self._hang_up()
-            self._judge(False, f"no whole answer within {self._timeout_s:g} s")
+            self._judge(False, f"no complete answer within {self._timeout_s:g} s")
 
     def _hang_up(self) -> None:
         """Close the connection, or stop connecting; the next probe opens a new one."""

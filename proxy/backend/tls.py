@@ -110,7 +110,7 @@ class Trust:
     def explain(self, error: OSError) -> str:
         """Why the handshake failed, and what was wanted."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
+            authorities = "a CA of `tls.ca`" if self._tls.ca else "a CA that this system trusts"
             issuer = "" if error.verify_code in DATE_ERRORS else f", want one issued by {authorities}"
             return f"certificate not trusted: {error.verify_message}{issuer}"
         if isinstance(error, ssl.SSLError):

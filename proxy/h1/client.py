@@ -117,7 +117,7 @@ class ClientConnection(Sending):
         if reading == Reading.RAW or (is_until_close and not is_cut_off):
             events.append(DataReceived(b"", True))
         elif is_until_close:
-            self._terminate("connection closed without close_notify where that is to be the end of a body", events)
+            self._terminate("connection closed without close_notify, which should end the body", events)
         elif reading in (Reading.HEAD, Reading.BODY):
             where = "in the middle of a body" if reading == Reading.BODY else "before the end of a response head"
             self._terminate(f"connection closed {where}", events)

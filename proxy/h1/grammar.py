@@ -68,7 +68,7 @@ def _flaw_of(line: bytes) -> str:
         return "field line without a colon"
     if not TOKEN.fullmatch(name):
         return f"field name {name[:64]!r}, want a token right before the colon"
-    return f"value of field {name[:64]!r} holds a control character"
+    return f"value of field {name[:64]!r} contains a control character"
 
 
 def decode_trailers(section: bytes, status_code: int) -> Fields:

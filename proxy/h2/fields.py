@@ -128,7 +128,9 @@ def _classify_by_name(field: Field) -> Entry:
     if not NAME.fullmatch(name):
         return _flawed(field, f"field name {name[:64]!r}, want a lower-case token")
     if not _is_value(value):
-        return _flawed(field, f"value of field {name.decode()} holds control characters or starts or ends with space")
+        return _flawed(
+            field, f"value of field {name.decode()} contains control characters, or starts or ends with a space"
+        )
     if name == b"content-length":
         return (CONTENT_LENGTH, field) if LENGTH.fullmatch(value) else _flawed(field, "content-length is not a number")
     if name == b"host":

@@ -142,11 +142,11 @@ class ControlStream:
         if isinstance(message, rpc.Return):
             return self._on_return(message)
         if isinstance(message, rpc.Abort):
-            reason = f"the edge gave the control stream up: {_shown(message.failure.reason)}"
+            reason = f"the edge aborted the control stream: {_shown(message.failure.reason)}"
             return self._break(reason, FailureCause.LOST)
         self._unasked += 1
         if self._unasked > MAX_UNASKED:
-            return self._break(f"{self._unasked} messages that answer no question of ours, want at most {MAX_UNASKED}")
+            return self._break(f"{self._unasked} unsolicited messages, want at most {MAX_UNASKED}")
         if isinstance(message, rpc.Bootstrap | rpc.Call):
             failure = Failure("a connector offers no capabilities here", rpc.FailureKind.UNIMPLEMENTED)
             self._send(rpc.Return(message.question_id, failure))

@@ -61,5 +61,5 @@ class Heartbeat:
                 return ""
             return f"the edge answered no PING within {PING_PERIOD_S:g} s"
         if had_more and not acknowledged_bytes and self._wire.repeats >= VAIN_REPEATS:
-            return f"nothing that was sent has reached the edge for {PING_PERIOD_S:g} s, though it sends"
+            return f"nothing that was sent has reached the edge for {PING_PERIOD_S:g} s, although it keeps sending"
         return ""

@@ -73,7 +73,7 @@ class Links:
     def _dial(self, order: Dial, content: memoryview | None) -> None:
         if self._is_draining:
             # The order was under way when draining began.
-            self.report(Ended(order.number, FailureCause.LOST, "the worker ends", 0.0, 0.0))
+            self.report(Ended(order.number, FailureCause.LOST, "the worker is stopping", 0.0, 0.0))
             return
         if content is None:
             reason = "its worker has no descriptor or memory for it"
@@ -138,4 +138,4 @@ class Links:
     def close(self) -> None:
         """Close all connections at once."""
         for link in tuple(self._links.values()):
-            link.abandon("the worker ends")
+            link.abandon("the worker is stopping")

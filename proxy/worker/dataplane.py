@@ -111,7 +111,7 @@ class DataPlane:
     def close(self) -> None:
         """Abort running exchanges, and write them to the access log. Clients are reset, so that none takes a partial
         response for a complete one."""
-        self._doors.abort("cut off, the proxy ends")
+        self._doors.abort("cut off, the proxy is stopping")
         if self._links is not None:
             self._links.close()
         self._pools.close()

@@ -711,7 +711,7 @@ def test_a_backend_that_sends_and_reads_nothing_is_given_up_before_what_waits_fo
 
         assert first.failure is not None
         assert first.failure.reason is Reason.PROTOCOL
-        assert "it goes on sending, but has not read" in first.failure.detail
+        assert "it keeps sending, but has not read" in first.failure.detail
         assert w.backend().connections == 0
 
 

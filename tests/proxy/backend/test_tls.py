@@ -293,7 +293,7 @@ def test_the_systems_authorities_are_used_where_none_are_given(authority: trustm
         spec = document.BackendTLS(server_name="a.example")
         w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec))
 
-        assert "authorities of this system" in failure_of(w).detail
+        assert "a CA that this system trusts" in failure_of(w).detail
 
 
 def test_a_backend_without_tls_is_refused(authority: trustme.CA) -> None:

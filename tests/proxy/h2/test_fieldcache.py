@@ -275,7 +275,7 @@ def test_new_values_are_judged_one_by_one_when_they_come_together() -> None:
         for _ in range(3):
             decoded = decoder.decode(honouring_encoder().encode(fields, huffman=True))
 
-            assert "value of field x-bad holds control characters or starts or ends with space" == decoded.flaw
+            assert "value of field x-bad contains control characters, or starts or ends with a space" == decoded.flaw
         assert value not in {kept for _, (_, kept) in cache.young.values()}
 
 

@@ -203,7 +203,7 @@ def test_a_response_that_is_cut_off_is_reset_and_told_to_the_access_log() -> Non
                     client.recv(1024)
         assert proxy.wait(DEADLINE_S) == 0
         told = proxy.wait_for_message("request")
-    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy ends")
+    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy is stopping")
 
 
 def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> None:

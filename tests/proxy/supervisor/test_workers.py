@@ -238,7 +238,7 @@ def test_what_runs_when_the_supervisor_is_killed_is_reset_and_told_to_the_access
         with pytest.raises(ConnectionResetError):
             client.recv(1024)
         told = proxy.wait_for_message("request")
-    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy ends")
+    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy is stopping")
 
 
 def test_a_worker_that_is_stopped_ends_when_its_supervisor_is_killed() -> None:

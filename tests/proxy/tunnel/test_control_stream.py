@@ -343,7 +343,7 @@ def test_an_abort_of_the_edge_ends_everything(is_registered: bool) -> None:
         assert isinstance(event, RegistrationFailed)
         assert FailureCause.LOST is event.cause
         text = event.error
-    assert text.startswith("the edge gave the control stream up: going awayxxx")
+    assert text.startswith("the edge aborted the control stream: going awayxxx")
     assert len(text) < 320
 
 
@@ -449,7 +449,7 @@ def test_a_flood_of_questions_breaks_the_stream() -> None:
 
     assert [] == site.stream.receive(rpc.encode(rpc.Bootstrap(1)) * MAX_UNASKED)
     events = site.stream.receive(rpc.encode(rpc.Bootstrap(1)))
-    assert [ControlStreamBroken("101 messages that answer no question of ours, want at most 100")] == events
+    assert [ControlStreamBroken("101 unsolicited messages, want at most 100")] == events
 
 
 def test_calls_at_the_wrong_time_are_refused() -> None:

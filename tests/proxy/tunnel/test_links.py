@@ -426,7 +426,7 @@ def test_a_worker_that_drains_is_idle_when_its_last_connection_is_gone_and_dials
     for number in numbers:
         rig.wait_for_end(number)
     late = rig.dial()
-    assert rig.wait_for_end(late) == Ended(late, FailureCause.LOST, "the worker ends", 0.0, 0.0)
+    assert rig.wait_for_end(late) == Ended(late, FailureCause.LOST, "the worker is stopping", 0.0, 0.0)
 
 
 def test_a_worker_without_connections_is_idle_at_once(rig: Rig) -> None:
@@ -442,7 +442,7 @@ def test_a_worker_that_is_cut_off_gives_up_each_connection_whatever_its_state(ri
     if hang is None:
         rig.wait_for(Registered, number)
     rig.call(rig.links.close)
-    assert rig.wait_for_end(number).error == "the worker ends"
+    assert rig.wait_for_end(number).error == "the worker is stopping"
     rig.edge.wait_until_closed(record)
 
 

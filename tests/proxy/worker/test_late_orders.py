@@ -41,4 +41,4 @@ def test_the_first_dial_of_a_worker_is_not_made_when_it_ends(data_plane: DataPla
         with pytest.raises(BlockingIOError):
             edge.accept()
 
-    assert reports == [Ended(7, FailureCause.LOST, "the worker ends", 0.0, 0.0)]
+    assert reports == [Ended(7, FailureCause.LOST, "the worker is stopping", 0.0, 0.0)]
