@@ -1,19 +1,19 @@
-"""Where a daemon listens, as a person writes it: `127.0.0.1:8888`, `[::1]:8888`, `:8080`, `unix:/run/x.sock` (pure).
+"""Listen addresses as a person writes them: `127.0.0.1:8888`, `[::1]:8888`, `:8080`, `unix:/run/x.sock` (pure).
 
-`:port` means every address of the host, IPv4 and IPv6 on one socket. Port 0 lets the kernel choose.
+`:port` listens on every address of the host, IPv4 and IPv6 on one socket. With port 0, the kernel chooses.
 """
 
 import ipaddress
 import re
 from dataclasses import dataclass
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")  # a final dot: no search domains
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")  # a trailing dot: no search domains
 _MAX_UNIX_PATH_OCTETS = 107  # sun_path of unix(7), less its final NUL
 
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """Either `path` (a unix socket), or `host` and `port`; `host` is empty for every address of the host."""
+    """Either `path` (a unix socket), or `host` and `port`; an empty `host` means every address of the host."""
 
     host: str
     port: int

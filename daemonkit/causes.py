@@ -1,4 +1,4 @@
-"""The errors inside an error of requests, urllib3 or the standard library. People are shown the innermost one."""
+"""The errors wrapped in an error of requests, urllib3 or the standard library. People are shown the innermost one."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def forget_frames(error: BaseException) -> None:
-    """Release the local variables of the calls that `error` was raised through, such as a reply of many MiB.
+    """Release the local variables of the calls through which `error` was raised, which may hold a reply of many MiB.
 
-    As long as an error is kept, so are those. The same holds for errors that refer to each other, until the garbage
-    collector runs, which is rare in daemons.
+    They live as long as the error is kept. Errors that refer to each other keep them until the garbage collector runs,
+    which is rare in daemons.
     """
     waiting, seen = [error], set[int]()
     while waiting:

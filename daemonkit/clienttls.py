@@ -1,23 +1,23 @@
-"""TLS of a client: which authorities are trusted, the system's or those in a file.
+"""Client-side TLS: which certificate authorities are trusted, the system's or those in a file.
 
-Python 3.13 and later, and urllib3 there, refuse an authority whose certificate lacks fields that RFC 5280 demands
-(VERIFY_X509_STRICT), such as those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl,
-browsers and earlier Pythons accept them: as proof they are just as good.
+Python 3.13 and later, and urllib3 there, reject a CA certificate that lacks fields required by RFC 5280
+(VERIFY_X509_STRICT), as do those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl,
+browsers and earlier Pythons accept such certificates: as proof they are just as good.
 """
 
 import http.client
 import ssl
 
 _NO_TLS = "WRONG_VERSION_NUMBER"
-"""OpenSSL's name for an answer without TLS."""
+"""OpenSSL's reason when the peer does not speak TLS."""
 DATE_ERRORS = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _OF_NAMES = frozenset((62, 64))
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose texts say enough."""
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose messages need no hint."""
 
 
 def scheme_hint(error: Exception) -> str:
-    """What to add to an error of an HTTP client whose URL may have the wrong scheme; empty for others."""
+    """A hint to append to an HTTP client's error if the URL may have the wrong scheme; empty for other errors."""
     if isinstance(error, ssl.SSLError) and error.reason == _NO_TLS:
         return " (no TLS is spoken there: is it http?)"
     if isinstance(error, http.client.RemoteDisconnected):
@@ -26,18 +26,18 @@ def scheme_hint(error: Exception) -> str:
 
 
 def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
-    """What to add to the error. `flag` is the option that sets the trusted authorities."""
+    """A hint to append to the error. `flag` is the option that sets the trusted authorities."""
     if error.verify_code in DATE_ERRORS:
         return "; renew it, or set the clock"
     return "" if error.verify_code in _OF_NAMES else f"; if its authority is one of your own, name it ({flag})"
 
 
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:
-    """Trusts the authorities in `ca_file` (PEM), or the system's. Raises OSError, of which `ssl.SSLError` is one."""
+    """Trusts the authorities in `ca_file` (PEM), or the system's. Raises OSError, including `ssl.SSLError`."""
     return without_formalities(ssl.create_default_context(cafile=ca_file))
 
 
 def without_formalities(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same `context`, less strict about form; signatures, names and dates are verified as before."""
+    """The same `context`, less strict about form; signatures, names and dates are still verified."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

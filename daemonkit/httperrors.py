@@ -1,6 +1,6 @@
-"""The one shape of an HTTP error: `{"error": "<short category>", "message": "<detail>"}`.
+"""The common format of HTTP errors: `{"error": "<short category>", "message": "<detail>"}`.
 
-Apps, the server itself and the ops app all answer with it; a closed table gives the category of each status code.
+Apps, the server itself and the ops app all use it; the category depends only on the status code.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Final
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-# Where the standard phrase would not help: the server could not read the request, or did not accept it.
+# Used where the standard phrase would not help: the server could not read the request, or did not accept it.
 _CATEGORIES: Final = {413: "content too large", 431: "request header too large", 500: "internal error"}
 """Instead of the standard phrase, which for some codes differs between versions of Python."""
 
@@ -27,7 +27,7 @@ def category(status_code: int) -> str:
 
 
 def error_body(status_code: int, message: str) -> bytes:
-    """The JSON text, with a newline at the end for those who read it in a terminal."""
+    """The JSON text, with a trailing newline for people who read it in a terminal."""
     return json.dumps({"error": category(status_code), "message": message}).encode() + b"\n"
 
 
@@ -40,7 +40,7 @@ def error_response(status_code: int, message: str, headers: Iterable[tuple[str, 
 
 
 def from_http_exception(exception: HTTPException) -> Response:
-    """Werkzeug's exception (404, 405 with `Allow`, 413 ...) in our shape."""
+    """Werkzeug's exception (404, 405 with `Allow`, 413 ...) in our format."""
     status_code = exception.code or 500
     names = ("allow", "www-authenticate", "retry-after")
     kept = [(name, value) for name, value in exception.get_headers() if name.lower() in names]

@@ -1,18 +1,19 @@
-"""How Ctrl-C, also in commands for people, and a container's stop end a process until a daemon handles signals."""
+"""How Ctrl-C (in commands for people, too) and a container's stop end a process until a daemon handles signals."""
 
 import os
 import signal
 from types import FrameType
 from typing import Final
 
-_BY_SIGNAL: Final = 128  # added to the signal's number: how shells and container runtimes report such an end
+# Added to the signal number: the exit status that shells and container runtimes report for such an end
+_BY_SIGNAL: Final = 128
 
 
 def end_on_interrupt() -> None:
-    """End at once on SIGINT, as on SIGTERM, until a daemon handles both: a stack trace is of no use to the user.
+    """Exit at once on SIGINT, as on SIGTERM, until a daemon handles both: a stack trace is of no use to the user.
 
-    Call before other packages are imported. The kernel does not deliver unhandled signals to the first process of a
-    container: stopped while it starts, it would go on until it is killed.
+    Call this before other packages are imported. The kernel does not deliver unhandled signals to the first process of
+    a container: if it were stopped while starting, it would run on until it is killed.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

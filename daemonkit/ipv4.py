@@ -1,4 +1,4 @@
-"""Hosts that look like an IPv4 address and are none (pure, also for rooms that use nothing else of daemonkit)."""
+"""Hosts that look like an IPv4 address but are not one (pure, also for rooms that use nothing else of daemonkit)."""
 
 import re
 from ipaddress import IPv4Address
@@ -12,9 +12,9 @@ MISTYPED_IPV4: Final = (
 
 
 def is_mistyped_ipv4(host: str) -> bool:
-    """Whether `host` consists of numbers, but is not an IPv4 address.
+    """Whether `host` consists of numbers but is not an IPv4 address.
 
-    The resolver would take most of these for other addresses (inet_aton): `192.168.010.1` for 192.168.8.1.
+    The resolver would accept most of these as a different address (inet_aton): `192.168.010.1` as 192.168.8.1.
     """
     try:
         IPv4Address(host)

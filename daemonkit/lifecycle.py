@@ -3,13 +3,13 @@
     start parts in order -> sd_notify READY -> wait -> first SIGTERM or SIGINT: readiness false, `stop` set,
     sd_notify STOPPING -> drain parts in reverse -> stop them in reverse -> exit code 0
 
-A part is a `Service` (something that serves) or a named thread. A thread that ends before `stop` is set, by return or
-by exception, takes the process down: its stack is logged and the exit code is 1. A second signal ends the process at
-once with exit code 1. A part that cannot start gives one ERROR line `exiting` and exit code 1.
+A part is a `Service` (something that serves) or a named thread. If a thread ends before `stop` is set, by returning or
+raising, the process ends too: the stack is logged and the exit code is 1. A second signal ends the process at once with
+exit code 1. If a part cannot start, one ERROR line `exiting` is logged and the exit code is 1.
 
-`run` belongs to the main thread. A separate thread receives the signals: Python runs handlers only in the main thread,
-and a signal that arrives just before that thread begins to wait would not be seen until the wait is over. The signals
-are blocked in every thread; child processes inherit that.
+`run` must be called in the main thread. Signals are received by a separate thread: Python runs handlers only in the
+main thread, so a signal that arrives just before that thread begins to wait would go unnoticed until the wait is over.
+The signals are blocked in every thread, and child processes inherit the mask.
 """
 
 import os
@@ -30,19 +30,19 @@ EXIT_FATAL = 1
 
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
-# After a fatal error, running work gets a moment, not the whole grace period: the supervisor is to restart us.
+# After a fatal error, running work gets a moment, not the whole grace period, so that the supervisor can restart us.
 _FATAL_GRACE_PERIOD_S = 5.0
 _LAST_JOIN_S = 1.0
 
 
 class StartFailed(Exception):
-    """A part cannot start, for a reason that an operator can remove; the message says which."""
+    """A part cannot start, for a reason that an operator can fix; the message names it."""
 
 
 def no_thread(error: RuntimeError) -> StartFailed:
-    """For the error that `Thread.start` raises if the process may have no more threads, or has no memory for one.
+    """Converts the error that `Thread.start` raises if the process hits its thread limit or lacks memory for a thread.
 
-    Docker before 20.10.10 refuses clone3, with which present C libraries create every thread.
+    Docker before 20.10.10 refuses clone3, which current C libraries use to create every thread.
     """
     remedy = "raise the limit of tasks (TasksMax in a unit), or free memory; a container needs Docker 20.10.10 or newer"
     return StartFailed(f"{error}: {remedy}")
@@ -60,10 +60,10 @@ class Service(Protocol):
     """Something that serves from `start` to `stop`."""
 
     def start(self) -> None:
-        """Bind and begin; returns when ready to serve. Raises OSError or StartFailed when that is impossible."""
+        """Bind and begin to serve; returns when ready. Raises OSError or StartFailed if that is impossible."""
 
     def drain(self, deadline_s: float) -> None:
-        """Take nothing new, finish what runs; returns when done, at the latest at `deadline_s` (monotonic clock)."""
+        """Accept no new work and finish what is running; returns by `deadline_s` (monotonic clock) at the latest."""
 
     def stop(self) -> None:
         """Release everything, finished or not. May be called after a failed `start`, and a second time."""
@@ -72,11 +72,11 @@ class Service(Protocol):
 class _Event(Enum):
     STOP_SIGNAL = "stop signal"
     FATAL = "fatal"
-    """A thread ended, or something cannot go on."""
+    """A thread ended, or `Daemon.fail` was called."""
 
 
 class _NamedThread:
-    """A registered thread, as a part."""
+    """A registered thread as a part of the daemon."""
 
     def __init__(self, name: str, target: Callable[[], object], daemon: "Daemon") -> None:
         self.name = name
@@ -104,10 +104,10 @@ class _NamedThread:
         """Nothing to do yet: threads end after all services have drained."""
 
     def stop(self) -> None:
-        """Nothing to do: `Daemon.stop` ends the thread; see `join`."""
+        """Nothing to do: setting `Daemon.stop` ends the thread; see `join`."""
 
     def join(self, deadline_s: float) -> bool:
-        """True when the thread has ended, or never started."""
+        """True if the thread has ended or never started."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return not self._thread.is_alive()
@@ -121,7 +121,7 @@ class Daemon:
 
     def __init__(self, name: str, grace_period_s: float, log: Logger, notifier: Notifier | None = None) -> None:
         self.stop = threading.Event()
-        """Set when the process was asked to stop; every wait in the process ends then."""
+        """Set when the process was asked to stop; every wait in the process must end then."""
         self._name = name
         self._grace_period_s = grace_period_s
         self._log = log
@@ -133,26 +133,26 @@ class Daemon:
         self._signals_seen = 0
 
     def serve(self, service: Service) -> None:
-        """Start `service` with the others, in the order of registration; stop it in reverse."""
+        """Start `service` along with the others, in registration order; stop it in reverse order."""
         self._parts.append(service)
 
     def thread(self, name: str, target: Callable[[], object]) -> None:
-        """Run `target` in a thread with this name; it must run until `stop` is set, and end soon after."""
+        """Run `target` in a thread of this name; it must run until `stop` is set, and return soon after."""
         part = _NamedThread(name, target, self)
         self._threads.append(part)
         self._parts.append(part)
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Called first of all when asked to stop, in order of registration: readiness turns false."""
+        """Call `callback` first when asked to stop, in registration order: here readiness turns false."""
         self._on_stop.append(callback)
 
     def fail(self, error: BaseException | str) -> None:
-        """End the process with exit code 1, for a reason that an operator can remove. From any thread."""
+        """End the process with exit code 1, for a reason that an operator can fix. May be called from any thread."""
         self._log.error("exiting", error, daemon=self._name)
         self._events.put(_Event.FATAL)
 
     def run(self) -> int:
-        """The whole life; returns the exit code."""
+        """Run the daemon from start to stop; returns the exit code."""
         started: list[Service] = []
         try:
             self._take_signals()
@@ -176,7 +176,7 @@ class Daemon:
         return EXIT_FATAL if is_fatal else EXIT_STOPPED
 
     def _wait(self) -> _Event:
-        """The main loop: notifies the watchdog as long as it runs and every registered thread lives."""
+        """The main loop: notifies the watchdog while every registered thread is alive."""
         while True:
             try:
                 return self._events.get(timeout=self._notifier.watchdog_interval_s)
@@ -199,7 +199,7 @@ class Daemon:
                 self._log.warning("thread did not end in time", thread=thread.name)
 
     def _guarded(self, msg: str, step: Callable[[], None]) -> None:
-        """One part's failure to stop must not keep the others from stopping."""
+        """Run one step; its failure must not keep the other parts from stopping."""
         try:
             step()
         except Exception as error:
@@ -219,7 +219,7 @@ class Daemon:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         if signal.SIGHUP not in blocked:
-            # If it is blocked, somebody will receive it; ignoring it would discard a pending one.
+            # If SIGHUP is blocked, something will receive it; ignoring it would discard a pending one.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         start_thread(threading.Thread(target=self._watch_signals, name="signals", daemon=True))
 

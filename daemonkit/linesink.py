@@ -1,9 +1,9 @@
-"""Writes lines to a descriptor whose reader may be slow, or may have stopped: a pipe, a socket, a file.
+"""Writes lines to a descriptor whose reader may be slow or may have stopped: a pipe, a socket, a file.
 
-A log must never stop the program. So if the reader does not keep up, writing waits for a moment at most, and once that
-was in vain, not at all; the caller counts what finds no room. A line that was cut off in this way, or by a full disk,
-is ended before the next one begins. Pieces are so small that a pipe takes each of them either completely or not at all.
-One thread at a time.
+Logging must never stop the program. If the reader does not keep up, a write waits only briefly; after one such wait in
+vain, later writes do not wait at all. The caller counts the lines that were dropped. A line cut off in this way, or by
+a full disk, is terminated before the next one begins. Data is written in pieces so small that a pipe takes each of them
+either completely or not at all. For one thread at a time.
 """
 
 import os
@@ -15,7 +15,7 @@ PATIENCE_S: Final = 0.05
 
 class LineSink:
     def __init__(self, descriptor: int, patience_s: float | None = PATIENCE_S) -> None:
-        """With `patience_s` None, writing waits for as long as it takes."""
+        """If `patience_s` is None, writing waits for as long as it takes."""
         self._descriptor = descriptor
         self._patience_ms = None if patience_s is None else patience_s * 1000
         self._poll = select.poll()
@@ -35,16 +35,16 @@ class LineSink:
         if len(rest) < size_bytes:
             self._is_line_open = bool(rest)
         self._is_stuck = bool(rest)
-        # Not counting the end of an earlier line.
+        # The newline that ends an earlier line does not count.
         return bytes(rest[max(0, len(rest) - len(lines)) :])
 
     def _has_room(self) -> bool:
-        """Also true if the reader has gone; writing will then show it."""
+        """Also true if the reader has gone; the write then fails."""
         return bool(self._poll.poll(0 if self._is_stuck and self._patience_ms is not None else self._patience_ms))
 
     def _write_piece(self, rest: memoryview) -> memoryview:
         try:
             return rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
         except BlockingIOError:
-            # Somebody else has taken the room in between.
+            # Another writer has taken the room in between.
             return rest

@@ -1,7 +1,7 @@
 """Listening sockets: dual stack, IPv4, IPv6, unix.
 
-A unix socket file that nobody listens on any more is replaced; one in use is an error, and so is any other file at that
-path. Its mode is 0660: its group decides who may write to it.
+A stale unix socket file, on which nothing listens any more, is replaced; one in use is an error, and so is any other
+file at that path. The socket's mode is 0660: its group decides who may connect.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def bound_address(listener: socket.socket, address: ListenAddress) -> ListenAddr
 
 
 def close_listener(listener: socket.socket, address: ListenAddress) -> None:
-    """Close, and remove the file of a unix socket, unless a successor listens there already."""
+    """Close the socket, and remove its file if it is a unix socket, unless a successor already listens there."""
     listener.close()
     if address.is_unix:
         with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def _open_tcp(address: ListenAddress, backlog: int) -> socket.socket:
 def _bound(family: int, where: tuple[object, ...], backlog: int, is_dual_stack: bool = False) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A restarted daemon must not wait for the connections of its predecessor to time out.
+        # A restarted daemon must not wait until its predecessor's connections time out.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
         if is_dual_stack:
@@ -81,7 +81,7 @@ def _open_unix(path: str, backlog: int) -> socket.socket:
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Before bind, so that the mode is never wider; and after it, since the umask may have made it narrower.
+        # Before bind, so that the mode is never wider; and after it, because the umask may have made it narrower.
         os.fchmod(listener.fileno(), UNIX_SOCKET_MODE)
         listener.bind(path)
         Path(path).chmod(UNIX_SOCKET_MODE)

@@ -1,7 +1,7 @@
-"""How a log record becomes one line: plain values, errors with their causes, keys in order (pure).
+"""Formats a log record as one line: plain values, errors with their causes, keys in order (pure).
 
-`JsonFormatter` and `TextFormatter` take any record of the standard library, both ours (which carry error and fields in
-one attribute) and those of libraries. Nothing in here raises for a value that it cannot show: it shows the repr
+`JsonFormatter` and `TextFormatter` accept any record of the standard library, both ours (which carry error and fields
+in one attribute) and those of libraries. Nothing in here raises for a value that cannot be formatted: its repr is shown
 instead.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 from daemonkit.secret import REDACTED, Secret
 
 FIELDS_ATTRIBUTE: Final = "daemonkit_line"
-"""Where our records carry (error, fields, has_stack)."""
+"""The attribute of our records that holds (error, fields, has_stack)."""
 
 MAX_ERROR_CHARS = 2048
 MAX_CAUSES = 8
@@ -31,7 +31,7 @@ _OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
 def describe_error(error: BaseException | str) -> str:
     """Type and text, then the causes: `StoreUnreachable: no answer; caused by ConnectionError: refused`.
 
-    A cause whose text is already part of the error that it caused is left out.
+    A cause is left out if its text is already part of the error it caused.
     """
     if isinstance(error, str):
         return _cut(error)
@@ -49,7 +49,7 @@ def describe_error(error: BaseException | str) -> str:
 
 def _is_told(cause: BaseException, text: str, told: str) -> bool:
     if isinstance(cause, OSError) and cause.strerror and (cause.filename is None or str(cause.filename) in told):
-        # Number and file name around the words may be elsewhere in an error that repeats them.
+        # The outer error may repeat only the words, with number and file name elsewhere.
         text = cause.strerror
     return bool(text) and text in told
 
@@ -66,8 +66,8 @@ def _cut(text: str) -> str:
 
 
 def plain(value: object, depth: int = _MAX_DEPTH) -> object:
-    """`value` as JSON can hold it, with every Secret redacted."""
-    if type(value) is str:  # nearly all are
+    """`value` in a form that JSON can hold, with every Secret redacted."""
+    if type(value) is str:  # nearly all of them
         return value
     if value is None or (isinstance(value, bool | int) and not isinstance(value, Enum)):
         return value
@@ -92,7 +92,7 @@ def plain(value: object, depth: int = _MAX_DEPTH) -> object:
 
 def _shown(value: object) -> str:
     try:
-        # A class with its own `__str__` (a path, an address) has a text to read; all others only have a repr.
+        # A class with its own `__str__` (a path, an address) has a readable text; all others only have a repr.
         return repr(value) if type(value).__str__ is object.__str__ else str(value)
     except Exception:
         return f"<{type(value).__name__} whose repr fails>"
@@ -120,7 +120,7 @@ def line_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _without_middle(stack: str) -> str:
-    """The beginning and the end say the most; what makes a stack too long is usually the text of an error."""
+    """Shorten a long stack in the middle: its ends say the most, and usually an error's text makes it too long."""
     half = MAX_STACK_CHARS // 2
     return stack if len(stack) <= MAX_STACK_CHARS else f"{stack[: half - 1]}…{stack[-half:]}"
 
@@ -140,9 +140,9 @@ def _rfc3339(created: float) -> str:
 _encode = json.JSONEncoder(ensure_ascii=False, default=_shown, separators=(",", ":")).encode
 
 _NOT_IN_A_LINE: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
-"""Control characters that JSON does not escape: they drive terminals, and journalctl does not show a line with one as
-text. And halves of surrogate pairs (`os.fsdecode`), which UTF-8 cannot encode; strict readers of JSON, such as Rust's
-serde_json, refuse them as escapes too."""
+"""Characters that are escaped in addition to JSON's own. Control characters: they drive terminals, and journalctl does
+not show a line with one as text. And lone surrogates (`os.fsdecode`), which UTF-8 cannot encode; strict JSON parsers,
+such as Rust's serde_json, reject them as escapes too."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -151,13 +151,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def _escaped(char: re.Match[str]) -> str:
-    """For a string in JSON: an escape for the character, or, for half a surrogate pair, the text of its escape."""
+    """Inside a JSON string: an escape for the character; for a lone surrogate, the text of its escape."""
     code = ord(char[0])
     return f"\\u{code:04x}" if code < 0xD800 else f"\\\\u{code:04x}"
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T10:00:00.000Z WARNING route refused  error="..." route=a/b`, a stack below it, indented."""
+    """`2026-01-31T10:00:00.000Z WARNING route refused  error="..." route=a/b`, with any stack indented below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = line_of(record)
@@ -177,7 +177,7 @@ def _word(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """With control characters and line separators escaped: they could forge a line, or drive a terminal."""
+    """Escape control characters and line separators: they could forge a line, or drive a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

@@ -1,16 +1,16 @@
 """Logs: one JSON object per line on stderr, or one readable line for a person.
 
-Keys in this order: `time` (RFC 3339, UTC, milliseconds), `level`, `msg` (a constant), `error` when there is one, then
-the fields of the call in snake_case; `stack` only for bugs. Our code logs through `Logger`, because the standard
-library refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and
-`warnings` pass through the same handler, with `logger` as their field.
+Keys in this order: `time` (RFC 3339, UTC, milliseconds), `level`, `msg` (a constant), `error` if there is one, then the
+fields of the call in snake_case; `stack` only for bugs. Our code logs through `Logger`, because the standard library
+refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and `warnings`
+pass through the same handler, with a field `logger`.
 
-A field value that is a Secret is redacted wherever it is nested. Libraries that would log secrets at debug are silenced
-at that level. A newline in a value can never start a new line. A line that cannot be written (reader stopped, pipe
-closed, disk full) is dropped, and their number is logged as soon as that is possible: logging never raises, and never
+A Secret in a field value is redacted wherever it is nested. Libraries that would log secrets at debug are silenced at
+that level. A newline in a value can never start a new line. A line that cannot be written (reader stopped, pipe closed,
+disk full) is dropped, and the number of dropped lines is logged as soon as possible: logging never raises, and never
 blocks for long. Any thread may log.
 
-If the lines go to systemd's journal, each begins with its priority, which the journal removes (sd-daemon(3)).
+If the log goes to systemd's journal, each line begins with its priority, which the journal removes (sd-daemon(3)).
 """
 
 import contextlib
@@ -29,12 +29,12 @@ LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggin
 FORMATS: Final = ("json", "text")
 
 _PRIORITIES: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING: "<4>", logging.ERROR: "<3>"}
-"""Of syslog(3). Libraries also use CRITICAL, which is logged as an error."""
+"""Priorities of syslog(3). Libraries also use CRITICAL, which is logged as an error."""
 
-# Handlers that libraries install would write lines of another shape.
+# Libraries whose own handlers would write lines in another format.
 _LIBRARIES_WITH_HANDLERS = ("werkzeug", "cheroot", "urllib3", "requests", "py.warnings")
 
-# At debug they log what passes through them: fields of requests, tokens, the answers of an API server.
+# Libraries that log at debug what passes through them: request fields, tokens, API server responses.
 _INDISCREET_LIBRARIES = ("hpack", "kubernetes.client.rest", "oauthlib", "requests_oauthlib")
 
 
@@ -59,7 +59,7 @@ def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) 
 
 
 class _LineHandler(logging.Handler):
-    """Writes whole lines past Python's buffers, so that a line is there when the process ends at once."""
+    """Writes whole lines past Python's buffers, so that no line is lost when the process ends at once."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """`stream` is None in a process that was started without stderr: nothing is written."""
@@ -74,7 +74,7 @@ class _LineHandler(logging.Handler):
             self._is_journal = stream is not None and _is_journal(stream.fileno())
 
     def emit(self, record: logging.LogRecord) -> None:
-        # There is nowhere to report it.
+        # A failure cannot be reported anywhere.
         with contextlib.suppress(Exception):
             self._put(record)
 
@@ -96,7 +96,7 @@ class _LineHandler(logging.Handler):
 
 
 def _is_journal(descriptor: int) -> bool:
-    """systemd.exec(5): the variable stays set even if the process was given another stream."""
+    """systemd.exec(5): the variable stays set even if the process was given another stream, so the two are compared."""
     status = os.fstat(descriptor)
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
@@ -134,7 +134,7 @@ class Logger:
         self._emit(logging.ERROR, msg, error, fields)
 
     def exception(self, msg: str, /, error: BaseException | None = None, **fields: object) -> None:
-        """A bug: logged as an error with its stack. Without `error`, the exception being handled."""
+        """Log a bug as an error with its stack. Without `error`, the exception being handled."""
         error = sys.exc_info()[1] if error is None else error
         self._emit(logging.ERROR, msg, error, fields, has_stack=True)
 
@@ -158,7 +158,7 @@ class Logger:
 
 
 class LimitedLogger:
-    """At most one line per message and period; the next line says in `suppressed` how many were left out."""
+    """Logs at most one line per message and period; the next line reports in `suppressed` how many were left out."""
 
     def __init__(self, log: Logger, period_s: float, clock: Callable[[], float]) -> None:
         self._log = log
@@ -180,7 +180,7 @@ class LimitedLogger:
             self._log.error(msg, error, **suppressed, **fields)
 
     def _admit(self, msg: str) -> dict[str, Any] | None:
-        """None: do not log; otherwise the fields that report the lines left out."""
+        """None if the line is suppressed; otherwise the fields that report earlier suppressed lines."""
         now = self._clock()
         with self._lock:
             last, count = self._seen.get(msg, (None, 0))
@@ -195,5 +195,5 @@ def get_logger(name: str) -> Logger:
     return Logger(logging.getLogger(name))
 
 
-# A broken stderr must not make the standard library print about it, to stderr.
+# With a broken stderr, the standard library must not print its own errors there.
 logging.raiseExceptions = False

@@ -1,9 +1,9 @@
-"""How the process returns memory to the system, and spends little time on collecting garbage.
+"""Makes the process return memory to the system, and spend little time on garbage collection.
 
-The C library serves large buffers from separate mappings, but when the first of them is freed, it raises the limit for
-"large", up to 32 MiB. From then on bodies of some MiB are in the heap of the thread that created them, and the free top
-of that heap is kept; with a dozen threads that adds up. A fixed limit keeps such buffers in mappings, which vanish when
-freed.
+The C library serves large buffers from separate mappings, but when the first of them is freed, it raises the threshold
+for "large", up to 32 MiB. From then on, bodies of a few MiB come from the heap of the thread that allocated them, and
+the free top of that heap is kept; with a dozen threads that adds up. A fixed threshold keeps such buffers in mappings,
+which are returned when freed.
 """
 
 import ctypes
@@ -16,15 +16,15 @@ _YOUNG_OBJECTS = 50_000
 
 
 def give_back_large_buffers(size_bytes: int = _LARGE_BYTES) -> bool:
-    """Buffers of `size_bytes` or more are large. Call once, early.
+    """Serve buffers of `size_bytes` or more from mappings of their own. Call once, early.
 
-    False if the C library has no such setting (musl, macOS), and nothing was changed.
+    Returns False if the C library has no such setting (musl, macOS), and nothing was changed.
     """
     return _set(_M_MMAP_THRESHOLD, size_bytes)
 
 
 def keep_free_heap(size_bytes: int) -> bool:
-    """Let each heap keep a free top of this size. Call after `give_back_large_buffers`; the result means the same."""
+    """Let each heap keep this much free at its top. Call after `give_back_large_buffers`; the result means the same."""
     return _set(_M_TRIM_THRESHOLD, size_bytes)
 
 
@@ -39,8 +39,8 @@ def _set(parameter: int, value: int) -> bool:
 def spare_the_collector() -> None:
     """Call once, when everything that lives as long as the process has been created.
 
-    The collector never looks at those objects again, and runs less often: our data has no cycles, and during a call
-    that creates tens of thousands of objects it would walk through all of them, and the whole heap, several times.
+    The collector then ignores those objects and runs less often. Our data has no cycles, and during a call that creates
+    tens of thousands of objects, it would traverse all of them and the whole heap several times.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""How many files this process may open."""
+"""The limit on the number of open files of this process."""
 
 import resource
 
@@ -6,8 +6,7 @@ from daemonkit.lifecycle import StartFailed
 
 
 def open_files_limits() -> tuple[int, int]:
-    """The soft limit and the hard one. Raises StartFailed if reading them is forbidden, as by a strict seccomp
-    profile."""
+    """The soft and the hard limit. Raises StartFailed if they may not be read, as under a strict seccomp profile."""
     try:
         return resource.getrlimit(resource.RLIMIT_NOFILE)
     except OSError as error:

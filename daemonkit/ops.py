@@ -1,8 +1,8 @@
 """The app behind a daemon's health address: `/healthz`, `/readyz`, `/metrics`, and an index at `/`.
 
-Health answers are JSON, `{"status": "ok", "message": "alive"}` with 200, else 503 with status `error` and a fixed
-text that says which part is missing; details are in the log only. Metrics come from an explicit registry, in the text
-format or OpenMetrics, as the client asks. Any thread may call the app.
+Health answers are JSON: `{"status": "ok", "message": "alive"}` with 200, or status `error` with 503 and a fixed text
+that names the missing part; details appear only in the log. Metrics come from an explicit registry, in the text format
+or OpenMetrics, as the client requests. Any thread may call the app.
 """
 
 import gc
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 Health = Callable[[], "str | None"]
-"""None: fine; else a fixed text that says which part is missing."""
+"""None if healthy; otherwise a fixed text that names the missing part."""
 
 _METHODS = ("GET", "HEAD")
 
 
 class OpsApp:
-    """A WSGI app; daemons that serve health and metrics on two addresses use two.
+    """A WSGI app; a daemon that serves health and metrics on two addresses uses two instances.
 
-    `parts`: parts with a readiness of their own, by name; served at `/readyz/<name>`. `beside`: paths of the same
-    address that another app serves; they are listed with ours.
+    `parts`: parts with a readiness of their own, by name, served at `/readyz/<name>`. `beside`: paths that another app
+    serves on the same address; the index lists them too.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ def _metrics(registry: CollectorRegistry, request: Request) -> Response:
 
 
 def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> None:
-    """The metrics that every daemon has: `<daemon>_build_info`, the process, Python and its garbage collector."""
+    """Register the metrics of every daemon: `<daemon>_build_info`, the process, Python and its garbage collector."""
     Info(f"{daemon}_build", "Version of the daemon", registry=registry).info({"version": version})
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

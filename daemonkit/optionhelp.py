@@ -1,8 +1,8 @@
-"""The command line: one argparse parser from the declarations, its `--help`, and the reference page in markdown.
+"""The command line: one argparse parser built from the declarations, its `--help`, and the reference page in markdown.
 
-argparse splits the command line and prints the help; values remain texts, so that every bad one can be reported
-together with those of the environment. There is one parser for all commands: the command may come before, between or
-after the flags, and the error for a flag that makes no sense for it names the flag.
+argparse splits the command line and prints the help; values stay texts, so that every bad one can be reported together
+with those of the environment. All commands share one parser: the command may come before, between or after the flags,
+and the error for a flag that does not apply to it names the flag.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _SPELLINGS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """Collects texts by field; where argparse would exit, it raises BadOptions."""
+    """Collects values as texts by field; raises BadOptions where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         raise BadOptions((Problem("", message),))
@@ -39,10 +39,10 @@ class Parser(argparse.ArgumentParser):
         commands: Mapping[str, str],
         questions: Mapping[str, str],
     ) -> tuple[str, dict[str, list[str]], list[Problem]]:
-        """The command, the texts given by flag, and what is wrong with either."""
+        """The command, the values given by flag, and the problems found with either."""
         first = argv[0] if argv else "-"
         if commands and not first.startswith("-") and first not in commands:
-            # The flags may belong to the command that was meant, so nothing is said about them.
+            # The flags may belong to the command that was meant, so they are not reported.
             self.error(_unknown_command(first, commands, questions))
         words = _with_explicit_booleans(argv, specs)
         found, rest = self.parse_known_intermixed_args(words)
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         command = getattr(found, _COMMAND, None) or next(iter(commands), "")
         unknown_flags = [word for word in rest if word.startswith("-")]
         if unknown_flags:
-            # Words after an unknown flag are its values: they are not checked, and not repeated, since they may be
+            # Words after an unknown flag are its values: they are neither checked nor repeated, since they may be
             # secret.
             return command, flags, [_unknown_flag(word, specs) for word in unknown_flags]
         problems = [Problem("", f"unexpected argument {word!r}{_if_truth(word, argv, specs)}") for word in rest]
@@ -72,7 +72,7 @@ def _unknown_command(word: str, commands: Mapping[str, str], questions: Mapping[
 
 
 def _with_explicit_booleans(argv: Sequence[str], specs: Sequence[OptionSpec]) -> list[str]:
-    """`--dry-run` and `--no-dry-run` as `--dry-run=true` and `=false`: a bare flag must not eat the next word."""
+    """Rewrite `--dry-run` and `--no-dry-run` as `--dry-run=true` and `=false`: a flag must not eat the next word."""
     explicit = {}
     for spec in specs:
         if spec.is_boolean:
@@ -95,7 +95,7 @@ def _unknown_flag(word: str, specs: Sequence[OptionSpec]) -> Problem:
 
 
 def _if_truth(word: str, argv: Sequence[str], specs: Sequence[OptionSpec]) -> str:
-    """A hint for `--dry-run yes`, if the word was meant as the flag's value."""
+    """A hint for `--dry-run yes`, where the word was meant as the flag's value."""
     before = argv[argv.index(word) - 1] if word in argv[1:] else ""
     is_meant = _is_boolean(word) and any(spec.is_boolean and spec.flag == before for spec in specs)
     return f", did you mean {before}={word}?" if is_meant else ""
@@ -153,7 +153,7 @@ def build_parser(
 
 
 def _introduction(prog: str, description: str, commands: Mapping[str, str], questions: Mapping[str, str]) -> str:
-    """The description, and one paragraph for each command."""
+    """The description, followed by one paragraph for each command."""
     lines = [_filled(description)]
     if commands:
         everything = {**commands, **questions}
@@ -222,7 +222,7 @@ def _default(spec: OptionSpec) -> str:
 
 
 def reference_page(options: type[Any], *, prog: str, prefix: str, description: str = "") -> str:
-    """All options as a markdown page: one table per group, in the order of declaration."""
+    """All options as a markdown page: one table per group, in declaration order."""
     lines = [f"# Options of `{prog}`", ""]
     if description:
         lines += [description, ""]

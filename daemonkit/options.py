@@ -1,9 +1,9 @@
 """From the command line and the environment to a daemon's frozen Options, or to a list of everything wrong with them.
 
-A flag wins over a variable, a variable over the default. An empty variable counts as unset, except for a secret: set
-but empty is refused there, as is a secret given twice (`NAME` and `NAME_FILE`). Every problem is reported at once, each
-with flag, variable and the place the value came from, on stderr with exit code 2. `load` sets up the log as asked, and
-warns of variables that have the daemon's prefix but are none of its options.
+A flag takes precedence over a variable, and a variable over the default. An empty variable counts as unset, except for
+a secret: there it is refused, as is a secret given twice (`NAME` and `NAME_FILE`). All problems are reported at once,
+each with flag, variable and the origin of the value, on stderr with exit code 2. `load` sets up logging as requested,
+and warns about variables that have the daemon's prefix but are not among its options.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class CommonOptions:
     """Options that every daemon has."""
 
     SHARED_PREFIXES: ClassVar[tuple[str, ...]] = ()
-    """Prefixes of variables that other programs also use; misspelt ones are warned of, as with our own prefix."""
+    """Variable prefixes that other programs use too; misspelt variables with them also cause a warning."""
 
     log_level: str = option(
         parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="least level that is logged"
@@ -67,11 +67,11 @@ def load(
     questions: Mapping[str, str] = _NONE,
     on_bad: Callable[[BadOptions], None] = lambda _bad: None,
 ) -> tuple[str, O]:
-    """The chosen one of `commands` (name -> help, the first is the default; empty without them) and the options.
+    """The chosen one of `commands` (name -> help; the first is the default; "" if there are none), and the options.
 
-    `questions` are further commands, with their own options: `--help` lists them, but they are run elsewhere. Ends the
-    process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called before that,
-    and may end the process in another way.
+    `questions` are further commands with options of their own: `--help` lists them, but they are run elsewhere. Exits
+    the process: with 0 after `--help` and `--version`, with 2 after printing every problem. `on_bad` is called before
+    that, and may end the process in another way.
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
@@ -95,7 +95,7 @@ def parse(
     environ: Mapping[str, str],
     commands: Mapping[str, str] = _NONE,
 ) -> tuple[str, O]:
-    """As `load`, but raises BadOptions, and logs and prints nothing."""
+    """Like `load`, but raises BadOptions, and logs and prints nothing."""
     parser = build_parser(options, "", prefix, "", commands, daemonkit.__version__, {})
     return _parse(parser, options, prefix, argv, environ, commands, {})
 
@@ -118,7 +118,7 @@ def _parse(
     try:
         return command, options(**values)
     except ValueError as error:
-        # Raised by the dataclass itself for options that do not go together.
+        # Raised by the dataclass itself for options that cannot be combined.
         raise BadOptions((Problem("", str(error)),)) from error
 
 
@@ -130,7 +130,7 @@ def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping
 
 
 def _misspelt(options: type[Any], prefix: str, environ: Mapping[str, str]) -> list[str]:
-    """Unknown variables that resemble a known one: they may be the cause, if what they should have set is missing."""
+    """Unknown variables that resemble a known one: they may explain why the value they were meant to set is missing."""
     unknown = _unknown_variables(options, prefix, environ)
     return [f"unknown environment variable {name}, did you mean {near}?" for name, near in unknown if near]
 
@@ -142,6 +142,6 @@ def _unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, st
 
 def _exit(prog: str, problems: Sequence[str]) -> NoReturn:
     lines = [f"{prog}: {problem}" for problem in problems]
-    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full one: the exit code still says it
+    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full disk: the exit code still reports it
         sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)

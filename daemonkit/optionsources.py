@@ -1,6 +1,6 @@
 """Where the value of each option comes from: flag, environment variable, secret file, default.
 
-Every fault becomes a `Problem`, so that a person sees all of them at once. None of them contains a secret's text.
+Every error becomes a `Problem`, so that the user sees all of them at once. No problem contains a secret's text.
 """
 
 import difflib
@@ -23,12 +23,12 @@ _SERVICE_VARIABLE = re.compile(r"(?:.*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PO
 class ProblemKind(Enum):
     WRONG = "wrong"
     EMPTY = "empty"
-    """A secret that is set but empty: it was never filled in, rather than misspelt."""
+    """A secret that is set but empty: never filled in, as opposed to misspelt."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault; `field` is the option's name in the dataclass, empty if no single option is to blame."""
+    """One error; `field` is the option's name in the dataclass, empty if no single option is the cause."""
 
     field: str
     text: str
@@ -50,7 +50,7 @@ class _EmptySecret(ValueError):
 def read_values(
     specs: Sequence[OptionSpec], flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The value of each option that was given, by field, and the problems; `flags` are texts by field."""
+    """The values that were given, by field, and the problems; `flags` holds texts by field."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for spec in specs:
@@ -101,7 +101,7 @@ def _secret(text: str, when_empty: str, path: str = "") -> Secret:
 
 
 def read_secret(path: str, names: str) -> Secret:
-    """The secret in a file; `names` are for the message. Raises ValueError."""
+    """The secret in a file; `names` is used in error messages. Raises ValueError."""
     try:
         with Path(path).open("rb") as file:
             octets = file.read(MAX_SECRET_FILE_BYTES + 1)
@@ -123,7 +123,7 @@ def read_secret(path: str, names: str) -> Secret:
 def unknown_variables(
     specs: Sequence[OptionSpec], prefixes: Sequence[str], environ: Mapping[str, str]
 ) -> list[tuple[str, str | None]]:
-    """Variables that have one of the prefixes but are no option, each with the most similar option."""
+    """Variables that have one of the prefixes but match no option, each with the most similar option."""
     known = {spec.env for spec in specs} | {spec.file_env for spec in specs if spec.is_secret}
     unknown = []
     for name in sorted(environ):

@@ -1,12 +1,12 @@
-"""What one option is: declared once as a field of a frozen dataclass, read by the parser, the help and the reference.
+"""What an option is: declared once as a field of a frozen dataclass, used by the parser, the help and the reference.
 
     @dataclass(frozen=True, kw_only=True)
     class Options(CommonOptions):
         api_addr: ListenAddress = option(parse=ListenAddress.parse, default="127.0.0.1:8888", help="where ...")
 
-The flag and the environment variable derive from the field's name (`--api-addr`, `DNSWEBHOOK_API_ADDR`; a unit at the
-end of the name, `_s` or `_bytes`, is left out). The declaration may name another variable, so that names which users of
-an ecosystem already know are kept. Defaults are written as a person would write them, and are parsed in the same way.
+The flag and the environment variable are derived from the field's name (`--api-addr`, `DNSWEBHOOK_API_ADDR`; a unit at
+the end of the name, such as `_s` or `_bytes`, is left out). The declaration may name another variable, to keep names
+that users already know from other programs. Defaults are written as a person would write them, and parsed the same way.
 """
 
 import dataclasses
@@ -51,9 +51,9 @@ def option(
 ) -> Any:
     """A dataclass field that is an option.
 
-    `default` None: the value is None unless given. `secret`: the value is a Secret and never taken from a flag, only
-    from the variable, from the file named by `<VARIABLE>_FILE`, or from that of `--<name>-file`. `commands`: the only
-    commands for which the flag makes sense; empty means all.
+    `default` None: the value is None unless given. `secret`: the value is a Secret and never taken from the command
+    line, only from the variable, from the file named by `<VARIABLE>_FILE`, or from the file named by `--<name>-file`.
+    `commands`: the commands to which the flag applies; empty means all.
     """
     if secret and default is not None:
         raise TypeError("a secret has no default")
@@ -66,11 +66,11 @@ def option(
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """One option with the names that it has in one daemon."""
+    """One option with its names in one daemon."""
 
     field: str
     flag: str
-    """`--api-addr`; for a secret the flag that names its file, `--api-key-file`."""
+    """`--api-addr`; for a secret, the flag that names its file: `--api-key-file`."""
     env: str
     declaration: _Declaration
 
@@ -93,7 +93,7 @@ class OptionSpec:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only possible values; empty if they cannot be listed."""
+        """The only allowed values; empty if they cannot be listed."""
         return self.declaration.parse.words if isinstance(self.declaration.parse, Choice) else ()
 
     @property
@@ -121,7 +121,7 @@ class OptionSpec:
 
 
 def specs_of(options: type[Any], prefix: str) -> tuple[OptionSpec, ...]:
-    """The options of a dataclass, in the order of their declaration."""
+    """The options of a dataclass, in declaration order."""
     specs = []
     for field in dataclasses.fields(options):
         declaration: _Declaration | None = field.metadata.get(_METADATA_KEY)

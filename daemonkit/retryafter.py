@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait according to both forms of `Retry-After` (RFC 9110, 10.2.3); None when it says nothing.
+    """Seconds to wait according to `Retry-After` in either form (RFC 9110, 10.2.3); None if there is no valid value.
 
-    A date is compared with the answer's own `Date`, if it has one, since the server's clock may differ from ours.
-    `headers` are looked up without regard to case.
+    A date is compared with the response's own `Date`, if it has one, since the server's clock may differ from ours.
+    `headers` must look names up without regard to case.
     """
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

@@ -1,8 +1,8 @@
 """A text that must never be shown: passwords, API keys, tokens.
 
 Everything that could carry it into a log, a message or a file by accident returns `<redacted>` or raises: `repr`,
-`str`, formatting, pickling. Code that really needs the text calls `reveal()`, at the place where the text leaves the
-process. Comparing takes the same time whatever the difference, so the delay of an answer says nothing about the secret.
+`str`, formatting, pickling. Code that really needs the text calls `reveal()` at the point where the text leaves the
+process. Comparison takes the same time wherever the texts differ, so response times reveal nothing about the secret.
 """
 
 import hmac
@@ -12,7 +12,7 @@ REDACTED: Final = "<redacted>"
 
 
 class Secret:
-    """Immutable; falsy when empty. `path` is the file that it was read from, if it was."""
+    """Immutable; falsy when empty. `path` is the file it was read from, or empty."""
 
     __slots__ = ("__text", "path")
 
@@ -27,13 +27,12 @@ class Secret:
         return self.__text  # type: ignore[no-any-return, attr-defined]
 
     def fits_header(self) -> bool:
-        """Whether an HTTP header can carry it. Check before use: HTTP libraries quote a text that it cannot carry in
-        errors."""
+        """Whether an HTTP header can carry it. Check before use: errors of HTTP libraries quote a rejected text."""
         text = self.reveal()
         return text.isascii() and text.isprintable()
 
     def matches(self, other: "str | bytes | Secret") -> bool:
-        """True when `other` is the same text; takes constant time for texts of equal length."""
+        """True if `other` is the same text; takes constant time for texts of equal length."""
         if isinstance(other, Secret):
             other = other.reveal()
         if isinstance(other, str):
@@ -72,5 +71,5 @@ class Secret:
 
 
 def _octets(text: str) -> bytes:
-    # Header values contain lone surrogates if a client sends octets that are not UTF-8.
+    # Header values contain lone surrogates if a client sends bytes that are not UTF-8.
     return text.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
 """Standard input, output and error of a process that was started without some of them, or whose reader goes away.
 
-Files that are opened next would get the numbers of missing ones: log lines would be written to a socket, and the
-standard input of a child would replace a descriptor that the child was to inherit.
+Files opened next would get the numbers of the missing ones: log lines would be written to a socket, and a child's
+standard input would replace a descriptor that the child was meant to inherit.
 """
 
 import contextlib
@@ -18,24 +18,26 @@ _NAMES: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def open_missing() -> None:
-    """Open those that are missing on /dev/null, also for child processes. Call before anything else is opened."""
+    """Open the missing ones on /dev/null, also for child processes. Call this before opening anything else."""
     with contextlib.suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
             os.set_inheritable(descriptor, True)
         os.close(descriptor)
     for number, (name, mode) in enumerate(_NAMES):
-        # Python sets files that were missing when it started to None, which `print` would find.
+        # Python sets files that were missing when it started to None, and `print` would see that.
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
 
 
 @contextlib.contextmanager
 def printing(command: str) -> Iterator[None]:
-    """For a command: if the reader of its output goes away, it ends quietly, as other programs do. If the output cannot
-    be written, it says so and ends with exit code 2. The command must handle its own OSErrors itself.
+    """Run a command that prints. If the reader of its output goes away, the command ends quietly, as other programs do.
+
+    If the output cannot be written, this prints the reason and exits with code 2. The command must handle its own
+    OSErrors.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # UTF-8 as in the log, whatever the locale says: printed names may contain any character.
+        # UTF-8 as in the log, whatever the locale: printed names may contain any character.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         try:
@@ -43,7 +45,7 @@ def printing(command: str) -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Ended by the signal, the interpreter does not try to flush again.
+        # Killed by the signal, the interpreter does not try to flush again.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.raise_signal(signal.SIGPIPE)
         raise
@@ -51,11 +53,11 @@ def printing(command: str) -> Iterator[None]:
         _lead_nowhere(sys.stdout)
         try:
             sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
-        except OSError:  # standard error may go to the same file: the exit code must do
+        except OSError:  # standard error may go to the same file: the exit code must suffice
             _lead_nowhere(sys.stderr)
         sys.exit(_EXIT_UNWRITTEN)
 
 
 def _lead_nowhere(file: TextIO) -> None:
-    """The interpreter flushes again at its end, and changes the exit code if that fails."""
+    """Send further output to /dev/null: on exit, the interpreter flushes again, and a failure changes the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

@@ -1,4 +1,4 @@
-"""Small files of a state directory: written completely or not at all, readable only by their owner."""
+"""Small files in a state directory: written completely or not at all, readable only by their owner."""
 
 import contextlib
 import os
@@ -12,14 +12,14 @@ _ABANDONED_S: Final = 60.0
 
 
 def remedy(error: Exception, option: str) -> str:
-    """What to do about `error`; `option` is the one that sets the directory."""
+    """What to do about `error`; `option` is the option that sets the directory."""
     if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
         return f"no directory can be made there: choose another {option}"
     return "is the disk full, or the directory read-only?"
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace the content of `path`; after a crash it has either the old or the new one. Raises OSError."""
+    """Replace the content of `path`; after a crash the file has either the old or the new content. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _remove_abandoned(path)
     # mkstemp creates with mode 0600.
@@ -38,7 +38,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove files of processes that were killed while writing: repeated kills would otherwise fill the disk."""
+    """Remove temporary files of processes killed while writing: repeated kills would otherwise fill the disk."""
     with contextlib.suppress(OSError):
         for found in path.parent.iterdir():
             if found.name.startswith(f".{path.name}.") and time.time() - found.lstat().st_mtime > _ABANDONED_S:
@@ -46,7 +46,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Some file systems do not support this; there the file itself is safe."""
+    """Some file systems do not support this; there, only the file itself is safe."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

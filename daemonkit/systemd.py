@@ -1,7 +1,7 @@
-"""Reporting our state to systemd: READY, STOPPING and the watchdog, over its datagram socket (sd_notify(3)).
+"""Reports our state to systemd: READY, STOPPING and the watchdog, over its datagram socket (sd_notify(3)).
 
-READY means that our sockets are bound, not that the daemon could serve: readiness is for `/readyz`. Without
-NOTIFY_SOCKET everything in here does nothing. A message that cannot be sent is dropped: systemd notices by itself.
+READY means that our sockets are bound, not that the daemon can serve: readiness is reported at `/readyz`. Without
+NOTIFY_SOCKET this module does nothing. A message that cannot be sent is dropped: systemd notices by itself.
 """
 
 import contextlib
@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Notifies the service manager; `watchdog_interval_s` is how often the watchdog is to be notified, half of its
-    limit."""
+    """Notifies the service manager.
+
+    `watchdog_interval_s` is how often to notify the watchdog, half of its timeout; None without a watchdog.
+    """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -39,8 +41,7 @@ class Notifier:
 
 
 def _socket_address(text: str) -> str:
-    """A path, or an abstract name, which is written with @ and used with NUL; empty if there is none that we can
-    reach."""
+    """A path, or an abstract socket name, which is written with @ and used with NUL; empty if we cannot reach any."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else ""

@@ -1,10 +1,10 @@
-"""Answers of HTTP servers with one time limit for the whole answer, from its status line to the end of its body.
+"""HTTP responses with one time limit for the whole response, from its status line to the end of its body.
 
-    connection.response_class = response_within(30.0)       of an http.client.HTTPConnection, or urllib3's
+    connection.response_class = response_within(30.0)       for an http.client.HTTPConnection, or urllib3's
 
 A socket's own timeout limits one system call, so a peer that sends a byte now and then could keep its caller waiting
-for ever. Here each read takes at most the rest of the answer's time, and at most the socket's own timeout; then it
-raises TimeoutError. The time begins when the answer is first waited for, so it does not include connecting and sending.
+for ever. Here each read is limited to the response's remaining time and to the socket's own timeout, and raises
+TimeoutError after that. The time starts when the caller begins to wait for the response, after connecting and sending.
 """
 
 import http.client
@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 
-@cache  # unused classes would only be freed by the garbage collector
+@cache  # unused classes would be freed only by the garbage collector
 def response_within(limit_s: float) -> type[http.client.HTTPResponse]:
     class TimedResponse(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:

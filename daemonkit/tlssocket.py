@@ -1,9 +1,10 @@
-"""TLS over a socket, a record at a time.
+"""TLS over a socket, one record at a time.
 
-OpenSSL reads a socket until it has data for us, or there is nothing more. What a peer sends may be no data: 37,000
-changes of keys to a megabyte, two seconds of work, and one call would last as long as they come. So records are fetched
-here, and a call ends with one, in a handshake with a few: others have their turn, and the socket tells when there is
-more. A server may ask for a handshake again and again during one, which TLS 1.2 has clients ignore.
+OpenSSL reads from a socket until it has application data or nothing more is there. But records need not carry data:
+37,000 key updates fit into a megabyte and take two seconds, and a single call would last for as long as they arrive. So
+records are fetched here: a call ends after one record, or in a handshake after a few. Other connections get their turn,
+and the socket stays readable if there is more. In TLS 1.2, a server may also request a handshake again and again during
+one, and clients have to ignore that.
 """
 
 import contextlib
@@ -15,15 +16,15 @@ _HEAD_BYTES: Final = 5
 _MAX_READ_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
 _MAX_FETCHES: Final = 16
-"""In a call, of a handshake; one has six records, each of which is fetched at once unless it comes in pieces."""
+"""Per call, in a handshake; one has six records, and each takes a single fetch unless it arrives in pieces."""
 _MAX_UNSENT_BYTES: Final = 64 * 1024
-"""A record of ours, and what OpenSSL has to answer, such as changes of keys, to who does not take the answers."""
+"""Room for one record of ours and for OpenSSL's replies, for example to key updates, while the peer reads none."""
 
 
 class TlsSocket(socket.socket):
-    """What calls take, give and raise is as with an `ssl.SSLSocket` that does not block.
+    """Arguments, results and exceptions are those of a non-blocking `ssl.SSLSocket`.
 
-    With a timeout, `recv` may still raise SSLWantReadError: of a record in pieces, or one without data.
+    Even with a timeout, `recv` may raise SSLWantReadError: for a record that arrives in pieces, or one without data.
     """
 
     def __init__(
@@ -33,9 +34,9 @@ class TlsSocket(socket.socket):
         server_name: str | None = None,
         session: ssl.SSLSession | None = None,
     ) -> None:
-        """`sock` is this one's from now on. The side of a server; of a client where the `server_name` is given that it
-        asks for, and there an end without close_notify is an error, as with `suppress_ragged_eofs=False`.
+        """Take over `sock`: as the server, or as a client if `server_name`, the name to request, is given.
 
+        For a client, an end of the connection without close_notify is an error, as with `suppress_ragged_eofs=False`.
         Raises ssl.SSLError and ValueError, with the socket closed.
         """
         super().__init__(sock.family, sock.type, sock.proto, sock.detach())
@@ -50,15 +51,15 @@ class TlsSocket(socket.socket):
             self.close()
             raise
         self._head = b""
-        """Of the record that is being received, as far as it has come."""
+        """The part received so far of the next record's header."""
         self._left_bytes = 0
-        """Of its body."""
+        """Bytes of the current record's body that are yet to be received."""
         self._unsent: bytes | memoryview = b""
-        """Records that the socket has not taken."""
+        """TLS records, or the rest of one, that the socket has not accepted yet."""
         self._unsaid_bytes = 0
-        """Of the call of `send` that made them."""
+        """Bytes passed to the `send` call that encrypted them; that call has not reported them as sent yet."""
         self._has_ended = False
-        """The peer has said so, and may keep the connection open."""
+        """The peer has sent close_notify; it may keep the connection open."""
 
     def do_handshake(self) -> None:
         left = _MAX_FETCHES
@@ -72,7 +73,7 @@ class TlsSocket(socket.socket):
                 left -= 1
                 self._fetch()
             except ssl.SSLError:
-                # The alert is sent if it can be.
+                # Send the alert if possible.
                 self._flush_quietly()
                 raise
             else:
@@ -107,7 +108,7 @@ class TlsSocket(socket.socket):
         size_bytes, self._unsaid_bytes = self._unsaid_bytes, 0
         if size_bytes:
             return size_bytes
-        # A record, so that the memory between stays small.
+        # One record per call keeps the buffers in between small.
         size_bytes = self._tls.write(data if len(data) <= _RECORD_BYTES else memoryview(data)[:_RECORD_BYTES])
         self._unsaid_bytes = size_bytes
         self._flush()
@@ -125,7 +126,8 @@ class TlsSocket(socket.socket):
 
     def close(self) -> None:
         super().close()
-        # As an SSLSocket does: who still knows this one, a cycle perhaps, keeps no 30 KiB of OpenSSL's with it.
+        # As an SSLSocket does: whoever still refers to this object, perhaps a cycle, must not keep 30 KiB of OpenSSL's
+        # memory.
         with contextlib.suppress(AttributeError):
             del self._tls, self._incoming, self._outgoing
         self._unsent = b""
@@ -134,24 +136,24 @@ class TlsSocket(socket.socket):
         return self._tls.selected_alpn_protocol()
 
     def peer_certificate(self) -> bytes | None:
-        """In DER. None: the peer was not asked for one."""
+        """The peer's certificate in DER; None if none was requested."""
         return self._tls.getpeercert(binary_form=True)
 
     @property
     def is_resumed(self) -> bool:
-        """Of a client: the session that it was given was taken up. False when it is closed."""
+        """For a client: whether the session it was given was resumed. False once the socket is closed."""
         return self.fileno() >= 0 and bool(self._tls.session_reused)
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """Of a client, to be taken up again; None when it is closed.
+        """For a client: the session, to be resumed later; None once the socket is closed.
 
-        Python before 3.12.8, and 3.13.0, makes a copy of 6 KB at each look that it never frees (CPython's gh-116810).
+        Python before 3.12.8, and 3.13.0, copies 6 KB at each access and never frees it (CPython's gh-116810).
         """
         return self._tls.session if self.fileno() >= 0 else None
 
     def _fetch(self) -> None:
-        """Give OpenSSL what has come of a record."""
+        """Pass to OpenSSL what has arrived of the next record."""
         if not self._left_bytes:
             self._head += self._received(_HEAD_BYTES - len(self._head))
             if len(self._head) < _HEAD_BYTES:
@@ -176,7 +178,7 @@ class TlsSocket(socket.socket):
         return data
 
     def _flush(self) -> None:
-        """Raises SSLWantWriteError when the socket does not take all."""
+        """Raises SSLWantWriteError if the socket does not accept everything."""
         if self._outgoing.pending:
             made = self._outgoing.read()
             self._unsent = b"".join((self._unsent, made)) if self._unsent else made

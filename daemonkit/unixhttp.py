@@ -1,4 +1,4 @@
-"""HTTP to a server that listens on a unix socket, as `ListenAddress` has it."""
+"""HTTP over a unix socket, whose path a `ListenAddress` gives."""
 
 import http.client
 import socket

@@ -1,7 +1,8 @@
-"""Parsers for values that a person wrote: durations, sizes, booleans, numbers, choices, lists, URLs (pure).
+"""Parsers for values written by a person: durations, sizes, booleans, numbers, choices, lists, URLs (pure).
 
-Each takes the text and returns the value, or raises ValueError with what was seen and what was wanted; the caller
-adds where the text came from. Makers such as `integer(1, 64)` return a parser. White space around is ignored.
+Each takes the text and returns the value, or raises ValueError that says what was seen and what was expected; the
+caller adds where the text came from. Factories such as `integer(1, 64)` return a parser. Surrounding white space is
+ignored.
 """
 
 import re
@@ -32,7 +33,7 @@ def parse_text(text: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `30s`, `500ms`, `1m30s`, `2h`, `1.5s`."""
+    """`30s`, `500ms`, `1m30s`, `2h` or `1.5s` in seconds."""
     text = text.strip()
     wanted = "want a duration such as 30s, 500ms, 1m30s or 2h"
     if _NUMBER.fullmatch(text):
@@ -47,7 +48,7 @@ def parse_duration(text: str) -> float:
 
 
 def duration(minimum_s: float = 0.0, maximum_s: float = float("inf")) -> Callable[[str], float]:
-    """A duration from `minimum_s` to `maximum_s` seconds, both allowed."""
+    """A duration from `minimum_s` to `maximum_s` seconds, inclusive."""
 
     def parse(text: str) -> float:
         seconds = parse_duration(text)
@@ -66,7 +67,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `5242880`, `64KiB`, `5MiB`, `1GiB`."""
+    """`5242880`, `64KiB`, `5MiB` or `1GiB` in bytes."""
     match = _SIZE.fullmatch(text.strip())
     factor = _BYTES_PER_UNIT.get(match[2].upper()) if match else None
     if match is None or factor is None:
@@ -87,7 +88,7 @@ def size(minimum_bytes: int) -> Callable[[str], int]:
 
 
 def integer(minimum: float = float("-inf"), maximum: float = float("inf")) -> Callable[[str], int]:
-    """A whole number from `minimum` to `maximum`, both allowed."""
+    """A whole number from `minimum` to `maximum`, inclusive."""
 
     def parse(text: str) -> int:
         stripped = text.strip()
@@ -99,7 +100,7 @@ def integer(minimum: float = float("-inf"), maximum: float = float("inf")) -> Ca
 
 
 def number(minimum: float = float("-inf"), maximum: float = float("inf")) -> Callable[[str], float]:
-    """A decimal number from `minimum` to `maximum`, both allowed."""
+    """A decimal number from `minimum` to `maximum`, inclusive."""
 
     def parse(text: str) -> float:
         stripped = text.strip()
@@ -126,7 +127,7 @@ def _plain_number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """Parser for one of `words`, written in any case."""
+    """Parses one of `words`, in any letter case."""
 
     words: tuple[str, ...]
 
@@ -143,7 +144,7 @@ def choice(*words: str) -> Choice:
 
 @dataclass(frozen=True)
 class CommaList(Generic[T]):
-    """Parser for `a, b,c`: a tuple with each part parsed by `item`. Empty parts are skipped."""
+    """Parses `a, b,c` into a tuple, each part with `item`. Empty parts are skipped."""
 
     item: Callable[[str], T]
 
@@ -156,7 +157,7 @@ def comma_list(item: Callable[[str], Any] = parse_text) -> CommaList[Any]:
 
 
 def parse_url(text: str) -> str:
-    """An http or https URL with a host, without credentials; a slash at the end is dropped."""
+    """An http or https URL with a host, without credentials; trailing slashes are dropped."""
     url = text.strip()
     wanted = "want a URL such as https://192.168.1.1 or http://host:8080"
     try:
@@ -169,7 +170,7 @@ def parse_url(text: str) -> str:
             raise ValueError(message) from error
         raise ValueError(f"seen a URL that is broken ({error}), {wanted}") from error
     if parts.username is not None or parts.password is not None:
-        # The text is not repeated: it contains a password.
+        # The text is not repeated: it may contain a password.
         raise ValueError(f"seen a URL with credentials in it, {wanted}; credentials have options of their own")
     if parts.scheme not in ("http", "https"):
         hint = f"; did you mean https://{url} or http://{url}?" if re.fullmatch(r"[\w.-]+(:\d+)?", url) else ""

@@ -1,4 +1,4 @@
-"""Host names to which the resolver is not to add a search domain."""
+"""Host names to which the resolver must not append a search domain."""
 
 from pathlib import Path
 from typing import Final
@@ -7,9 +7,9 @@ HOSTS_FILE: Final = Path("/etc/hosts")
 
 
 def whole_name(host: str) -> str:
-    """With a dot at its end: in a Pod, search domains come first, and a wildcard in one of them matches every name.
+    """`host` with a trailing dot: in a Pod, search domains are tried first, and a wildcard in one matches every name.
 
-    A name in the hosts file is left as it is written there, or it would not be found there.
+    A name in the hosts file is returned unchanged: with a dot it would not be found there.
     """
     try:
         lines = HOSTS_FILE.read_text(errors="replace").splitlines()

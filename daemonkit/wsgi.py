@@ -3,10 +3,11 @@
     server = HttpServer("api", ListenAddress.parse("127.0.0.1:8888"), app, log=log, limits=ServerLimits(threads=8))
     daemon.serve(server)
 
-Threads, connections and waiting requests are limited (beyond: 503); total timeouts for head, body and answer; size
-limits for head and chunked body; errors of the server itself are small JSON objects. While it drains, running requests
-finish, idle connections close at once and answers say `Connection: close`. The environ of the app has
-`daemonkit.client_gone`, a callable that tells whether the client has gone. Most of the work is done by cheroot.
+Threads, connections and waiting requests are limited; beyond that the answer is 503. Head, body and response each have
+a timeout for the whole, and head and chunked body a size limit. Errors of the server itself are small JSON objects.
+While the server drains, running requests finish, idle connections close at once, and responses carry
+`Connection: close`. In the app's environ, `daemonkit.client_gone` is a callable that tells whether the client has
+disconnected. Most of the work is done by cheroot.
 """
 
 import queue
@@ -27,11 +28,11 @@ __all__ = ["HttpServer", "ServerLimits"]
 
 _LISTEN_BACKLOG = 512
 _START_TIMEOUT_S = 30.0
-_LAST_JOIN_S = 1.0  # how long closing takes when no request runs any more
+_LAST_JOIN_S = 1.0  # how long closing takes when no request is running any more
 
 
 class HttpServer:
-    """One listening address with its app. `start`, `drain` and `stop` belong to one thread."""
+    """One listening address with its app. `start`, `drain` and `stop` must be called from one thread."""
 
     def __init__(
         self,
@@ -62,16 +63,15 @@ class HttpServer:
 
     @property
     def bound_address(self) -> ListenAddress:
-        """Where it listens, with the port that the kernel chose; only after `bind` or `start`."""
+        """The listening address, with the port that the kernel chose; only after `bind` or `start`."""
         if self._bound is None:
             raise RuntimeError(f"server {self._name} has not started")
         return self._bound
 
     def bind(self) -> socket.socket:
-        """For callers that must do nothing else if the address is in use. Clients that connect before `start` wait for
-        it.
+        """Bind before anything else, for callers that must do nothing else if the address is in use.
 
-        Raises OSError.
+        Clients that connect before `start` wait for it. Raises OSError.
         """
         if self._listener is None:
             self._listener = open_listener(self._address, _LISTEN_BACKLOG)
@@ -96,7 +96,7 @@ class HttpServer:
             prepared.put(None)
             engine.serve()
 
-        # Workers inherit `daemon` from this thread: an app that hangs must not keep the process from ending.
+        # Workers inherit `daemon` from this thread: a hanging app must not keep the process from exiting.
         start_thread(threading.Thread(target=serve, name=f"{self._name}-connections", daemon=True))
         try:
             lack = prepared.get(timeout=_START_TIMEOUT_S)
@@ -110,7 +110,7 @@ class HttpServer:
         self._log.info("listening", address=self._bound)
 
     def drain(self, deadline_s: float) -> None:
-        """Finish running requests, at the latest at `deadline_s`, a moment of the monotonic clock."""
+        """Finish running requests, by `deadline_s` (monotonic clock) at the latest."""
         if self._engine is None or self._stopping is not None:
             return
         remaining_s = max(0.0, deadline_s - time.monotonic())
@@ -125,7 +125,7 @@ class HttpServer:
         stopping.join(remaining_s)
 
     def stop(self) -> None:
-        """Close everything; requests that still run are cut off."""
+        """Close everything; requests that are still running are cut off."""
         self.drain(time.monotonic())
         if self._stopping is not None:
             self._stopping.join(_LAST_JOIN_S)

@@ -1,4 +1,4 @@
-"""A request's body as an app wants it: in one piece, and never longer than allowed."""
+"""Reads a request's body as an app needs it: in one piece, and never longer than allowed."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ _READ_BYTES = 256 * 1024
 
 
 class BodyTooLarge(Exception):
-    """Nothing or only a part was read, so the connection cannot be used for another request."""
+    """The body was read in part or not at all, so the connection cannot be reused."""
 
     def __init__(self, seen: str, max_bytes: int) -> None:
         super().__init__(f"body of {seen}, want at most {max_bytes} bytes")
 
 
 def read_body(request: Request, max_bytes: int) -> bytes:
-    """Raises BodyTooLarge, before anything is read where the size is announced, and BodyError."""
+    """The whole body. Raises BodyTooLarge, before reading anything if the size is announced, and BodyError."""
     announced = request.content_length
     if announced is not None and announced > max_bytes:
         raise BodyTooLarge(f"{announced} bytes", max_bytes)
@@ -33,6 +33,6 @@ def read_body(request: Request, max_bytes: int) -> bytes:
         if size > max_bytes:
             raise BodyTooLarge(f"more than {max_bytes} bytes", max_bytes)
     if announced is not None and size < announced:
-        # Our server raises an error itself; others return what there is.
+        # Our own server raises an error itself; others return what has arrived.
         raise BodyError(400, f"body ended after {size} bytes, want the announced {announced}")
     return b"".join(chunks)

@@ -1,11 +1,11 @@
-"""cheroot's server with limited waiting: one thread watches all connections, a fixed pool of workers runs requests.
+"""cheroot's server with bounded waiting: one thread watches all connections, a fixed pool of workers runs requests.
 
-A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, but no thread.
-Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
-answer is 503. If idle connections take up all places, a new one replaces the one that has been idle longest. So a
-client that leaves many connections open keeps out nobody, least of all health probes. A client that does not read its
-answers is cut off when others wait for its thread. TLS handshakes run in small steps in the watching thread, and never
-block other connections.
+A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor but no thread.
+Everything that can pile up is limited: connections, and complete requests that wait for a worker; beyond either limit,
+the answer is 503. When idle connections use up the limit, a new one replaces the one that has been idle longest. So a
+client that leaves many connections open locks out nobody, least of all health probes. A client that does not read its
+responses is cut off when others wait for its thread. TLS handshakes run in small steps in the watching thread, and
+never block other connections.
 """
 
 import contextlib
@@ -28,23 +28,23 @@ from daemonkit.wsgirequest import Connection, Gateway
 from daemonkit.wsgistreams import Head
 from daemonkit.wsgitls import Tls
 
-# The longest delay before an expired connection is noticed, or a stop begins.
+# The longest delay before an expired connection is noticed, or before stopping begins.
 _TURN_S = 0.2
 _MAX_ACCEPTED_AT_STOP = 1024
 _PAUSE_AFTER_FAILURE_S = 0.05
 _STOP_PATIENCE_S = 1.5
-"""For a client that takes nothing of its answer while we stop; one that reads on has the grace period."""
+"""Applies to a client that takes nothing of its response while we stop; one that keeps reading has the grace period."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits:
-    """How much, and how long, a client may take."""
+    """How many resources a client may use, and for how long."""
 
     threads: int = 16
     request_queue: int = 256
     """Complete requests that may wait for a thread."""
     max_connections: int = 512
-    """Also at most a quarter of the files that the process may open: other parts of it need some too."""
+    """Additionally limited to a quarter of the files that the process may open: other parts of it need some too."""
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     idle_timeout_s: float = 120.0
@@ -52,7 +52,7 @@ class ServerLimits:
     send_timeout_s: float = 30.0
     max_header_bytes: int = 65536
     max_body_bytes: int | None = None
-    """For chunked bodies; apps check a Content-Length themselves."""
+    """For chunked bodies; apps check the Content-Length themselves."""
 
 
 def _within_quarter_of_files(count: int) -> int:
@@ -61,7 +61,7 @@ def _within_quarter_of_files(count: int) -> int:
 
 
 class _Connections(ConnectionManager):
-    """All connections that wait for bytes."""
+    """All connections that wait for data."""
 
     _selector: Any
 
@@ -72,19 +72,19 @@ class _Connections(ConnectionManager):
             if conn.waits_until_s >= now_s:
                 continue
             self._selector.unregister(fd)
-            # Bytes that have arrived are read first: if the process was frozen (SIGSTOP, a container), epoll has not
-            # reported them yet.
+            # Read what has arrived first: if the process was frozen (SIGSTOP, a container), epoll has not reported it
+            # yet.
             if conn.gather_head() is Head.COMPLETE or conn.waits_until_s >= now_s:
                 self.server.process_conn(conn)
             else:
                 conn.expire()
 
     def most_idle(self) -> Connection | None:
-        """Removed from those that wait: preferably one whose first request never came, else one without a next
-        request."""
+        """Remove and return the connection to give up: preferably one that has not sent its first request, else one
+        that is idle between requests."""
         waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
         for fd, conn in sorted(waiting, key=lambda each: (not each[1].is_new, each[1].waits_until_s)):
-            if not conn.has_news():  # otherwise this turn may have it on its list
+            if not conn.has_news():  # otherwise it may be on this turn's list
                 self._selector.unregister(fd)
                 found: Connection = conn
                 return found
@@ -94,14 +94,14 @@ class _Connections(ConnectionManager):
         try:
             conn: Connection | None = super()._from_server_socket(server_socket)  # type: ignore[misc]
         except OSError as error:
-            # Out of descriptors or memory: the listener stays readable, so without a pause this would be a busy loop.
+            # Out of descriptors or memory: the listener stays readable, so this would be a busy loop without a pause.
             self.server.rare_log.warning("cannot accept a connection", error)
             time.sleep(_PAUSE_AFTER_FAILURE_S)
             return None
         return conn
 
     def finish(self) -> None:
-        """After the last turn: pass on what has arrived, including connections in the listen queue."""
+        """After the last turn: hand on everything that has arrived, including connections in the listen queue."""
         for fd, conn in list(self._selector.select(timeout=0)):
             if conn is not self.server:
                 self._selector.unregister(fd)
@@ -157,16 +157,17 @@ class Engine(Server):
         discards; both are atomic."""
         self._patient_threads = threading.BoundedSemaphore(max(1, limits.threads // 4))
         self._turn_to_keep = threading.Lock()
-        """Held while a connection is handed back, and while that is ended: none may come once all idle ones are
-        closed."""
+        """Held while a connection is handed back, and while `ready` is cleared: none may be handed back once all idle
+        connections are closed."""
         self.socket = listener
         if tls is not None:
             self.ssl_adapter = Tls(*tls, log, on_certificate)
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[bool]:
-        """Whether this thread may wait for unwanted data that a client still sends: only a quarter of the threads may,
-        or such clients would keep all others waiting.
+        """Whether this thread may wait for unwanted data that a client is still sending.
+
+        Only a quarter of the threads may: otherwise such clients could keep all others waiting.
         """
         is_allowed = self._patient_threads.acquire(blocking=False)
         try:
@@ -178,15 +179,15 @@ class Engine(Server):
     def needs_threads_back(self, deaf_s: float) -> bool:
         """Whether to cut off a client that has taken nothing for `deaf_s`.
 
-        Yes if complete requests wait and no thread is free, or if all threads are to end.
+        True if complete requests wait while no thread is free, or if all threads are to end.
         """
-        # At the end, the queue also has one item for each thread, which tells it so.
+        # When stopping, the queue also holds one item per thread that tells the thread to end.
         orders = 0 if self.ready else self.requests.max
         are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
         return are_missing or (not self.ready and deaf_s > _STOP_PATIENCE_S)
 
     def prepare(self) -> None:
-        """Nothing: cheroot would open a socket here, ignoring modes, stale files and systemd's variables."""
+        """Start the workers. cheroot would open a socket too, ignoring modes, stale files and systemd's variables."""
         self.socket.setblocking(False)
         self._connections = _Connections(self)
         self.requests.start()
@@ -199,10 +200,10 @@ class Engine(Server):
                 self._connections.run(self.expiration_interval)
             except Exception as error:
                 self.log.exception("watching connections failed", error=error)
-                time.sleep(_PAUSE_AFTER_FAILURE_S)  # a failure that repeats at once must not fill the log
+                time.sleep(_PAUSE_AFTER_FAILURE_S)  # a failure that recurs at once must not fill the log
 
     def process_conn(self, conn: Connection) -> None:
-        """For a connection that is new or readable, or already has its next request. Never blocks."""
+        """Handle a connection that is new or readable, or that already has its next request. Never blocks."""
         if conn.is_new and len(self.open_connections) > self._max_connections:
             idle = self._connections.most_idle()
             if idle is None:
@@ -226,7 +227,7 @@ class Engine(Server):
         conn.refuse(503)
 
     def put_conn(self, conn: Connection) -> None:
-        """Called when a worker is done with a request and the connection stays open."""
+        """Called when a worker has finished a request and the connection stays open."""
         conn.wait_for_next()
         with self._turn_to_keep:
             super().put_conn(conn)
@@ -238,7 +239,7 @@ class Engine(Server):
             self.log.debug("client error", detail=msg)
 
     def stop(self) -> None:
-        """Accept nothing new, close idle connections, let requests finish for `shutdown_timeout` seconds."""
+        """Accept no new connections, close idle ones, and let requests finish within `shutdown_timeout` seconds."""
         if not self.ready:
             return
         # From here on responses carry `Connection: close`, and connections are not kept.

@@ -1,11 +1,11 @@
-"""One connection and one request, as cheroot runs them in a worker thread, made strict and given our error shape.
+"""One connection and one request, as cheroot runs them in a worker thread, made strict and given our error format.
 
-cheroot parses the request line, the WSGI environ and the response head. Replaced here: header fields (RFC 9112 section
-5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error answer of the server
-itself, and what happens when the app raises. The WSGI environ gets two additions: `wsgi.input` always ends by itself,
-and `daemonkit.client_gone` is a callable that tells whether the client has closed its side, so that an app can drop
-work that nobody waits for. A client that has only closed its sending side counts as gone, since the server cannot see
-the difference.
+cheroot parses the request line and builds the WSGI environ and the response head. This module replaces header parsing
+(RFC 9112 sections 5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error
+response of the server itself, and the handling of exceptions raised by the app. The WSGI environ has two additions:
+`wsgi.input` always ends by itself, and `daemonkit.client_gone` is a callable that tells whether the client has closed
+its side, so that an app can drop work that nobody waits for. A client that has closed only its sending side counts as
+gone, since the server cannot tell the difference.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from daemonkit.wsgistreams import (
 )
 
 _BODY_BUFFER_BYTES = 64 * 1024
-# Up to this size, the unread rest of a body is read and dropped; if it is longer, the connection is closed instead.
+# Up to this size, the unread rest of a body is read and dropped; beyond it, the connection is closed instead.
 _MAX_SKIPPED_BYTES = 64 * 1024
 _SKIP_TIMEOUT_S = 1.0
-# How long we read from a client that still sends while it is refused: closing at once would reset the connection, and
-# the client would never read the answer.
+# How long we read from a client that is still sending when it is refused: closing at once would reset the connection,
+# and the client would never read the response.
 _LINGER_S = 2.0
 _MAX_LINGER_BYTES = 16 * 1024 * 1024
 
@@ -50,7 +50,7 @@ _SINGLE = frozenset({b"Host", b"Content-Length", b"Transfer-Encoding", b"Content
 
 
 class StrictHeaderReader(HeaderReader):
-    """Header fields into a dict; raises ValueError with the text of the 400 answer."""
+    """Parses header fields into a dict; raises ValueError with the text of the 400 response."""
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
         fields = {} if hdict is None else hdict
@@ -85,7 +85,7 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
     if length is not None and not re.fullmatch(rb"[0-9]{1,18}", length):
         raise ValueError("malformed Content-Length, want digits")
     if length is not None and b"Transfer-Encoding" in fields:
-        # RFC 9112, 6.3: if two parties read such a message differently, requests can be smuggled.
+        # RFC 9112, 6.3: if two parties interpret such a message differently, requests can be smuggled.
         raise ValueError("both Content-Length and Transfer-Encoding")
     codings = [word.strip().lower() for word in fields.get(b"Transfer-Encoding", b"chunked").split(b",")]
     if codings.count(b"chunked") != 1 and set(codings) <= {b"", b"chunked"}:
@@ -93,7 +93,7 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
 
 
 def _normalise_connection(fields: dict[bytes, bytes]) -> None:
-    """cheroot compares the whole field, in one letter case, but `Connection: Close, TE` must close as well."""
+    """Simplify `Connection` for cheroot, which compares the whole field: `Connection: Close, TE` must close."""
     options = {word.strip().lower() for word in fields.get(b"Connection", b"").split(b",")}
     if b"close" in options:
         fields[b"Connection"] = b"close"
@@ -141,13 +141,13 @@ class Request(HTTPRequest):
     def send_headers(self) -> None:
         body = self.body
         if body is not None and not body.is_consumed and not self._can_go_on_after(body):
-            # The unread rest would be taken for the next request.
+            # The unread rest would be parsed as the next request.
             self.close_connection = True
             self.conn.must_linger = True
         super().send_headers()
 
     def _can_go_on_after(self, body: RequestBody) -> bool:
-        """Whether the rest of a body that the app did not read is small, and arrives soon."""
+        """Whether the part of the body that the app did not read is small and arrives soon."""
         if self.close_connection or (b"connection", b"close") in (
             (name.lower(), value.lower()) for name, value in self.outheaders
         ):
@@ -156,15 +156,15 @@ class Request(HTTPRequest):
             return is_allowed and body.skip(_MAX_SKIPPED_BYTES, _SKIP_TIMEOUT_S)
 
     def simple_response(self, status: str, msg: str = "") -> None:
-        """The answers that cheroot itself gives when it cannot go on, in our shape."""
+        """The responses that cheroot sends itself when it cannot go on, in our format."""
         status_code = int(status[:3])
         if status_code in (413, 414):
-            # cheroot's words for a head that is too large. It never refuses a body, since we set no limit there.
+            # cheroot's codes for a head that is too large. It never refuses a body, since we set no limit there.
             status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
         self.refuse(status_code, msg or _SIMPLE_MESSAGES.get(status_code, status[4:]))
 
     def refuse(self, status_code: int, message: str) -> None:
-        """One small JSON answer, then the connection closes."""
+        """Send one small JSON response; the connection closes after it."""
         self.close_connection = True
         self.sent_headers = True
         self.conn.must_linger = True
@@ -192,7 +192,7 @@ def closing_response(status_code: int, content: bytes) -> bytes:
 
 
 class Gateway(Gateway_10):
-    """Calls the app; every exception becomes an answer, a log line, or both."""
+    """Calls the app; every exception becomes a response, a log line, or both."""
 
     def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
         environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
@@ -228,7 +228,7 @@ class Gateway(Gateway_10):
         self.req.close_connection = True
         if not self.req.sent_headers:
             self.req.refuse(status_code, message)
-        # A response that has begun ends without its last chunk or its full length, so the client sees that it failed.
+        # A response that has begun ends without its last chunk or its full length, so that the client sees the failure.
         self.req.chunked_write = False
 
     def _log(self) -> Any:
@@ -237,12 +237,12 @@ class Gateway(Gateway_10):
 
 
 class Connection(HTTPConnection):
-    """A client's connection, between its requests and during them."""
+    """A client's connection, between and during requests."""
 
     RequestHandlerClass = Request
     must_linger = False
     is_new = True
-    """No request has been handed to a worker yet."""
+    """True until a request has been handed to a worker."""
 
     def __init__(self, server: Any, sock: socket.socket, _makefile: object = None) -> None:
         def open_stream(sock: socket.socket, mode: str, _bufsize: int) -> Input | Output:
@@ -251,17 +251,17 @@ class Connection(HTTPConnection):
             return Output(sock, server.send_timeout_s, server.needs_threads_back)
 
         super().__init__(server, sock, open_stream)
-        # Caches of bound methods, which nobody uses: in a cycle with them, thousands of connections would stay in
-        # memory until the garbage collector runs.
+        # Cached bound methods that nobody uses: they form a cycle, which would keep thousands of connections in memory
+        # until the garbage collector runs.
         for cached in ("resolve_peer_creds", "get_peer_creds"):
             vars(self).pop(cached, None)
         server.open_connections.add(self)
         self.waits_until_s = time.monotonic() + server.header_timeout_s
-        """A moment of the monotonic clock at which an idle or slow connection is closed."""
+        """When to close the connection if it is idle or slow (monotonic clock)."""
         self._has_begun = False
 
     def gather_head(self) -> Head:
-        """Take what has arrived; the time for a head runs from its first byte."""
+        """Read what has arrived; the timeout for a head starts with its first byte."""
         head: Head = self.rfile.gather_head()
         if head is Head.PARTIAL and not self._has_begun:
             self._has_begun = True
@@ -273,15 +273,15 @@ class Connection(HTTPConnection):
         return head
 
     def wait_for_next(self) -> None:
-        """Between two requests: the idle timeout counts from now."""
+        """Between two requests, the idle timeout starts now."""
         self.waits_until_s = time.monotonic() + self.server.idle_timeout_s
 
     def is_client_gone(self) -> bool:
-        """True when the client has closed the connection, or its sending side; reads nothing."""
+        """Whether the client has closed the connection or its sending side; reads nothing."""
         return self._polls(select.POLLRDHUP)
 
     def has_news(self) -> bool:
-        """Whether something has come, or the client has gone; reads nothing."""
+        """Whether data has arrived or the client has gone; reads nothing."""
         return self._polls(select.POLLIN | select.POLLRDHUP)
 
     def _polls(self, events: int) -> bool:
@@ -293,27 +293,27 @@ class Connection(HTTPConnection):
         return bool(poll.poll(0))
 
     def expire(self) -> None:
-        """Its time is over: a client that has begun a request gets an answer, an idle one does not."""
+        """The timeout has passed: a client that has begun a request gets a response, an idle one does not."""
         if self._has_begun:
             self.refuse(408)
         else:
             self.close()
 
     def give_way(self) -> None:
-        """Another connection takes its place. A client that has begun a request, or sent none yet, gets an answer."""
+        """Make room for another connection. A client that has begun a request, or sent none yet, gets a response."""
         if self.is_new or self._has_begun:
             self.refuse(503)
         else:
             self.close()
 
     def refuse(self, status_code: int) -> None:
-        """Answer without a worker and without blocking, then close."""
+        """Respond without a worker and without blocking, then close."""
         self.socket.settimeout(0)
         content = error_body(status_code, _SIMPLE_MESSAGES[status_code])
         with contextlib.suppress(OSError, ValueError):
             self.socket.send(closing_response(status_code, content))
-            # Arrived bytes are read, so that closing does not reset the connection before the client has read the
-            # answer.
+            # Read what has arrived, so that closing does not reset the connection before the client has read the
+            # response.
             self.socket.recv(_BODY_BUFFER_BYTES)
         self.close()
 
@@ -346,7 +346,7 @@ class Connection(HTTPConnection):
                 try:
                     data = self.socket.recv(_BODY_BUFFER_BYTES)
                 except (BlockingIOError, ssl.SSLWantReadError):
-                    # A record of TLS in pieces, or one without data.
+                    # A TLS record in pieces, or one without data.
                     continue
                 if not data:
                     return

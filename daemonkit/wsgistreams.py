@@ -1,9 +1,9 @@
 """The byte streams of one HTTP connection: input and output with total deadlines, and request bodies.
 
 cheroot's own files only have a timeout per receive, so a client that sends one byte a second can hold a thread for as
-long as it likes. Here the head of a request is gathered without blocking by the thread that waits for all connections
-(`Input.gather_head`), and a worker sees a connection only when the head is complete. Then reading the body and writing
-the answer each have one deadline for the whole. Framing follows RFC 9112 section 7 (chunked) and 6.2 (length).
+long as it likes. Here, the thread that waits for all connections reads the head of a request without blocking
+(`Input.gather_head`), and a worker gets a connection only when the head is complete. Reading the body and writing the
+response then each have a single deadline. Framing follows RFC 9112 section 7 (chunked) and 6.2 (length).
 """
 
 import contextlib
@@ -28,12 +28,11 @@ _RECEIVE_BYTES = 16 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
 _MAX_TRAILER_BYTES = 8 * 1024
 _LOOK_S = 0.125
-"""How often to check whether others need the thread of a client that reads nothing: health probes wait only a
-second."""
+"""How often to check whether others need the thread of a client that reads nothing: health probes wait only 1 s."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _MAX_RECEIVES = 16
-"""In a turn, of a head: more than the largest one needs, unless it comes in tiny records of TLS."""
+"""Per turn, for a head: more than the largest head needs, unless it arrives in tiny TLS records."""
 
 
 class BodyError(OSError):
@@ -49,7 +48,7 @@ class BodyError(OSError):
 
 
 class ClientGone(ConnectionError):
-    """The client went away or stopped reading while it was being answered."""
+    """The client went away or stopped reading before it had the whole response."""
 
     def __init__(self, message: str) -> None:
         # cheroot recognises harmless ends of a connection by their error number.
@@ -57,9 +56,9 @@ class ClientGone(ConnectionError):
 
 
 def comes_within(timeout_s: float, sock: socket.socket) -> bool:
-    """Whether something comes in time; then a receive takes what has come, without blocking.
+    """Whether data arrives in time; the next receive then takes what has arrived, without blocking.
 
-    With a timeout, each of the steps of a TlsSocket would have all of it.
+    With a socket timeout instead, each step of a TlsSocket could take all of it.
     """
     sock.settimeout(0)
     if isinstance(sock, TlsSocket) and sock.pending():
@@ -70,7 +69,7 @@ def comes_within(timeout_s: float, sock: socket.socket) -> bool:
 
 
 class Head(Enum):
-    """How far the head of the next request has come."""
+    """How much of the next request's head has arrived."""
 
     ABSENT = "nothing received yet"
     PARTIAL = "begun"
@@ -85,7 +84,7 @@ class Input:
         self.closed = False
         self.bytes_read = 0
         self.deadline_s = 0.0
-        """A moment of the monotonic clock; blocking reads give up then."""
+        """When blocking reads give up (monotonic clock)."""
         self._socket = sock
         self._max_head_bytes = max_head_bytes
         self._buffer = bytearray()
@@ -93,7 +92,7 @@ class Input:
         self._is_at_end = False
 
     def gather_head(self) -> Head:
-        """Take what has arrived, without blocking; of much a part, since others want their turn."""
+        """Read what has arrived, without blocking; only part of it if it is a lot, so that others have their turn."""
         head = self._head()
         for _ in range(_MAX_RECEIVES):
             if head is Head.COMPLETE or self._is_at_end:
@@ -112,13 +111,13 @@ class Input:
         try:
             self._receive()
         except ssl.SSLWantReadError:
-            # Of a record in pieces, or one without data, as in a handshake. The next one may have come as well.
+            # A record in pieces, or one without data, as in a handshake. The next one may have arrived as well.
             self._socket.recv(1, socket.MSG_PEEK)
 
     def _head(self) -> Head:
         buffer = self._buffer
         if empty_lines := _EMPTY_LINES.match(buffer):
-            # RFC 9112, 2.2: they are ignored before a request.
+            # RFC 9112, 2.2: empty lines before a request are ignored.
             del buffer[: empty_lines.end()]
             self._searched = 0
         if not buffer:
@@ -127,17 +126,17 @@ class Input:
             return Head.COMPLETE
         first_end = buffer.find(b"\n")
         if first_end >= 0 and not buffer.startswith(b"\r", first_end - 1):
-            # A bare line feed is not HTTP: answered with an error at once.
+            # A bare line feed is not HTTP: respond with an error at once.
             return Head.COMPLETE
         self._searched = len(buffer)
         return Head.PARTIAL
 
     def has_data(self) -> bool:
-        """True when a worker could go on at once: the next head is complete, or TLS holds bytes that epoll misses."""
+        """Whether a worker could go on at once: the next head is complete, or TLS holds bytes unknown to epoll."""
         return self._head() is Head.COMPLETE or (isinstance(self._socket, TlsSocket) and self._socket.pending() > 0)
 
     def readline(self, limit: int = -1) -> bytes:
-        """A line with its end, or `limit` bytes, or what there is if the client has closed."""
+        """A line including its end, or `limit` bytes, or what is left if the client has closed."""
         searched = 0
         while True:
             end = self._buffer.find(b"\n", searched) + 1
@@ -156,7 +155,7 @@ class Input:
         return self._take(size)
 
     def read_into(self, target: memoryview) -> int:
-        """Read what is there, at least one byte; 0 if the client has closed."""
+        """Read what is available, at least one byte; returns 0 if the client has closed."""
         while not self._buffer:
             if not self._fill():
                 return 0
@@ -165,7 +164,7 @@ class Input:
         return count
 
     def _fill(self) -> bool:
-        """Block for more bytes until the deadline; False when the client closed."""
+        """Block for more bytes until the deadline; returns False if the client has closed."""
         if self._is_at_end:
             return False
         remaining_s = self.deadline_s - time.monotonic()
@@ -176,7 +175,7 @@ class Input:
         try:
             return self._receive()
         except (BlockingIOError, ssl.SSLWantReadError):
-            # A record of TLS in pieces, or one without data.
+            # A TLS record in pieces, or one without data.
             return True
         except OSError as error:
             raise BodyError(400, f"the connection broke: {error.strerror or error}") from error
@@ -205,11 +204,11 @@ class Output:
     """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads.
 
     A client that reads nothing is cut off as soon as its thread is needed: a few such clients could hold up health
-    probes, and the end of the daemon.
+    probes and the shutdown of the daemon.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[float], bool]) -> None:
-        """`is_thread_needed` gets the seconds for which the client has taken nothing."""
+        """`is_thread_needed` is called with the seconds for which the client has taken nothing."""
         self.closed = False
         self.bytes_written = 0
         self._socket = sock
@@ -225,17 +224,18 @@ class Output:
             self._socket.settimeout(max(0.001, min(_LOOK_S, deadline_s - time.monotonic())))
             try:
                 rest = rest[self._socket.send(rest) :]
-                # What has gone may have been filled up to the very same number of bytes.
+                # As many bytes as the client has taken may have been sent anew, so that the count below does not
+                # change.
                 taken_s = time.monotonic()
             except TimeoutError as error:
                 now_s = time.monotonic()
                 if now_s >= deadline_s:
                     raise ClientGone("the client did not read its answer in time") from error
-                # The socket takes more only once a third of its buffer is free, which may be megabytes.
+                # The socket accepts more only once a third of its buffer is free, which may be megabytes.
                 before_bytes, untaken_bytes = untaken_bytes, self._untaken_bytes()
                 if untaken_bytes != before_bytes:
                     taken_s = now_s
-                # Twice in a row: at the first check, a thread may be just about to become free.
+                # Twice in a row: at the first check, a thread may be about to become free.
                 was_needed, is_needed = is_needed, self._is_thread_needed(now_s - taken_s)
                 if was_needed and is_needed:
                     raise ClientGone("the client did not read its answer, and its thread is needed") from error
@@ -252,7 +252,7 @@ class Output:
             return 0
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered here."""
 
     def close(self) -> None:
         self.closed = True
@@ -265,13 +265,13 @@ class RequestBody(io.RawIOBase):
         super().__init__()
         self._source = source
         self.is_consumed = False
-        """True once nothing of it is left in the connection."""
+        """True once no part of it is left in the connection."""
 
     def readable(self) -> bool:
         return True
 
     def skip(self, max_bytes: int, timeout_s: float) -> bool:
-        """Read and drop a small rest, so that the connection can be used again; False if that is not possible."""
+        """Read and drop a small rest, so that the connection can be reused; returns False if that is not possible."""
         self._source.deadline_s = min(self._source.deadline_s, time.monotonic() + timeout_s)
         scratch = bytearray(min(max_bytes, _RECEIVE_BYTES) or 1)
         with contextlib.suppress(BodyError):
@@ -282,11 +282,11 @@ class RequestBody(io.RawIOBase):
 
     @abstractmethod
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is there; 0 at the end of the body."""
+        """Fill the buffer with what is available; returns 0 at the end of the body."""
 
 
 class LengthBody(RequestBody):
-    """`Content-Length` bytes."""
+    """A body of `Content-Length` bytes."""
 
     def __init__(self, source: Input, length_bytes: int) -> None:
         super().__init__(source)
@@ -305,7 +305,7 @@ class LengthBody(RequestBody):
 
 
 class ChunkedBody(RequestBody):
-    """Chunks until the last one; more than `max_bytes` of content is an error as soon as it is announced."""
+    """A chunked body; a chunk that exceeds `max_bytes` in total is an error as soon as its size is announced."""
 
     def __init__(self, source: Input, max_bytes: int | None) -> None:
         super().__init__(source)

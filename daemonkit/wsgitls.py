@@ -1,7 +1,7 @@
 """TLS of the HTTP server: certificate chain and private key from files, which may be renewed while it serves.
 
-A new connection gets the present content of the files. They are usually renewed one after the other, so a pair that
-cannot be used is logged once, and the previous one stays in use. A pipe can be read only once: such a pair stays.
+A new connection uses the current content of the files. They are usually renewed one after the other, so an unusable
+pair is logged once, and the previous one stays in use. A pipe can be read only once, so such a pair is never renewed.
 """
 
 import contextlib
@@ -27,13 +27,12 @@ class UnusablePair(ValueError):
 
 
 class Tls(Adapter):
-    """Wraps connections at once; handshakes run when bytes arrive. Belongs to the thread that accepts."""
+    """Wraps connections at once; handshakes run when bytes arrive. For use by the accepting thread only."""
 
     def __init__(
         self, certificate: str, private_key: str, log: Logger, on_certificate: Callable[[bytes], None] | None = None
     ) -> None:
-        """`on_certificate` is called with each certificate that is presented from now on, in DER. Raises
-        UnusablePair."""
+        """`on_certificate` is called with each certificate presented from now on, in DER. Raises UnusablePair."""
         super().__init__(certificate, private_key)
         self._log = log
         self._on_certificate = on_certificate
@@ -55,13 +54,13 @@ class Tls(Adapter):
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
     def makefile(self, _sock: socket.socket, _mode: str = "r", _bufsize: int = -1) -> None:
-        """Connections open their own streams."""
+        """Returns nothing: connections open their own streams."""
 
     def _renew(self) -> None:
-        # Before they are read: changes made meanwhile are seen the next time.
+        # Look before reading: changes made meanwhile are seen the next time.
         states = self._look()
         if states == self._states or _PIPE in states:
-            # Opened again, a pipe would block the thread that accepts until somebody writes.
+            # Opening a pipe again would block the accepting thread until somebody writes.
             return
         try:
             context = _context_of(self.certificate, self.private_key)
@@ -84,7 +83,7 @@ class Tls(Adapter):
 
 
 def _state_of(path: str) -> _FileState | None:
-    """None: there is no such file."""
+    """Identifies the content of a file; None if it does not exist."""
     with contextlib.suppress(OSError):
         found = Path(path).stat()
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
@@ -96,7 +95,7 @@ def _state_of(path: str) -> _FileState | None:
 def _context_of(chain: str, key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        # Without a password here, OpenSSL would ask for that of an encrypted key on the terminal.
+        # Without a password here, OpenSSL would ask for an encrypted key's on the terminal.
         context.load_cert_chain(chain, key, password="")
     except (OSError, ValueError) as error:
         flaw = _flaw_of(chain, key) or error
@@ -107,7 +106,7 @@ def _context_of(chain: str, key: str) -> ssl.SSLContext:
 
 
 def _presented_by(context: ssl.SSLContext) -> bytes:
-    """The certificate in DER, as a client sees it: the file may have changed by now, or was a pipe.
+    """The certificate in DER as a client sees it: the file may have changed by now, or was a pipe.
 
     Empty if a client with the same OpenSSL would not accept it.
     """
@@ -121,7 +120,7 @@ def _presented_by(context: ssl.SSLContext) -> bytes:
     for side in (client, server) * 3:
         with contextlib.suppress(ssl.SSLError):
             side.do_handshake()
-    with contextlib.suppress(ValueError):  # there was no handshake
+    with contextlib.suppress(ValueError):  # the handshake failed
         return client.getpeercert(binary_form=True) or b""
     return b""
 
@@ -130,7 +129,7 @@ def _flaw_of(chain: str, key: str) -> str:
     """What OpenSSL does not say: which file is wrong, and what it lacks."""
     for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
         if _state_of(path) == _PIPE:
-            continue  # its content has been read, and reading again would wait for more
+            continue  # its content has been read; reading again would wait for more
         try:
             content = Path(path).read_bytes()
         except OSError as error:
