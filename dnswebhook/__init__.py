@@ -1,4 +1,4 @@
 """The webhook provider that external-dns calls to keep records on a UniFi network controller.
 
-One request walks bytes -> app -> wire -> provider -> adjust or plan -> store, and its answer back through wire.
+A request passes through bytes -> app -> wire -> provider -> adjust or plan -> store; its response returns through wire.
 """

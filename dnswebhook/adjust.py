@@ -1,12 +1,12 @@
-"""Rewrite wanted endpoints into exactly the form in which the store will list them (pure).
+"""Rewrites desired endpoints into exactly the form in which the store will list them (pure).
 
-external-dns replaces its desired state by this answer, so whatever differs from a later listing would be written again
-on every pass, and whatever is left out counts as unwanted (an existing record of that name that it owns is then
-deleted). Idempotent: adjusting the result again changes nothing.
+external-dns replaces its desired state with this response. Whatever differs from a later listing would be written again
+on every pass, and whatever is left out counts as not desired: an existing record of that name that external-dns owns is
+then deleted. Idempotent: adjusting the result again changes nothing.
 
-An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers may
-remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). There are two exceptions. What a limit of the
-store forbids depends on the listing too: it stays if it is already served. And endpoints that differ only in their
+An endpoint's result depends on that endpoint alone, and external-dns sends all of them on every pass, so callers may
+cache results (`dnswebhook.adjuster` does, by the endpoint's bytes). There are two exceptions. What a limit of the store
+forbids depends on the listing too: it stays if it is already served. And endpoints that differ only in their
 `setIdentifier` have to be merged afterwards: `merge_identified`.
 """
 
@@ -21,12 +21,12 @@ from dnswebhook.served import Served
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):
-    """`endpoint` is None when nothing of it can be held."""
+    """`endpoint` is None if the store can hold no part of it."""
 
     endpoint: Endpoint | None
     drops: tuple[Drop, ...] = ()
     limit: str = ""
-    """As in `Fitted`; so is the next field."""
+    """As in `Fitted`, like the next field."""
     is_by_limit: bool = False
 
 
@@ -36,10 +36,10 @@ def adjust(
     is_protected: Callable[[str], bool],
     served: Served,
 ) -> Adjusted:
-    """Make name and targets canonical and the TTL one that the store keeps; drop setIdentifier and properties, keep
-    labels.
+    """Make name and targets canonical, and the TTL one that the store keeps.
 
-    No property of `providerSpecific` is stored, so each would cause an update on every pass (external-dns #4951).
+    setIdentifier and properties are dropped, labels are kept. `providerSpecific` properties are not stored, so each
+    would cause an update on every pass (external-dns #4951).
     """
     fitted = fit(
         endpoint.dns_name,
@@ -62,9 +62,9 @@ def adjust(
 def merge_identified(endpoints: Sequence[Endpoint]) -> Endpoint:
     """Merge endpoints of one name and type; all in one call, since merging 10,000 one by one would take seconds.
 
-    They were told apart by a `setIdentifier`, which no store here can remember; external-dns would keep one of them
-    and drop the others' targets. Targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and
-    the first endpoint's labels stay.
+    They were distinguished by `setIdentifier`, which no store here can hold; external-dns would keep one of them and
+    drop the others' targets. The targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and
+    the first endpoint's labels are kept.
     """
     first = endpoints[0]
     targets = tuple(sorted({target for endpoint in endpoints for target in endpoint.targets}))

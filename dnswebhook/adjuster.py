@@ -1,10 +1,10 @@
-"""`POST /adjustendpoints` in bytes: decode, adjust, encode, and remember earlier results.
+"""`POST /adjustendpoints` on bytes: decode, adjust, encode, and cache results.
 
-external-dns sends every wanted endpoint on every pass, in changing order, and hardly any of them has changed. An
-endpoint's result depends on its own bytes alone, so results are remembered by those bytes; each pass keeps only those
-that it used, so there are never more than one body's. If a limit of the store forbids something, the result is worked
-out anew for each listing, since it depends on whether that is served already. Any thread may call; nothing here waits
-or calls the network.
+external-dns sends every desired endpoint on every pass, in changing order, and hardly any of them has changed. An
+endpoint's result depends on its own bytes alone, so results are cached by those bytes. Each pass keeps only the entries
+it used, so the cache never holds more than one body's. If a limit of the store forbids something, the result is
+computed anew for each listing, since it depends on whether that is already served. Any thread may call; nothing here
+waits or uses the network.
 """
 
 from collections import defaultdict
@@ -24,17 +24,17 @@ from dnswebhook.served import Served
 log = get_logger(__name__)
 
 _News = tuple[tuple[str, str], tuple[Drop, ...], str]
-"""What the log says of an endpoint, as in `_Remembered`: key, drops and limit."""
+"""What is logged about an endpoint, as in `_Remembered`: key, drops and limit."""
 
 
 class _Remembered(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
-    """Empty if nothing of the endpoint can be held; the request's own bytes if there was nothing to adjust."""
+    """Empty if no part of the endpoint can be held; the request's own bytes if there was nothing to adjust."""
     key: tuple[str, str]
-    """Name and type, as adjusted; empty when it is dropped."""
+    """Adjusted name and type; empty strings if the endpoint is dropped."""
     drops: tuple[Drop, ...] = ()
     identified: Endpoint | None = None
-    """The adjusted endpoint, if a setIdentifier distinguished it from others of its name and type."""
+    """The adjusted endpoint, if a setIdentifier distinguishes it from others of its name and type."""
     limit: str = ""
     """As in `Adjusted`."""
     by_listing: Served | None = None
@@ -51,14 +51,13 @@ class Adjuster:
         self._on_drop = on_drop
         self._memory: tuple[Capabilities | None, dict[bytes, _Remembered]] = (None, {})
         self._told: frozenset[_News] = frozenset()
-        """What the last call logged. The bytes of an endpoint alone do not tell whether that is new: external-dns
-        attaches the properties of an object now to one of its names, now to another."""
+        """What the last call logged. An endpoint's bytes alone do not tell whether that is new: external-dns attaches
+        an object's properties now to one of its names, now to another."""
         self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
-        """The record sets in memory, computed when they are first asked for, and the memory that they were computed
-        from."""
+        """The record sets in the cache, computed on first use, and the cache they were computed from."""
 
     def adjust(self, body: bytes, capabilities: Capabilities, served: Served) -> bytes:
-        """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""
+        """The response, in the shape of `body`. Raises wire.WireError and then leaves the cache unchanged."""
         wanted = wire.decode_endpoint_list(body)
         known_for, known = self._memory
         if known_for != capabilities:
@@ -85,7 +84,7 @@ class Adjuster:
         return wire.join_endpoints([part for part in parts if part], wanted.is_wrapped)
 
     def is_desired(self, name: str, record_type: str) -> bool | None:
-        """Whether the last call asked for this record set; None before the first call."""
+        """Whether the last call requested this record set; None before the first call."""
         known_for, known = self._memory
         if known_for is None:
             return None
@@ -118,7 +117,7 @@ class Adjuster:
 
     @staticmethod
     def _tell(adjusted: Adjusted) -> None:
-        """Once per endpoint, not once per pass."""
+        """Called once per endpoint, not once per pass."""
         for drop in adjusted.drops:
             log.warning(
                 "endpoint dropped",

@@ -1,8 +1,8 @@
-"""The webhook's HTTP face: routes, media types and bodies in, status codes out.
+"""The webhook's HTTP interface: routes, media types and bodies in, status codes out.
 
-Which status code an error gets is decided here and nowhere else, by one rule: external-dns ends its process on any
-status but 200, 204 and 500 to 510, so conditions that may pass get one of those; 4xx are for requests that the real
-client cannot make. Each request gets a `Deadline` below the client's own 15 s.
+The status code of every error is decided here and nowhere else, by one rule: external-dns exits on any status but 200,
+204 and 500 to 510, so conditions that may pass get one of those; 4xx are for requests that the real client cannot make.
+Each request gets a `Deadline` below the client's own 15 s.
 """
 
 import time
@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """An answer that is not a success."""
+    """A response that reports an error."""
 
     def __init__(self, status_code: int, category: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class _Refused(Exception):
 
 
 class WebhookApp:
-    """WSGI; any number of threads. `on_store_error` is called for every call that failed in the store."""
+    """A WSGI app for any number of threads. `on_store_error` is called for every call that failed in the store."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class WebhookApp:
         except Exception as error:
             refused = self._refusal(error, deadline)
             if refused is None:
-                raise  # a bug: the server logs it with its stack and answers 500
+                raise  # a bug: the server logs it with its stack and responds with 500
             response = _error_response(refused)
             self._log_refusal(error, refused, request, request_id)
             forget_frames(error)
@@ -142,8 +142,7 @@ class WebhookApp:
     def _body(self, request: Request) -> bytes:
         origin = request.headers.get("Origin")
         if origin is not None:
-            # Browsers send `Origin` with every POST, and let pages from anywhere send one here if it has no content
-            # type.
+            # Browsers send `Origin` with every POST, and let any page send a POST here if it has no content type.
             message = f"sent by a web page, of origin {origin[:100]!r}; only external-dns may change records"
             raise _Refused(403, "forbidden", message)
         content_type = request.headers.get("Content-Type")
@@ -201,7 +200,7 @@ class WebhookApp:
         return _Refused(503, category, f"{message}; {outlook}", Retry_After=str(_RETRY_SOON_S))
 
     def _no_listing(self, error: StoreError) -> _Refused:
-        """No part of a listing is kept, so one that takes too long does so in each pass."""
+        """No part of a listing is kept, so one that takes too long does so on every pass."""
         refused = self._cut_short(str(error), "nothing was written, the next pass lists anew")
         refused.remedy = (
             f"if the store needs more than {self._limits.call_deadline_s:g} s for a listing, raise "
@@ -215,7 +214,7 @@ class WebhookApp:
         fields = {"remedy": refused.remedy} if refused.remedy else {}
         say(
             "request refused",
-            # For an error of the store, type and causes matter; the client was told all the rest.
+            # For a store error, type and causes matter; the client was told everything else.
             error=str(refused) if isinstance(error, _Refused | HTTPException) else error,
             method=request.method,
             path=request.path[:256],
@@ -232,7 +231,7 @@ def _require_acceptable(request: Request) -> None:
 
 
 def _answer(body: bytes, request: Request) -> Response:
-    """A response with the webhook's media type, or as plain JSON if the client asks for that instead."""
+    """A response with the webhook's media type, or plain JSON if the client asks for that instead."""
     accept = request.headers.get("Accept") or ""
     plain = PLAIN_MEDIA_TYPE in accept.lower() and not prefers_bare(accept)
     response = Response(_slices(body))
@@ -243,7 +242,7 @@ def _answer(body: bytes, request: Request) -> Response:
 
 
 def _slices(body: bytes) -> Iterable[bytes]:
-    """Small pieces: each time the socket takes a part of a piece, the server copies the rest of it."""
+    """Small pieces: whenever the socket accepts part of a piece, the server copies the rest of it."""
     return (body[start : start + _WRITE_CHUNK_BYTES] for start in range(0, len(body), _WRITE_CHUNK_BYTES))
 
 
@@ -258,7 +257,7 @@ def _too_large(error: BodyTooLarge) -> _Refused:
         413,
         "body too large",
         f"{error}; raise --max-body for a larger installation",
-        # The unread rest of the body would be taken for the next request.
+        # The unread rest of the body would be parsed as the next request.
         Connection="close",
     )
 

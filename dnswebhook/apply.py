@@ -1,10 +1,10 @@
-"""Carries a plan out against a store: strands side by side, the steps of a strand in order.
+"""Carries out a plan against a store: strands in parallel, the steps of each strand in order.
 
 A failed step stops only the steps that need it. A failure that every record would share (the controller does not
-answer, refuses the credentials or asks us to slow down; the deadline has passed; the process stops) ends the whole run:
-what was not tried is reported as such, and the next pass of external-dns plans anew.
+respond, refuses the credentials or asks us to slow down; the deadline has passed; the process is stopping) ends the
+whole run: what was not tried is reported as such, and the next pass of external-dns plans anew.
 
-What the store holds afterwards counts: "already exists" on create and "not found" on delete are successes.
+What counts is the state of the store afterwards: "already exists" on create and "not found" on delete are successes.
 """
 
 import threading
@@ -37,21 +37,21 @@ from dnswebhook.writers import Writers
 log = get_logger(__name__)
 
 MAX_SYSTEMIC_FAILURES = 20
-"""After so many failures in a row that are not a record's own fault, the rest is not tried in this call."""
+"""After this many failures in a row that are not a record's own fault, the rest is not tried in this call."""
 PUT_BACK_GRACE_S = 2.0
-"""Past the deadline of the call, which leaves 3 s until external-dns gives up."""
+"""Beyond the deadline of the call, which leaves 3 s until external-dns gives up."""
 
 
 class Outcome(StrEnum):
-    """What became of one write. A closed set: each is a metric label."""
+    """What became of one write. A closed set: each value is a metric label."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
     FAILED = "failed"
     LEFT_OUT = "left_out"
-    """A step that it needs has failed or was left out."""
+    """A step that this one needs has failed or was left out."""
     NOT_TRIED = "not_tried"
-    """The run ended before its turn."""
+    """The run ended before this step's turn."""
     DRY_RUN = "dry_run"
 
 
@@ -93,7 +93,7 @@ def _may_follow(step: Step, succeeded: Sequence[bool]) -> bool:
 
 
 def dry_run(plan: Plan) -> Report:
-    """Log and count what would be written; write nothing."""
+    """Log and count what would be written, without writing."""
     report = Report(Counter(), [], [])
     for strand in plan.strands:
         for step in strand.steps:
@@ -122,11 +122,11 @@ class Run:
     """Carries out one plan. `execute` may be called once; strands run on the writers' threads."""
 
     def __init__(self, store: Store, deadline: Deadline, writers: Writers, late: Collection[str] = ()) -> None:
-        """`late`: names of strands that failed in the previous run: they begin after all others."""
+        """`late`: names whose strands failed in the previous run; they start after all others."""
         self.failed: set[str] = set()
-        """`late` for the next run."""
+        """The value of `late` for the next run."""
         self.pending: set[RecordSpec] = set()
-        """Records whose creation had no clear result: they may still appear."""
+        """Records whose create had no clear result: they may still appear."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
@@ -137,8 +137,8 @@ class Run:
         self._is_over = False
 
     def execute(self, plan: Plan) -> Report:
-        """Returns when no write is in progress any more."""
-        # Short ones first: a few names of hundreds of values each would take every call until its deadline.
+        """Returns once no write is in progress any more."""
+        # Short strands first: a few names with hundreds of values each would use up every call until its deadline.
         strands = sorted(plan.strands, key=lambda strand: (strand.name in self._late, len(strand.steps)))
         self._writers.for_each(strands, self._run_strand)
         return self._report
@@ -192,7 +192,7 @@ class Run:
             return self._unchanged("create")
 
     def _create_together(self, specs: tuple[RecordSpec, ...]) -> bool:
-        """If one row cannot be added, remove the others again, except rows that were there before."""
+        """Create all rows or none: if one cannot be added, remove the others again, except rows that existed before."""
         added: list[Record] = []
         for index, spec in enumerate(specs):
             if not self._create(spec, added):
@@ -219,14 +219,14 @@ class Run:
         return True
 
     def _note_removed(self, removed: Iterable[Record], gone: Collection[Record]) -> None:
-        """Report rows as removed, except `gone`, which were not found."""
+        """Report rows as removed, except those in `gone`, which were not found."""
         with self._lock:
             self._report.removed += [record for record in removed if record not in gone]
 
     def _update(self, record: Record, spec: RecordSpec) -> bool:
         try:
             return self._write("update", spec, lambda: self._store.update(record, spec, self._deadline))
-        except (UpdateUnsupported, AlreadyExists):  # the latter: somebody added the wanted value since the listing
+        except (UpdateUnsupported, AlreadyExists):  # AlreadyExists: somebody added the desired value since the listing
             return self._replace(record, spec)
         except NotFound as gone:  # somebody removed the row since the listing
             if spec.type != "CNAME":
@@ -235,8 +235,8 @@ class Run:
             return False
 
     def _replace(self, record: Record, spec: RecordSpec) -> bool:
-        """If the store cannot rewrite a row, add the new one and then remove the old one, or, if they cannot be there
-        at the same time, the other way round."""
+        """For a store that cannot change a row: add the new one and then remove the old one, or the other way round if
+        they cannot coexist."""
         host = host_of(spec.type, spec.value)
         is_same_host = bool(host) and host == host_of(record.type, record.value)
         if spec.type == "CNAME" or spec.value == record.value or is_same_host:
@@ -265,14 +265,15 @@ class Run:
             else:
                 self._put_back(removed)
                 return False
-        values = {spec.value for spec in add}  # rows that only get another TTL are still wanted
+        values = {spec.value for spec in add}  # rows that only get another TTL are still desired
         self._note_removed((record for record in removed if record.value not in values), gone)
         return all(added)
 
     def _obstacle(self, name: str) -> StoreError | None:
-        """Why nothing can be added to a name where a row to be removed was not found; None: it can be.
+        """Why nothing can be added to a name where a row to be removed was not found; None if something can be added.
 
-        We may have removed that row ourselves, if the delete was repeated; or somebody else, who may have added others.
+        Either we removed that row ourselves, in a delete that was retried, or somebody else did, who may have added
+        others.
         """
         try:
             rows = self._store.list_records(self._deadline).records
@@ -282,13 +283,13 @@ class Run:
         return None if is_empty else Overlaps(f"somebody changed {name} since it was listed")
 
     def _put_back(self, removed: list[Record]) -> None:
-        """Nothing could be added in place of what was removed: the name must not stay empty until the next pass."""
-        grace = Deadline.after(PUT_BACK_GRACE_S)  # even when the call's own time is up, or the process stops
+        """Nothing could be added in place of the removed rows: the name must not stay empty until the next pass."""
+        grace = Deadline.after(PUT_BACK_GRACE_S)  # even when the call's own time is up, or the process is stopping
         for record in removed:
             self._create(record.spec, deadline=grace)
 
     def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> bool:
-        """Make one write. Returns whether it succeeded; raises AlreadyExists, NotFound and UpdateUnsupported, whose
+        """Make one write; returns whether it succeeded. Raises AlreadyExists, NotFound and UpdateUnsupported, whose
         meaning depends on the caller."""
         try:
             call()

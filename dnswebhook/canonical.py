@@ -1,11 +1,12 @@
 """One spelling for every name and every target, so that equal data compares equal wherever it comes from (pure).
 
-`canonical_name` and `canonical_value` are strict: they take what external-dns or a person wrote and either return the
+`canonical_name` and `canonical_value` are strict: they take what external-dns or a person wrote, and either return the
 canonical spelling or raise `Unacceptable` with a reason from a closed set. `stored_name` and `stored_value` never
-raise: they read what a store already holds, hand-made rows included, and leave what they cannot interpret unchanged.
+raise: they read what a store already holds, rows created by hand included, and leave what they cannot interpret
+unchanged.
 
-Spellings: names are ASCII lower case (punycode, UTS 46) without a trailing dot; addresses as RFC 5952; a TXT value is
-plain when it is one word without special characters and in double quotes otherwise; SRV and NAPTR targets end in a
+Spellings: names are ASCII lower case (punycode, UTS 46) without a trailing dot; addresses follow RFC 5952; a TXT value
+is plain if it is one word without special characters, and in double quotes otherwise; SRV and NAPTR targets end in a
 dot, as external-dns 0.21 and later write them. Nothing that passes here can break the line format of dnsmasq's
 configuration: no control characters, no backslash, no quote inside a text, no comma outside quotes.
 """
@@ -20,11 +21,11 @@ import idna
 
 MAX_NAME_OCTETS = 253
 _MAX_WRITTEN_CHARACTERS = 4 * MAX_NAME_OCTETS
-"""Combining characters make a name shorter when it is normalised, but not by more than that."""
+"""Normalisation shortens a name with combining characters, but not by more than this factor."""
 
 
 class DropReason(StrEnum):
-    """Why an endpoint or one of its targets cannot be held. A closed set: each is a metric label."""
+    """Why an endpoint or one of its targets cannot be held. A closed set: each value is a metric label."""
 
     UNSUPPORTED_TYPE = "unsupported_type"
     INVALID_NAME = "invalid_name"
@@ -45,14 +46,14 @@ class Unacceptable(ValueError):
         self.reason = reason
 
 
-# The usual case, nothing to rewrite, is decided by one match without backtracking.
+# The usual case, with nothing to rewrite, is decided by one match without backtracking.
 _LABEL = r"[a-z0-9_]++(?:-++[a-z0-9_]++)*+"
 _CANONICAL_NAME = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*+{_LABEL}")
 _MAX_LABEL_OCTETS = 63
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
-# As RFC 5952 writes it: `::` for the longest run of zero groups, so no two zero groups are left side by side, and no
-# `::` for a single group (seven colons). Texts that begin with `::` are left to `ipaddress`.
+# As RFC 5952 writes it: `::` replaces the longest run of zero groups, so no two zero groups are left side by side, and
+# `::` never replaces a single group (seven colons). Texts that begin with `::` are left to `ipaddress`.
 _GROUP = r"[1-9a-f][0-9a-f]{0,3}"
 _GROUP_OR_ZERO = rf"(?:{_GROUP}|0(?!:0))"
 _CANONICAL_IPV6 = re.compile(
@@ -60,7 +61,7 @@ _CANONICAL_IPV6 = re.compile(
     rf"|(?!(?:[^:]*:){{7}})(?:{_GROUP_OR_ZERO}:){{0,5}}{_GROUP}::(?:{_GROUP}(?::{_GROUP_OR_ZERO}){{0,4}})?"
 )
 _ASCII_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
-# The ownership record of `*.example.com` is `a-*.example.com`, or with `--txt-prefix` some other text around the star.
+# The ownership record of `*.example.com` is `a-*.example.com`, or with `--txt-prefix` has other text around the star.
 _FIRST_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
 
 
@@ -116,7 +117,7 @@ def is_wildcard(name: str) -> bool:
 
 
 def canonical_value(record_type: str, text: str) -> str:
-    """The one spelling of a target of `record_type`; raises Unacceptable."""
+    """The canonical spelling of a target of `record_type`; raises Unacceptable."""
     spell = _SPELLINGS.get(record_type)
     if spell is None:
         known = ", ".join(sorted(_SPELLINGS))
@@ -134,7 +135,7 @@ def host_of(record_type: str, value: str) -> str:
 
 
 def stored_name(text: str) -> str:
-    """The spelling of a name that a store holds; an invalid one is only lower-cased."""
+    """The canonical spelling of a name in a store; an invalid one is only lower-cased, without trailing dots."""
     try:
         return canonical_name(text)
     except Unacceptable:
@@ -142,7 +143,7 @@ def stored_name(text: str) -> str:
 
 
 def stored_value(record_type: str, text: str) -> str:
-    """The spelling of a value that a store holds; an invalid one stays as it is."""
+    """The canonical spelling of a value in a store; an invalid one stays as it is."""
     try:
         return canonical_value(record_type, text)
     except Unacceptable:
@@ -154,7 +155,7 @@ MAX_TTL_S = 2**31 - 1
 
 
 def stored_ttl_s(seconds: int | None) -> int:
-    """A TTL that a store holds, limited to what DNS and external-dns can read; 0 for none."""
+    """A TTL from a store, limited to what DNS and external-dns can represent; 0 for none."""
     return max(0, min(seconds or 0, MAX_TTL_S))
 
 
@@ -174,7 +175,7 @@ def _ipv4(text: str) -> str:
 def _ipv6(text: str) -> str:
     if _CANONICAL_IPV6.fullmatch(text):
         return text
-    return _rewritten_ipv6(text.strip())  # stripped, since it is remembered
+    return _rewritten_ipv6(text.strip())  # stripped, since the argument is a cache key
 
 
 @lru_cache(maxsize=4096)
@@ -273,4 +274,4 @@ _SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 KNOWN_TYPES = tuple(_SPELLINGS)
-"""Record types as external-dns knows them: each has a spelling."""
+"""Record types as external-dns names them: each has a canonical spelling."""

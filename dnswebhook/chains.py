@@ -1,10 +1,10 @@
-"""Which names lead to which other names: the CNAMEs of a resolver as a graph (pure).
+"""Which names lead to which other names: a resolver's CNAMEs as a graph (pure).
 
-dnsmasq follows them when it reads its configuration. If one of them leads back to its own name, dnsmasq does not start,
-and DHCP stops with it. There, as here, a wildcard is just a name: it does not match others.
+dnsmasq follows CNAMEs when it reads its configuration. If one leads back to its own name, dnsmasq does not start, and
+DHCP stops with it. To dnsmasq, as here, a wildcard is just a name: it does not match others.
 
-Clients give up after some 16 CNAMEs, so no path is followed for long: following each of 11,000 names in one chain to
-its end took 15 s.
+Clients give up after some 16 CNAMEs, so long paths are not followed to the end: for 11,000 names in one chain, that
+took 15 s.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ MAX_NAMES = 64
 
 
 class Chains:
-    """A name may have several targets: the one served now, and the one that replaces it at some moment of an apply."""
+    """A name may have several targets: the current one, and those that may replace it in the course of an apply."""
 
     def __init__(self) -> None:
         self._targets: dict[str, set[str]] = defaultdict(set)
@@ -22,8 +22,8 @@ class Chains:
         self._targets[name].add(target)
 
     def path(self, start: str, end: str) -> tuple[str, ...]:
-        """The names from `start` to `end`, both included; empty if `start` does not lead there. After more than
-        `MAX_NAMES` names, the path to the last one visited."""
+        """The names from `start` to `end`, inclusive; empty if `start` does not lead there. After more than `MAX_NAMES`
+        names, the path to the last one visited."""
         came_from = {start: ""}
         waiting = [start]
         while waiting:

@@ -1,10 +1,11 @@
 """Who will own a record that external-dns sends without an ownership record (pure).
 
-It sends none if it has seen one already: either its own, which it takes for present, or that of another owner. What it
-has seen is not always what is there now, so both are considered. A record that nobody claims would never be removed.
+external-dns sends none if it has already seen one: either its own, which it assumes is still there, or another owner's.
+What it has seen may differ from what is there now, so both are considered. A record that nobody claims would never be
+removed.
 
-Its other registries send no ownership records at all, and may never list (`crd`). They can be recognised: after a
-refusal they send the same record again at once, while the TXT registry lists first.
+The other registries of external-dns send no ownership records at all, and may never list (`crd`). They can be
+recognised: after a refusal they send the same record again at once, while the TXT registry lists first.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ from dnswebhook.wishes import Wish
 
 
 class Claims:
-    """The ownership records that are served, and those that external-dns has seen. Indexed when first asked for."""
+    """The ownership records that are served, and those that external-dns has seen. Indexed on first use."""
 
     def __init__(self, records: Collection[Record], past: Past) -> None:
         self._records = records
@@ -34,7 +35,7 @@ class Claims:
             self._removed[voucher.owned.name].append(voucher)
 
     def is_first_told(self, row: Record) -> bool:
-        """Whether `row` is the text that external-dns was shown first of all texts in its ownership record."""
+        """Whether `row` was the first text of its ownership record in the listing that external-dns got."""
         texts = () if self._told is None else self._seen_texts.get(row.name, ())
         return bool(texts) and row.value == min((text.value for text in texts), key=place_in_listing)
 
@@ -43,8 +44,7 @@ class Claims:
         return self._told is not None and (row.name, row.type, row.value) not in self._told_values
 
     def gone_from(self, subject: Wish) -> Voucher | None:
-        """Its ownership record, if that was removed after external-dns had seen it, and no other text has replaced
-        it."""
+        """The subject's ownership record, if it was removed after external-dns had seen it and nothing replaced it."""
         own = ("", subject.owner)  # an encrypted text may be its own
         for voucher in reversed(self._removed.get(subject.name, [])):
             if voucher.owned.covers(*subject.key) and owner_in(voucher.value) in own:
@@ -52,7 +52,7 @@ class Claims:
         return None
 
     def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:
-        """Why `subject` would belong to nobody; empty if it would belong to somebody.
+        """Why nobody would own `subject`; empty if somebody would.
 
         `taken_over` are the owners whose records external-dns takes over in this call, as with
         `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass.
@@ -72,7 +72,7 @@ class Claims:
                 f"external-dns has seen its ownership record {gone}, which was removed since: both will be written "
                 "after the next listing"
             )
-        owners.update(owner_in(row.value) for row in seen)  # even if it was removed since
+        owners.update(owner_in(row.value) for row in seen)  # even if it has been removed since
         others = owners - {"", subject.owner}
         if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
             return (
@@ -101,7 +101,7 @@ class Claims:
 
     @cached_property
     def _served_owners(self) -> frozenset[str]:
-        """The owners of all ownership records in the store."""
+        """The owners in all ownership records of the store."""
         return frozenset(owner_in(text) for texts in self._served_texts.values() for text in texts)
 
     @cached_property
@@ -113,8 +113,10 @@ class Claims:
         return texts
 
     def _seen_with_affix_for(self, subject: Wish) -> list[Record]:
-        """Its own ownership records that external-dns has seen under names with a prefix or a suffix. If there are any,
-        it looks at no others, whoever owns those."""
+        """The subject's own ownership records that external-dns has seen under names with a prefix or a suffix.
+
+        If there are any, external-dns considers no others, whoever owns them.
+        """
         words = words_in(subject.name.partition(".")[0])
         found = []
         for owner in (subject.owner, ""):  # an encrypted text may be its own
@@ -124,7 +126,7 @@ class Claims:
 
     @cached_property
     def _seen_with_affix(self) -> dict[tuple[str, str], list[Record]]:
-        """Texts under other names than the usual ones, by owner and by each word in the name."""
+        """Texts under names other than the usual ones, by owner and by each word in the name."""
         usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
         found: dict[tuple[str, str], list[Record]] = defaultdict(list)
         for name, rows in self._seen_texts.items():

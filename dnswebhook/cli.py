@@ -1,4 +1,4 @@
-"""The command `dnswebhook`. Its parts are imported only after interrupts are set up and the arguments are known."""
+"""The command `dnswebhook`. Its parts are imported only once interrupts are set up and the arguments are known."""
 
 from daemonkit import interrupts, standardfiles
 

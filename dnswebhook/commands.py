@@ -1,6 +1,6 @@
-"""The commands that a person runs: `dnswebhook check` and `dnswebhook records`.
+"""The commands for people: `dnswebhook check` and `dnswebhook records`.
 
-On a terminal they draw tables; in a pipe they print one tab-separated line per row, or JSON when asked.
+On a terminal they draw tables; in a pipe they print one tab-separated line per row, or JSON if requested.
 """
 
 import sys
@@ -20,7 +20,7 @@ _STYLES = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.FAILED: "bold red"}
 
 
 def check(store: Store, *, as_json: bool) -> int:
-    """Exit code 0 when nothing failed, else 1."""
+    """Returns exit code 0 if nothing failed, else 1."""
     findings = list(store.check(Deadline.after(_TIMEOUT_S)))
     if as_json:
         _print_json(findings)
@@ -32,7 +32,7 @@ def check(store: Store, *, as_json: bool) -> int:
 
 
 def records(store: Store, *, where: str, as_json: bool) -> int:
-    """Exit code 1 when the store cannot be read."""
+    """Returns exit code 1 if the store cannot be read."""
     try:
         listing = store.list_records(Deadline.after(_TIMEOUT_S))
     except StoreError as error:

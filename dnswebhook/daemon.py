@@ -1,4 +1,4 @@
-"""From the command line to a running daemon: which parts there are, and how they are joined."""
+"""From the command line to a running daemon: creates its parts and connects them."""
 
 import dataclasses
 import sys
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 def main(command: str, options: Options) -> None:
     if command != "run" and options.log_level == "info":
-        logs.setup("warning", options.log_format)  # a person asked for a table, not for the steps towards it
+        logs.setup("warning", options.log_format)  # the user asked for a table, not for the steps towards it
     metrics = Metrics(CollectorRegistry())
     try:
         store = open_store(options, metrics, remembers=command == "run")
@@ -55,7 +55,7 @@ def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
         metrics.store_requests.labels(operation, outcome).observe(seconds)
 
     if options.uses_unifi:
-        from dnswebhook.stores.unifi.store import UnifiStore  # with TLS, HTTP and JSON of controllers
+        from dnswebhook.stores.unifi.store import UnifiStore  # imports the controllers' TLS, HTTP and JSON
 
         settings = options.unifi_settings()
         if not remembers:
@@ -94,7 +94,7 @@ def serve(options: Options, store: Store, metrics: Metrics) -> int:
     ops = OpsApp(liveness=lambda: None, readiness=readiness.problem, registry=metrics.registry)
     daemon.serve(HttpServer("health", options.health_addr, ops, log=log, limits=ServerLimits(threads=4)))
     daemon.thread("probe", readiness.run)
-    # A body that comes too slowly counts against the call's own deadline.
+    # A body that arrives too slowly counts against the call's own deadline.
     server_limits = ServerLimits(threads=options.api_threads, body_timeout_s=options.call_deadline_s)
     daemon.serve(HttpServer("api", options.api_addr, api, log=log, limits=server_limits))
     daemon.on_stop(readiness.wake)

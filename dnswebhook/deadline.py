@@ -1,7 +1,7 @@
-"""One moment by which a call must have been answered, and the only way this package waits.
+"""The moment by which a call must be answered, and the only way in which this package waits.
 
-external-dns ends its process when a call takes 15 s, so each call gets a `Deadline` of about 12 s that travels down
-to the last socket. Waiting is always on the stop event, so that shutdown ends every wait at once.
+external-dns exits when a call takes 15 s, so each call gets a `Deadline` of about 12 s that is passed down to the last
+socket. All waiting is on the stop event, so that shutdown ends every wait at once.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Deadline:
-    """`at` is a moment of the monotonic clock, in seconds."""
+    """`at` is a time of the monotonic clock, in seconds."""
 
     def __init__(self, at: float, stop: threading.Event, clock: Callable[[], float] = time.monotonic) -> None:
         self.at = at
@@ -36,7 +36,7 @@ class Deadline:
         return self._stop.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep for `seconds`; False at once when that would pass the deadline, and as soon as the process stops."""
+        """Sleep for `seconds`. Returns False at once if that would pass the deadline, and when the process stops."""
         if seconds >= self.remaining_s:
             return False
         return not self._stop.wait(seconds)

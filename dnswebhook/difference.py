@@ -1,6 +1,6 @@
-"""Compares wishes with rows: what each record set lacks or has too much, and what must be refused (pure).
+"""Compares wishes with rows: what each record set lacks, what it has too much of, and what must be refused (pure).
 
-The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the result in order is the plan's job.
+The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) are implemented here; the plan puts the result in order.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from dnswebhook.past import Past
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish, Wishes
 
 LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
-"""Types that lead a client to a host, so a record of one can replace one of another. Other types replace nothing."""
+"""Types that lead a client to a host, so that a record of one can replace one of another. Others replace nothing."""
 _MAX_WAY_CHARACTERS = 1000
 
 
@@ -39,7 +39,7 @@ class SetDifference(msgspec.Struct):
 
 
 class Difference:
-    """All record sets of one call. After construction `sets`, `refusals` and `skips` hold the whole result."""
+    """All record sets of one call. After construction, `sets`, `refusals` and `skips` hold the complete result."""
 
     def __init__(self, asked: Wishes, records: Collection[Record], past: Past) -> None:
         self.notes = OpenNotes(past.noted)
@@ -90,23 +90,24 @@ class Difference:
 
     @staticmethod
     def may_wait(voucher: Wish, update: Update) -> bool:
-        """Whether a text may be rewritten after its record, since the old one says the same.
+        """Whether a text may be rewritten after its record, since the old text says the same.
 
-        An encrypted text is new in each pass: written first, it would be written again whenever its record fails.
+        An encrypted text differs on every pass: written first, it would be rewritten each time its record fails.
         """
         return update.record.value in voucher.same
 
     def values_of_ours(self, subject: Wish) -> set[str]:
-        """Its values in this call, and those that an earlier call should have removed and this one does not name."""
+        """The subject's values in this call, and those that an earlier call should have removed and this one omits."""
         return {*subject.wanted, *subject.removed, *self.notes.values(subject.key)}
 
     def must_come_whole(self, wish: Wish) -> bool:
-        """external-dns 0.21 does not recognise its own TXT sets, so half of one would stay half for ever."""
+        """Whether the set must be created completely or not at all: external-dns 0.21 does not recognise its own TXT
+        sets, so half of one would never be completed."""
         is_new_text = wish.type == "TXT" and wish.owned is None and not self.live(wish.key)
         return is_new_text and len(self.sets[wish.key].creates) > 1
 
     def is_half(self, wish: Wish) -> bool:
-        """Whether an earlier call has left half of such a set, and this call wants the set."""
+        """Whether an earlier call has created only part of such a set, and this call wants the set."""
         whole = self.notes.whole(wish.key)
         here = {row.value for row in self.live(wish.key) if row.value in whole}
         return bool(wish.wanted and here) and here < whole
@@ -115,7 +116,7 @@ class Difference:
         return wish.key in self._refused
 
     def is_emptied(self, name: str) -> bool:
-        """Whether nothing stays of what leads to a host under a name, not even rewritten."""
+        """Whether no row of a name that leads to a host stays, not even rewritten."""
         removed = {row.id for wish in self.by_name[name] for row in self.sets[wish.key].deletes}
         leading = [row for row in self._rows.get(name, ()) if row.is_enabled and row.type in LEADING_TYPES]
         return all(row.id in removed for row in leading)
@@ -135,7 +136,7 @@ class Difference:
             elif self._is_released(wish, row) and self._may_remove(wish, row, result):
                 surplus.append(row)
         if surplus and wish.is_wanted and not missing and not any(row.value in wish.wanted for row in live):
-            # What should have replaced it was refused: an old answer is better than none.
+            # The replacement was refused: an old answer is better than none.
             result.has_blocked_delete = True
             surplus = []
         pairs, missing, surplus = _paired(wish.type, missing, surplus)
@@ -159,11 +160,10 @@ class Difference:
         return missing
 
     def _is_released(self, wish: Wish, row: Record) -> bool:
-        """Whether this call lets the row go: by its value, or as the text that external-dns has read and now words
-        otherwise.
+        """Whether this call gives the row up: by value, or as a text that external-dns has read and rewords now.
 
-        A row that an earlier call should have replaced by a named value, or removed, is let go too: if external-dns has
-        not listed since (`--txt-cache-interval`), it believes that what it sent is there.
+        A row that an earlier call should have removed, or replaced by a value that this call names, is given up too: if
+        external-dns has not listed since (`--txt-cache-interval`), it believes that what it sent is there.
         """
         if row.value in wish.removed:
             return True
@@ -176,18 +176,17 @@ class Difference:
             return True
         if not wish.readings:
             return False
-        # external-dns does not read the format of 0.17 and before where there is another one.
+        # external-dns does not read the format of 0.17 and before if a record in another format exists.
         is_first = bool(wish.owned and wish.owned.types) and self._claims.is_first_told(row)
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
 
     def _is_succeeded(self, voucher: Wish, text: str) -> bool:
-        """Whether an earlier call has left this text open, and its owner now gets another one in that ownership
-        record."""
+        """Whether an earlier call left this text open, and its owner now gets another text in that ownership record."""
         is_noted = self.notes.has_text(voucher.name, text)
         return is_noted and owner_in(text) in map(owner_in, voucher.wanted)
 
     def _is_claimed(self, wish: Wish) -> bool:
-        """Whether an ownership record that an earlier call has left open is there, and this call sends it again."""
+        """Whether an ownership record that an earlier call left open is there, and this call sends it again."""
         return any(
             self.notes.has_text(voucher.name, row.value)
             for voucher in self._vouchers_of(wish)
@@ -212,8 +211,8 @@ class Difference:
     def _leave_to_who_came_first(self, wish: Wish) -> None:
         """Refuse a new set if somebody else has added values to it that external-dns has not seen.
 
-        external-dns claims whole sets, and would remove those values. If it asks for a change of the set
-        (`--txt-cache-interval`), refuse only if nothing is there that it may have known.
+        external-dns claims whole sets, and would remove those values. If it asks for a change to the set
+        (`--txt-cache-interval`), refuse only if no row is left that it may have known.
         """
         vouchers = self._vouchers_of(wish)
         is_claimed_now = any(self.sets[voucher.key].creates for voucher in vouchers)
@@ -234,7 +233,7 @@ class Difference:
             self.sets[voucher.key].creates = []
 
     def _keep_cname_alone(self, name: str) -> None:
-        """Drop the creates that would put a CNAME beside anything else, or a second one beside the first."""
+        """Drop creates that would put a CNAME beside another record, or a second CNAME beside the first."""
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
         if not any(result.creates for _, result in here):
             return
@@ -242,8 +241,8 @@ class Difference:
         staying = [row for row in self._rows.get(name, ()) if row.id not in removed]
         others_come = [wish.type for wish, result in here if wish.type != "CNAME" and result.creates]
         for wish, result in here:
-            # A disabled row is in the way only if something was removed first: if the controller minds the row, all
-            # that would have to be put back. Otherwise the controller may decide.
+            # A disabled row is an obstacle only if something would be removed first: if the controller then objects to
+            # the row, all of that would have to be put back. Otherwise the controller may decide.
             is_cname = wish.type == "CNAME"
             makes_room = any(is_cname or row.type == "CNAME" for row in removed.values())
             in_the_way = [row for row in staying if is_cname or row.type == "CNAME"]
@@ -262,7 +261,7 @@ class Difference:
     def _keep_out_of_loops(self, wish: Wish) -> None:
         """Drop values that would make a CNAME lead back to its own name.
 
-        What is served now counts as well as what is to come: strands run side by side, and some may fail.
+        Both the current and the coming CNAMEs count: strands run in parallel, and some may fail.
         """
         result = self.sets[wish.key]
         rewrites = [update for update in result.updates if update.spec.value != update.record.value]
@@ -281,9 +280,10 @@ class Difference:
                 self._chains.add(wish.name, spec.value)
 
     def _keep_unless_replaced(self, name: str, kept: Collection[str] | None = None) -> None:
-        """If nothing is left to be written to a name, because it was refused, remove nothing from it either.
+        """If nothing is left to be written to a name, because it was refused, do not remove anything from it either.
 
-        `kept`: the types of rows to keep if none of them is written, and a CNAME only if nothing is; None: all.
+        `kept`: the row types to keep if none of them is written; a CNAME is kept only if nothing at all is written.
+        None means all types.
         """
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
         written = {wish.type for wish, result in here if result.adds_or_rewrites}
@@ -294,7 +294,7 @@ class Difference:
                     result.deletes = []
 
     def _drop_vouchers_of_refused(self) -> None:
-        """No ownership record for a record that will not be there: it would claim one that somebody else adds."""
+        """Write no ownership record for a record that will not be there: it would claim one that somebody else adds."""
         for voucher in self.wishes.values():
             subjects = self.subjects(voucher)
             if subjects and all(self._is_refused(subject) for subject in subjects):
@@ -304,7 +304,7 @@ class Difference:
         return wish.key in self._refused and not self.sets[wish.key].adds_or_rewrites and not self.live(wish.key)
 
     def _refuse_unvouched(self) -> None:
-        """No record without its ownership record: it would never be claimed, hence never removed."""
+        """Write no record without its ownership record: it would never be claimed, hence never removed."""
         for subject in list(self.wishes.values()):
             result = self.sets[subject.key]
             if subject.owned is not None or not result.creates:
@@ -322,8 +322,11 @@ class Difference:
                 result.creates = []
 
     def _bring_voucher_back(self, subject: Wish) -> None:
-        """external-dns 0.23 with `--txt-cache-interval` takes each ownership record that it has listed for present. So
-        if a record is removed and comes again before the next listing, it sends no ownership record with it."""
+        """Create the subject's ownership record again if external-dns does not send it.
+
+        external-dns 0.23 with `--txt-cache-interval` assumes that each ownership record it has listed is still there.
+        So if a record is removed and comes back before the next listing, it sends no ownership record with it.
+        """
         gone = self._claims.gone_from(subject)
         if gone is None or gone.name in self.by_name:
             return
@@ -339,7 +342,7 @@ class Difference:
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:
-        """Owners whose records external-dns takes for its own in this call, as with `--migrate-from-txt-owner`."""
+        """Owners whose records external-dns takes over in this call, as with `--migrate-from-txt-owner`."""
         return frozenset(
             owner_in(row.value)
             for wish in self.wishes.values()
@@ -364,10 +367,10 @@ def _told_as(row: Record) -> str:
 def _paired(
     record_type: str, missing: list[str], surplus: list[Record]
 ) -> tuple[list[tuple[Record, str]], list[str], list[Record]]:
-    """Which row is rewritten into which value, then the values and the rows that are left.
+    """Which row is rewritten to which value, then the remaining values and rows.
 
-    A row of the same host is preferred: for a controller, MX and SRV rows of one host are the same, whatever their
-    numbers, so it would refuse to give a row the host that another one still has.
+    A row with the same host is preferred: to a controller, MX and SRV rows with one host are the same, whatever their
+    numbers, so it would refuse to give a row a host that another row still has.
     """
     by_host: dict[str, list[Record]] = defaultdict(list)
     for row in reversed(surplus):

@@ -1,8 +1,8 @@
 """Which names we may write: the domain filter, and the names that are never touched (pure).
 
-The filter follows external-dns' own rules (`endpoint.DomainFilter`), because the client applies the same one: suffix
-match on a label boundary, `.example.com` means only below; or an unanchored regular expression on the Unicode form of
-the name, exclusion first. Lists and expressions cannot be mixed: the client would refuse to start.
+The filter follows external-dns' own rules (`endpoint.DomainFilter`), because the client applies the same filter: a
+suffix match on a label boundary, where `.example.com` matches only names below; or an unanchored regular expression on
+the Unicode form of the name, exclusion first. Lists and expressions cannot be mixed: the client would refuse to start.
 """
 
 import fnmatch
@@ -14,16 +14,16 @@ import idna
 
 from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
-# RE2, which the client uses, has none of these; Python's `re` has, so they would fail only at the client's start.
+# RE2, which the client uses, has none of these. Python's `re` does, so they would fail only when the client starts.
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
-# Python reads these as something else, without complaint.
+# Python interprets these differently, without an error.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
-# Octets of the environment that are no UTF-8.
+# Bytes of the environment that are not UTF-8.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def unicode_name(name: str) -> str:
-    """The form on which external-dns matches: lower case, Unicode, no trailing dot."""
+    """The form that external-dns matches against: lower case, Unicode, no trailing dot."""
     ascii_name = stored_name(name)
     if "xn--" not in ascii_name:
         return ascii_name
@@ -38,8 +38,10 @@ def _unicode_label(label: str) -> str:
 
 
 class DomainFilter:
-    """Raises ValueError for a mixture of lists and expressions, and for an entry or expression that must be a
-    mistake."""
+    """Which names external-dns may manage.
+
+    Raises ValueError for a mixture of lists and expressions, and for an entry or expression that must be a mistake.
+    """
 
     def __init__(
         self,
@@ -81,10 +83,10 @@ class DomainFilter:
 
 
 def _suffix(entry: str, option: str) -> str:
-    """`.example.com` keeps its dot (only below); white space around and a trailing dot are dropped.
+    """`.example.com` keeps its dot (only names below); surrounding white space and a trailing dot are dropped.
 
-    external-dns compares entries as they are, so anything but a domain would silently match nothing. It drops a lone
-    dot, and then matches everything.
+    external-dns compares entries literally, so anything but a domain would silently match nothing. It drops a lone dot,
+    and then matches everything.
     """
     text = entry.strip()
     try:
@@ -127,15 +129,15 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     if _NO_CHARACTER.search(pattern):
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is not UTF-8")
     try:
-        return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 means them
+        return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 defines them
     except re.error as error:
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: {error}") from error
 
 
 class ProtectedNames:
-    """Shell patterns (`*`, `?`, `[...]`) over names; a `*` spans labels, as in `*.lan.example.com`.
+    """Shell patterns (`*`, `?`, `[...]`) for names; a `*` spans labels, as in `*.lan.example.com`.
 
-    A pattern may be written in either form of an internationalised name, and is tried on both: `nas-*.bücher.example`
+    A pattern may be written in either form of an internationalised name and is tried on both: `nas-*.bücher.example`
     has no ASCII form of its own.
     """
 

@@ -1,38 +1,38 @@
-"""What can go wrong between us and a store, typed by consequence: one class per answer and per next step.
+"""Errors between us and a store, typed by consequence: one class per response and per next step.
 
-Stores raise nothing else: errors of the operating system, urllib3, ssl, sqlite3 and JSON are converted where they are
-met, with the cause chained. Messages say what was seen and what was wanted; they may appear in logs and answers, so
-they never contain secrets, and foreign text in them is cut (`excerpt`).
+Stores raise nothing else: errors of the operating system, urllib3, ssl, sqlite3 and JSON are converted where they
+occur, with the cause chained. Messages say what was seen and what was expected. They may appear in logs and responses,
+so they never contain secrets, and foreign text in them is shortened (`excerpt`).
 """
 
 MAX_FOREIGN_TEXT = 256
 
 
 def excerpt(text: str, limit: int = MAX_FOREIGN_TEXT) -> str:
-    """Foreign text fit for a message: one line, at most `limit` characters."""
+    """Foreign text made fit for a message: one line of at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class StoreError(Exception):
-    """Base of everything that a store raises."""
+    """Base class of everything that a store raises."""
 
     reason = "error"
-    """Closed set of words, used as metric label."""
+    """One of a closed set of words, used as a metric label."""
     is_systemic = True
-    """True: the next call would fail alike (the store is away); False: only this record is concerned."""
+    """True: the next call would fail in the same way (the store is away); False: only this record is affected."""
     is_pending = False
-    """True: a create whose row was not seen, though the store may still add it, or may have done so."""
+    """True: a create whose row was not seen, though the store may still add it or have added it."""
 
 
 class StoreUnreachable(StoreError):
-    """No usable answer: connection refused or reset, name resolution, TLS, 5xx, HTML where JSON was wanted."""
+    """No usable response: connection refused or reset, name resolution, TLS, 5xx, HTML instead of JSON."""
 
     reason = "unreachable"
 
 
 class StoreRestarting(StoreUnreachable):
-    """5xx, or a connection that breaks off: waiting may help, changing a setting does not."""
+    """5xx, or a connection that broke off: waiting may help, changing a setting does not."""
 
 
 class StoreTimeout(StoreError):
@@ -48,7 +48,7 @@ class CredentialsRefused(StoreError):
 
 
 class RateLimited(StoreError):
-    """The store asked for a longer pause than the deadline allows."""
+    """The store asked for a pause longer than the deadline allows."""
 
     reason = "rate_limited"
 
@@ -64,20 +64,20 @@ class StoreFailed(StoreError):
 
 
 class CapabilitiesUnknown(StoreError):
-    """Which API the controller has is not known yet, so what it can hold is not known either."""
+    """It is not known yet which API the controller has, so neither is what it can hold."""
 
     reason = "unknown_api"
 
 
 class RecordError(StoreError):
-    """This one record is refused; others may well succeed."""
+    """This one record was refused; others may well succeed."""
 
     reason = "refused"
     is_systemic = False
 
 
 class AlreadyExists(RecordError):
-    """A row with this name, type and value is there already."""
+    """A row with this name, type and value already exists."""
 
     reason = "exists"
 

@@ -1,11 +1,11 @@
-"""Which part of a wanted record set a store can hold, and in which spelling (pure).
+"""Which part of a desired record set a store can hold, and in which spelling (pure).
 
-`adjust` uses it to answer external-dns before anything is planned, and `plan` uses it again on what arrives for
-writing, because ownership TXT records are made after adjusting, and hand-made requests skip adjusting. So plan never
+`adjust` uses it to respond to external-dns before anything is planned, and `plan` uses it again on what arrives for
+writing, because ownership TXT records are made after adjusting, and requests made by hand skip adjusting. So plan never
 refuses the form of a set that adjust has accepted.
 
-A firmware upgrade may bring an API with tighter limits. What these forbid although the store serves it needs no write,
-so it is kept as it is.
+A firmware upgrade may bring an API with tighter limits. What they forbid although the store already serves it needs no
+write, so it is kept as it is.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from dnswebhook.model import Capabilities
 from dnswebhook.served import Served
 
 MAX_NAMED_DROPS = 20
-"""Per set: one user's annotation can hold 50,000 targets, and each would be an object and a log line."""
+"""Per set: one user's annotation can hold 50,000 targets, each of which would be an object and a log line."""
 
 
 _LIMITS = frozenset({DropReason.NAME_TOO_LONG, DropReason.UNSUPPORTED_WILDCARD, DropReason.TARGET_TOO_LONG})
@@ -46,7 +46,7 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fitted(msgspec.Struct, frozen=True, gc=False):
-    """What can be held of a set. `values` are canonical, sorted and distinct; empty when the whole set is dropped."""
+    """What can be held of a set. `values` are canonical, sorted and distinct; empty if the whole set is dropped."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ class Fitted(msgspec.Struct, frozen=True, gc=False):
     ttl_s: int
     drops: tuple[Drop, ...] = ()
     limit: str = ""
-    """Why the store would not accept it if it were not served already. No TTL is set then, since that needs a write."""
+    """Why the store would not accept it if it were not served already. The TTL is then 0: setting it needs a write."""
     is_by_limit: bool = False
     """Whether a limit played a part, so that another listing may lead to another result."""
 
@@ -68,7 +68,7 @@ def fit(
     served: Served,
     reserved_octets: int = 0,
 ) -> Fitted:
-    """Rewrite a wanted set into what `capabilities` allow; `reserved_octets` shorten the longest name."""
+    """Rewrite a desired set to fit `capabilities`; `reserved_octets` reduces the maximum name length."""
     try:
         owner = _fitting_name(name, record_type, capabilities, reserved_octets)
     except Unacceptable as error:
@@ -94,7 +94,7 @@ def fit(
 
 
 def _as_served(name: str, record_type: str, targets: Sequence[str], served: Served, error: Unacceptable) -> Fitted:
-    """What stays of a set whose name the store would not accept."""
+    """What remains of a set whose name the store would not accept: the values that it already serves."""
     owner = stored_name(name)
     is_by_limit = error.reason in _LIMITS
     values = [stored_value(record_type, target) for target in targets] if is_by_limit else []
@@ -118,7 +118,7 @@ def _fitting_values(
     drops: list[Drop],
     limits: list[str],
 ) -> tuple[str, ...]:
-    """Sorted and distinct. What does not fit is added to `drops`, or to `limits` if it stays nevertheless."""
+    """The values, sorted and distinct. What does not fit goes to `drops`, or to `limits` if it stays nevertheless."""
     values: list[str] = []
     for target in targets:
         try:
@@ -134,7 +134,7 @@ def _fitting_values(
 
 
 def _add(drops: list[Drop], drop: Drop) -> None:
-    """Name a dropped target, or, if many are named already, count it with others of the same reason."""
+    """List a dropped target, or count it with others of the same reason if many are listed already."""
     for index in range(MAX_NAMED_DROPS, len(drops)):
         known = drops[index]
         if known.reason is drop.reason:

@@ -1,7 +1,7 @@
 """Callers that want the same thing at the same time share one call for it.
 
-A caller is only ever served by a flight that began after it asked, so the answer is never older than the question.
-Ten listings at once thus cost two store reads, and their memory, not ten.
+A caller is only served by a flight that began after it asked, so the result is never older than the request. Ten
+simultaneous listings thus cost two store reads and their memory, not ten.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Flights(Generic[T]):
         self._error: Exception | None = None
 
     def get(self, deadline: Deadline) -> T:
-        """The result, or the error, of a flight that starts after this call; StoreTimeout if none ends in time."""
+        """The result or error of a flight that starts after this call; raises StoreTimeout if none ends in time."""
         with self._landed:
             wanted = self._departures + 1
             while self._landings < self._departures and self._landings < wanted:

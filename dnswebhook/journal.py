@@ -1,16 +1,16 @@
-"""Remembers unsettled ownership records on disk, so that a killed process does not leave them behind.
+"""Stores unsettled ownership records on disk, so that a killed process does not leave them behind.
 
-Notes are saved before the writes that they are about, so a crash at any moment leaves either no write or a note. Where
-the file cannot be written (no state directory, full disk), notes live as long as the process, and one line says so.
+Notes are saved before the writes they concern, so a crash at any moment leaves either no write or a note. If the file
+cannot be written (no state directory, full disk), notes live as long as the process, and this is logged once.
 
-Notes that have not been in use for an hour are dropped at start. A state directory may come back: from a backup, or
-with a node that was away while another one took over. Its notes lack what was written since, so the ownership record of
-a record that exists by now could be removed. To leave one over because its note was dropped does less harm. As long as
-notes are in use, the file is rewritten from time to time, even if they are the same.
+Notes that have not been in use for an hour are dropped at startup. A state directory may come back: from a backup, or
+with a node that was away while another one took over. Its notes do not reflect what was written since, so acting on
+them could remove the ownership record of a record that exists by now. Leaving one behind because its note was dropped
+does less harm. As long as notes are in use, the file is rewritten from time to time, even if they have not changed.
 
-For the same reason notes of another running daemon are not used: a lock on the directory tells. A daemon that does not
-get the lock keeps its own notes in memory. When the other one ends, as after overlapping restarts, its notes are
-dropped: we may have written since. One thread at a time may call, the one whose turn it is to read or write the store.
+For the same reason, notes of another running daemon are not used; a lock on the directory detects one. A daemon that
+does not get the lock keeps its own notes in memory. When the other daemon ends, as after overlapping restarts, its
+notes are dropped: we may have written since. Only the thread whose turn it is to read or write the store may call.
 """
 
 import contextlib
@@ -48,14 +48,14 @@ class Journal:
     def __init__(
         self, directory: Path | None = None, store: str = "", wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """`store` identifies the store, since several may use the same directory one after the other."""
+        """`store` identifies the store, since several may use the same directory one after another."""
         self._path = directory / FILE_NAME if directory else None
         self._store = store
         self._wall_clock = wall_clock
         self._written_at = 0.0
         self._is_directory_ours = False
         self._is_in_use = False
-        """Another daemon has been using the directory so far."""
+        """Whether another daemon was using the directory when last checked."""
         self._rare_log = log.every(3600.0)
         self._in_use_log = log.every(3600.0)
         self._vouchers = self._load()
@@ -67,7 +67,7 @@ class Journal:
         return self._vouchers
 
     def note(self, vouchers: Iterable[Voucher]) -> None:
-        """Add to the notes; the newest note of a row counts."""
+        """Add notes; for each row, the newest one counts."""
         merged = {(voucher.name, voucher.value): voucher for voucher in (*self._vouchers, *vouchers)}
         self.replace(tuple(merged.values()))
 
@@ -96,7 +96,7 @@ class Journal:
                 self._path.unlink()
 
     def _has_directory(self, directory: Path) -> bool:
-        """Whether no other process uses it; checked again each time while one does. Raises OSError."""
+        """Whether no other process uses the directory; checked again on each call while one does. Raises OSError."""
         if self._is_directory_ours:
             return True
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class Journal:
         return True
 
     def _age_s(self, moment: float) -> float:
-        """The age, without its sign: if `moment` is in the future, the clock was wrong then, or is now."""
+        """The absolute age: if `moment` is in the future, the clock was wrong then, or is now."""
         return abs(self._wall_clock() - moment)
 
     def _load(self) -> tuple[Voucher, ...]:

@@ -1,8 +1,8 @@
-"""Listings in bytes: record sets are encoded, and remembered by the rows that they consist of.
+"""Encodes listings: the bytes of each record set are cached by the rows that it consists of.
 
 external-dns lists on every pass, and between two passes hardly any row has changed: if a store returns the same object
-again, so are the bytes; otherwise only the sets with new rows are encoded. Sets that a listing did not use are
-forgotten, so there are never more than one listing's. One thread at a time may call.
+again, the bytes are reused; otherwise only sets with new rows are encoded. Sets that a listing did not use are dropped,
+so the cache never holds more than one listing's. One thread at a time may call.
 """
 
 from collections import Counter

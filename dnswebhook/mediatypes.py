@@ -2,7 +2,7 @@
 
 There is one version of the webhook's media type and no real negotiation: external-dns sends it in `Accept` of every
 GET, and sends no `Accept` at all with `POST /records`. So only types that are clearly something else are refused; an
-absent, broad, odd or unreadable header is taken for JSON, since external-dns ends its process on a 4xx.
+absent, broad, odd or malformed header is treated as JSON, since external-dns exits on a 4xx.
 """
 
 from collections.abc import Iterator
@@ -17,20 +17,20 @@ _FOREIGN = frozenset({"application/x-www-form-urlencoded", "application/xml", "a
 
 
 def prefers_bare(accept: str | None) -> bool:
-    """True when `Accept` names the webhook media type and does not rank plain JSON above it."""
+    """True if `Accept` names the webhook media type and does not rank plain JSON above it."""
     weights = dict(_ranges(accept or ""))
     weight = weights.get(_WEBHOOK, 0.0)
     return weight > 0 and weight >= weights.get(PLAIN_MEDIA_TYPE, 0.0)
 
 
 def is_acceptable(accept: str | None) -> bool:
-    """False only when every type that `Accept` names is clearly not JSON."""
+    """False only if every type named in `Accept` is clearly not JSON."""
     ranges = [media_type for media_type, weight in _ranges(accept or "") if weight > 0]
     return not ranges or not all(map(_is_foreign, ranges))
 
 
 def is_supported_content_type(content_type: str | None) -> bool:
-    """False only when the body is said to be something that is clearly not JSON."""
+    """False only if the body is declared as something that is clearly not JSON."""
     return not _is_foreign(_bare_type(content_type or ""))
 
 

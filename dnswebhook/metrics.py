@@ -1,4 +1,4 @@
-"""Every series of the webhook, declared once, on a registry of its own; labels are closed sets and start at zero."""
+"""All metrics of the webhook, declared once, on a registry of their own; labels are closed sets and start at zero."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -1,8 +1,8 @@
 """The values the webhook works with: frozen, without I/O, importing nothing of ours.
 
-Two views of DNS data meet here. external-dns speaks of an `Endpoint`: a whole record set (name, type, all its
-targets). A store holds `Record` rows: one row per value. Names inside a `Record` are canonical (ASCII lower case,
-no trailing dot), and `value` is the canonical target text of `dnswebhook.canonical`: `10 mail.example.com` for MX,
+Two views of DNS data meet here. An `Endpoint` of external-dns is a whole record set (name, type, all its targets). A
+store holds `Record` rows: one row per value. Names in a `Record` are canonical (ASCII lower case, no trailing dot), and
+`value` is the canonical target text of `dnswebhook.canonical`: `10 mail.example.com` for MX,
 `1 2 443 host.example.com.` for SRV, quoted text for a TXT that needs quotes.
 """
 
@@ -39,17 +39,17 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class Origin(Enum):
-    """Who made a row, hence whether it may be written."""
+    """Who created a row, hence whether it may be written."""
 
     USER_DEFINED = "user-defined"
     DERIVED = "derived"
-    """Made by the controller itself (a device's or client's local name): never written."""
+    """Created by the controller itself (a device's or client's local name): never written."""
     AMBIGUOUS = "ambiguous"
-    """Its id names more than one row, so a write could hit a row of somebody else: never written."""
+    """Its id names more than one row, so a write could hit somebody else's row: never written."""
 
 
 class RecordSpec(msgspec.Struct, frozen=True, gc=False):
-    """What a row is to hold: the part of a `Record` that a write sends."""
+    """The desired content of a row: the part of a `Record` that a write sends."""
 
     name: str
     type: str
@@ -75,11 +75,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
-    """Every row of a store at one moment. A store whose content has not changed may return the same object again."""
+    """Every row of a store at one moment. If its content has not changed, a store may return the same object again."""
 
     records: tuple[Record, ...]
     generation: int = 0
-    """Changes when another store has taken the place of this one, and lacks what was written to the old one."""
+    """Changes when another store has replaced this one and lacks what was written to the old one."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     store: str
     """For messages: `embedded`, `unifi v2`, `unifi integration`."""
     max_ttl_s: dict[str, int]
-    """Supported record types, each with the largest TTL in seconds that it keeps; 0: the type carries no TTL."""
+    """Supported record types, each with the largest TTL in seconds that it keeps; 0 if the type carries no TTL."""
     max_name_octets: int
     max_target_octets: int
     """Longest host name inside a CNAME, MX or SRV target."""
@@ -97,6 +97,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     wildcard_types: frozenset[str]
     """Types whose name may start with the label `*`."""
     reserved_name_octets: int = 0
-    """Room kept below `max_name_octets` for the prefix of the ownership TXT record (`cname-` and the like)."""
+    """Room kept free below `max_name_octets` for the prefix of the ownership TXT record (`cname-` and the like)."""
     has_lasting_ids: bool = False
-    """The id of a deleted row is never used for another one."""
+    """The id of a deleted row is never reused."""

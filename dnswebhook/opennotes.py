@@ -21,11 +21,11 @@ class OpenNotes:
                     self._wholes[note.owned.name, record_type] = note.owned_values
 
     def values(self, key: SetKey) -> set[str]:
-        """The values in a record set that are noted as ours."""
+        """The values of a record set that are noted as ours."""
         return self._values.get(key, set())
 
     def whole(self, key: SetKey) -> frozenset[str]:
-        """The values that were to be written completely or not at all, of which only some may have been."""
+        """The values that had to be written completely or not at all, of which only some may have been written."""
         return self._wholes.get(key, frozenset())
 
     def has_text(self, name: str, text: str) -> bool:
@@ -33,12 +33,12 @@ class OpenNotes:
         return text in self._at(name)
 
     def successor(self, name: str, text: str) -> str:
-        """The text that was to replace `text` there; empty if none was."""
+        """The text that was to replace `text`; empty if there is none."""
         note = self._at(name).get(text)
         return note.successor if note else ""
 
     def waits(self, name: str, text: str) -> int:
-        """For how many more listings the text, or its record, may still appear."""
+        """For how many more listings the text or its record may still appear."""
         note = self._at(name).get(text)
         return note.waits if note else 0
 

@@ -12,7 +12,7 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class Update(msgspec.Struct, frozen=True):
-    """Rewrite `record` in place into `spec`: same name, same type."""
+    """Rewrite `record` in place as `spec`: same name, same type."""
 
     record: Record
     spec: RecordSpec
@@ -23,8 +23,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """Remove all of `remove`, then add all of `add`; if nothing was added, nor can still be, put back what was
-    removed."""
+    """Remove all of `remove`, then add all of `add`; if nothing was added, nor can still appear, undo the removal."""
 
     remove: tuple[Record, ...]
     add: tuple[RecordSpec, ...]
@@ -40,8 +39,8 @@ Operation = Create | CreateTogether | Update | Delete | Switch
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Taken only if all steps in `needs` succeeded, and one of `needs_one_of`, if there are any; both hold positions of
-    earlier steps in the strand."""
+    """Carried out only if all steps in `needs` succeeded, and at least one of `needs_one_of` unless that is empty; both
+    hold positions of earlier steps in the strand."""
 
     operation: Operation
     needs: tuple[int, ...] = ()
@@ -49,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Strand(msgspec.Struct, frozen=True):
-    """Steps to be taken one after the other; strands may run side by side."""
+    """Steps to be carried out in sequence; strands may run in parallel."""
 
     name: str
     steps: tuple[Step, ...]
@@ -58,9 +57,9 @@ class Strand(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     strands: tuple[Strand, ...]
     refusals: tuple[Refusal, ...] = ()
-    """Wanted, but impossible: the call ends as a partial failure."""
+    """Requested, but impossible: the call ends as a partial failure."""
     skips: tuple[Skip, ...] = ()
-    """Left alone on purpose: no failure."""
+    """Left alone on purpose: not a failure."""
     vanishing_sets: tuple[SetKey, ...] = ()
     """Record sets that would be removed completely."""
     vouchers: tuple[Voucher, ...] = ()

@@ -1,6 +1,6 @@
-"""All options, declared once: flags, variables, defaults, help and the reference page come from here.
+"""All options, declared once: flags, variables, defaults, help and the reference page are generated from here.
 
-Names that users of external-dns already know are kept: `UNIFI_*` and `*DOMAIN_FILTER*` are those of earlier webhooks.
+Names that users of external-dns already know are kept: `UNIFI_*` and `*DOMAIN_FILTER*` come from earlier webhooks.
 """
 
 import os
@@ -26,7 +26,7 @@ COMMANDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CommonOptions):
-    """Raises ValueError for options that do not go together."""
+    """Raises ValueError for options that cannot be combined."""
 
     SHARED_PREFIXES = ("UNIFI_",)
 
@@ -201,7 +201,7 @@ class Options(CommonOptions):
         return f"{self.unifi_host} {self.unifi_site}" if self.uses_unifi else "embedded"
 
     def state_path(self) -> Path:
-        """`--state-dir`, or the place that the environment names for it. Raises ValueError where it names none."""
+        """`--state-dir`, or the default that the environment gives. Raises ValueError if it gives none."""
         if self.state_dir:
             return Path(self.state_dir)
         given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]

@@ -1,16 +1,16 @@
 """Which TXT record says who owns which record set: external-dns' TXT registry, seen from the store (pure).
 
-For an owned set external-dns writes one TXT record, by default named `<type>-<name>`, with the text
-`"heritage=external-dns,external-dns/owner=...,external-dns/resource=..."`. Its endpoint carries the label
-`ownedRecord` with the owned name. Prefixes, suffixes and `%{record_type}` templates (`--txt-prefix`) change the name,
-encryption hides the text: so the label decides, and name and text only help out where an old client sends no label.
+For an owned set, external-dns writes one TXT record, by default named `<type>-<name>`, with the text
+`"heritage=external-dns,external-dns/owner=...,external-dns/resource=..."`. Its endpoint carries the label `ownedRecord`
+with the owned name. Prefixes, suffixes and `%{record_type}` templates (`--txt-prefix`) change the name, and encryption
+hides the text. So the label decides; name and text are used only if an old client sends no label.
 
 When external-dns changes or deletes a record, the text that it names is not always the stored one. It composes the text
 from the labels that it has read (`Reading`), as it would write it now: encrypted or not, or with the id of a new owner.
 
-An encrypted text is different each time that it is composed. So the text wanted for a changed record is new in each
-pass, even if it says the same as the stored one. The labels of the record, which are not encrypted, tell whether it
-does (`same_texts`).
+An encrypted text differs each time it is composed. So the text wanted for a changed record is new on every pass, even
+if it says the same as the stored one. Whether it does is decided by the labels of the record, which are not encrypted
+(`same_texts`).
 """
 
 import re
@@ -57,15 +57,15 @@ class Reading(msgspec.Struct, frozen=True):
     """The id of this external-dns, even if the text has the id that it migrates from."""
     other_labels: frozenset[tuple[str, str]]
     nonce: str = ""
-    """Of the text that it has decrypted, or a new one if the text was not encrypted."""
+    """The nonce of the text that was decrypted, or a new one if the text was not encrypted."""
 
     def is_of(self, value: str, *, is_first: bool) -> bool:
         """Whether this was read in the text `value`; `is_first`: external-dns was shown that text before all others.
 
-        1. An encrypted text: if it begins with the nonce, which is random, and known only to those who can decrypt it.
+        1. An encrypted text: if it begins with the nonce, which is random and known only to those who can decrypt it.
         2. A readable text with the same labels, including the owner: yes.
         3. A readable text with the same labels and another owner: only if it was shown first. external-dns reads only
-           that one, and changes no records of other owners, so it takes this owner's records for its own
+           that one, and changes no records of other owners, so it treats this owner's records as its own
            (`--migrate-from-txt-owner`).
         """
         labels = _labels(value)
@@ -82,7 +82,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def reading(labels: Mapping[str, str]) -> Reading | None:
-    """What the labels of a record say was read; None if they have no owner, as with registries other than TXT."""
+    """What was read according to a record's labels; None if they name no owner, as with registries other than TXT."""
     owner = labels.get(OWNER_LABEL)
     if not owner:
         return None
@@ -96,9 +96,10 @@ def same_texts(
 ) -> frozenset[str]:
     """Those of the `named` texts that say the same as the `wanted` one; all of these are encrypted.
 
-    `named` are the texts that external-dns wants removed. It has composed them from the labels in `read`; `written` has
-    the labels that records are to have now. If a named text is stored exactly so, it says what was read. A text of the
-    owner that external-dns migrates from is never stored exactly so, since the named one has the id of external-dns.
+    `named` are the texts that external-dns wants removed. It has composed them from the labels in `read`; `written`
+    holds the labels that records are to have now. If a named text is stored exactly so, it says what was read. A text
+    of the owner that external-dns migrates from is never stored exactly so, since the named one has the id of
+    external-dns.
     """
     shall_be = [labels for labels in written if labels.is_in(wanted)]
     were = [labels for labels in read if any(labels.has_labels_of(other) for other in shall_be)]
@@ -110,7 +111,7 @@ def is_heritage(value: str) -> bool:
 
 
 def owner_in(value: str) -> str:
-    """The owner that an ownership text names; empty if it is encrypted, or no ownership text."""
+    """The owner named by an ownership text; empty if the text is encrypted or not an ownership text."""
     return (_labels(value) or {}).get(OWNER_LABEL, "")
 
 
@@ -125,7 +126,7 @@ def words_in(name: str) -> frozenset[str]:
 
 
 def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
-    """Whether an ownership record of this name may be that of a record set, whatever the prefix or the suffix."""
+    """Whether an ownership record of this name may belong to a record set, whatever the prefix or suffix."""
     first_label, dot, domain = name.partition(".")
     head = own_name.removesuffix(dot + domain)
     if head == own_name or _without(first_label, head) == head:
@@ -134,12 +135,12 @@ def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
 
 
 def place_in_listing(value: str) -> tuple[bool, str]:
-    """Sorts the texts of a set for a listing: ownership texts first, since external-dns parses only the first one."""
+    """Sort key for the texts of a listed set: ownership texts first, since external-dns parses only the first text."""
     return not is_heritage(value), value
 
 
 def _labels(value: str) -> dict[str, str] | None:
-    """The labels in an ownership text, as external-dns parses it; None if it is encrypted, or no ownership text."""
+    """The labels in an ownership text, as external-dns parses it; None if it is encrypted or not an ownership text."""
     if not is_heritage(value):
         return None
     pairs = (part.split("=") for part in value.strip('"').split(","))
@@ -151,9 +152,9 @@ def _is_label(pair: list[str]) -> bool:
 
 
 def owned_set(endpoint: Endpoint, changed: Mapping[str, Set[str]]) -> OwnedSet | None:
-    """What this endpoint vouches for; None when it is no ownership record.
+    """What this endpoint vouches for; None if it is not an ownership record.
 
-    `changed` names what is written in the same call: canonical name -> record types, ownership records included.
+    `changed` lists what is written in the same call: canonical name -> record types, ownership records included.
     """
     if endpoint.record_type != "TXT":
         return None
@@ -169,7 +170,7 @@ def owned_set(endpoint: Endpoint, changed: Mapping[str, Set[str]]) -> OwnedSet |
 
 
 def _owned_by_name(own_name: str, changed: Mapping[str, Set[str]]) -> str:
-    """`a-app.example.com` -> `app.example.com` when that is written too; else the record is its own subject."""
+    """`a-app.example.com` -> `app.example.com` if that is written too; otherwise the record is its own subject."""
     prefix, dash, rest = own_name.partition("-")
     if dash and prefix in _TYPE_WORDS and rest in changed:
         return rest
@@ -177,10 +178,10 @@ def _owned_by_name(own_name: str, changed: Mapping[str, Set[str]]) -> str:
 
 
 def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> frozenset[str]:
-    """The type that the ownership record's name carries in front of, or around, the owned name's first label.
+    """The type that the ownership record's name contains, in front of or around the owned name's first label.
 
     Only what differs from the owned name is searched: `a-host.srv.lan` is about an A record, `srv` is its domain. A
-    prefix may be a type's name by chance (`--txt-prefix=txt-`), so types written in the same call go first.
+    prefix may be a type's name by chance (`--txt-prefix=txt-`), so types written in the same call take precedence.
     """
     if own_name == owned:
         return frozenset()  # the format of external-dns 0.17 and before: one record for every type of the name
@@ -193,7 +194,7 @@ def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> 
 
 
 def _types_before(label: str, text: str) -> frozenset[str]:
-    """Types that stand in `text` as a word of their own, with one dash or dot and then `label` right after them."""
+    """Types that occur in `text` as a word of their own, followed by one dash or dot and then `label`."""
     words = (word for word in _WORD.finditer(text) if word[0] in _TYPE_WORDS)
     return frozenset(
         word[0]

@@ -1,22 +1,22 @@
 """From changes and the store's rows to the writes that are needed, by value, in a safe order (pure).
 
-The result is a `Plan`: strands that may run side by side, each a sequence of steps for one name and the ownership
+The result is a `Plan`: strands that may run in parallel, each a sequence of steps for one name and the ownership
 records that vouch for it. The rules, each with its reason:
 
 1. By value. Wanted values that are not served are added, values of `updateOld` and `delete` that are not wanted are
    removed, and everything else on the name stays. So repeating a plan does nothing, and input order does not matter.
    The text of an ownership record that external-dns has read counts as named, too (`ownership.Reading`).
-2. In place first: a surplus row is rewritten into a missing value, so that the name is never empty.
-3. A CNAME is the only record on its name: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
+2. In place first: a surplus row is rewritten to a missing value, so that the name is never empty.
+3. A CNAME is the only record on its name: two of them stop dnsmasq, and DHCP with it. A change to or from a CNAME
    removes first and adds at once (`Switch`); if rows that are not ours would remain, the addition is refused.
 4. The ownership record is written before the record it vouches for and removed after it: a record without its ownership
    record would never be claimed again, while an ownership record without its record is cleaned up by a later pass. A
-   text that only replaces one that says the same is written after its record, and only if that could be written.
-   external-dns sends a record without an ownership record if it has seen one. If that belongs to another owner, or was
-   removed since, the record is refused; if external-dns has itself removed it since, it is written again.
+   text that only replaces one that says the same is written after its record, and only if the record could be written.
+   external-dns sends a record without an ownership record if it has seen one. If that one belongs to another owner, or
+   has been removed since, the record is refused; if external-dns itself has removed it since, it is written again.
 5. Only enabled, user-defined rows are written. Protected names are left alone.
 
-Equal input gives equal output, in any order of rows and changes.
+Equal input gives equal output, whatever the order of rows and changes.
 """
 
 from collections import defaultdict
@@ -44,7 +44,7 @@ def make_plan(
     protected: ProtectedNames,
     past: Past,
 ) -> Plan:
-    """`records` is a complete listing; only rows whose name occurs in `changes` matter."""
+    """The plan for `changes`. `records` is a complete listing; only rows whose name occurs in `changes` matter."""
     records = tuple(records)
     asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))
     difference = Difference(asked, records, past)
@@ -59,7 +59,7 @@ def make_plan(
 
 
 def _strand_names(difference: Difference) -> list[list[str]]:
-    """Names that must not be written side by side: a record's name and those of its ownership records."""
+    """Groups of names that must not be written in parallel: a record's name and those of its ownership records."""
     leader: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -86,12 +86,11 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
 
 
 def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
-    """Notes about ownership records that come or go together with a record of the same call, or that stay while their
-    record is rewritten or loses a value.
+    """Notes about ownership records that come or go with a record of the same call, or whose record changes.
 
-    A store that cannot change a row in place removes it first, and then the new one may fail; or it adds the new one
-    first, and then the old one may stay. So both texts are noted if one is replaced; then no older note that says the
-    opposite counts. Sets that must come whole, or of which half is there, are noted too.
+    A store that cannot change a row in place either removes it first, and then the new one may fail, or adds the new
+    one first, and then the old one may stay. So both texts are noted when one is replaced, and no older note that says
+    the opposite counts any more. Sets that must be written completely, or of which only part is there, are noted too.
     """
     vouchers: list[Voucher] = []
     for wish in difference.wishes.values():
@@ -133,7 +132,7 @@ def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjec
     notes += [note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving]
     notes += [note(value, successor=successor) for value, successor in superseded.items()]
     waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
-    for old, new in replaced.items():  # what may come late comes under the new one
+    for old, new in replaced.items():  # what may appear late is noted under the new text
         waits[new] = max(waits[new], waits[old])
     return [replace(each, waits=waits[each.value]) for each in notes]
 
@@ -148,7 +147,7 @@ def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
 
 
 def _superseded_texts(difference: Difference, wish: Wish) -> dict[str, str]:
-    """Texts that may still appear beside the wanted one, with that as successor: external-dns would never name them."""
+    """Texts that may still appear beside the wanted one, their successor: external-dns would never name them."""
     here = {row.value for row in difference.live(wish.key)}
     late = [text for text in difference.notes.late_texts(wish.name) if text not in here and text not in wish.wanted]
     return {text: new for text in sorted(late) for new in wish.wanted[:1] if owner_in(text) == owner_in(new)}
@@ -170,8 +169,8 @@ class _StrandBuilder:
     def build(self, names: list[str]) -> Strand:
         wishes = [wish for name in names for wish in self._difference.by_name[name]]
         vouchers = [wish for wish in wishes if wish.owned is not None]
-        # An ownership record cannot be added before its own name loses a CNAME, nor removed after that name gained one
-        # (as in the format of external-dns 0.17 and before). So it is written together with its name.
+        # An ownership record cannot be added before its own name has lost a CNAME, nor removed after that name has
+        # gained one (as in the format of external-dns 0.17 and before). So it is written together with its name.
         deferred = [voucher for voucher in vouchers if self._must_swap_with_cname(voucher)]
         for voucher in vouchers:
             if voucher not in deferred:
@@ -218,8 +217,8 @@ class _StrandBuilder:
             self._vouched[subject.key].append(step)
 
     def _write_name(self, name: str, wishes: list[Wish]) -> None:
-        """A switch if a CNAME comes or goes; otherwise updates, creates, deletes. The name's last address is removed
-        only if something has replaced it."""
+        """Add a switch if a CNAME comes or goes; otherwise updates, creates and deletes. The name's last address is
+        removed only if something has replaced it."""
         needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
         creates = [(wish, spec) for wish, result in needed for spec in result.creates]
         deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]
@@ -260,7 +259,7 @@ class _StrandBuilder:
         self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
 
     def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
-        """`needs_one_of`: the steps that replace these rows; it counts only for rows that lead to a host."""
+        """`needs_one_of`: the steps that replace these rows; it applies only to rows that lead to a host."""
         for key, row in rows:
             needed = needs_one_of if row.type in LEADING_TYPES else ()
             step = self._add(Delete(row), needs_one_of=needed)
@@ -276,7 +275,7 @@ class _StrandBuilder:
             return
         needs = _distinct(step for subject in subjects for step in self._removals[subject.key])
         for row in deletes:
-            if not self._difference.notes.waits(voucher.name, row.value):  # else a record that comes late has none
+            if not self._difference.notes.waits(voucher.name, row.value):  # else a late record would have none
                 self._add(Delete(row), needs)
 
 

@@ -1,4 +1,4 @@
-"""The four verbs of the webhook (negotiate, records, adjust, apply), joined from wire, adjust, plan and store.
+"""The four operations of the webhook (negotiate, records, adjust, apply), built from wire, adjust, plan and store.
 
 There is one writer: applies are serialised, and a listing waits for a running apply, so that it never shows half of
 one. Every apply lists first, plans against that listing, and writes only the difference. Any thread may call.
@@ -50,19 +50,19 @@ class Policy(msgspec.Struct, frozen=True):
     domain_filter: DomainFilter
     protected: ProtectedNames
     max_delete_share: float = 1.0
-    """Largest share of the user-defined record sets within the filter that one apply may delete; 1 is no limit."""
+    """The largest share of user-defined record sets within the filter that one apply may delete; 1: no limit."""
     is_dry_run: bool = False
     write_parallelism: int = 5
 
 
 class ApplyFailed(Exception):
-    """Not everything was applied; what could be was."""
+    """Not everything was applied; what could be applied was."""
 
     def __init__(
         self, message: str, *, error: StoreError | None = None, is_partial: bool = True, was_cut_short: bool = False
     ) -> None:
-        """`error`: a systemic error of the store, if there was one. `is_partial`: False if that alone made the call
-        fail, or is a RateLimited: then the client gets the answer for that error."""
+        """`error`: the store's systemic error, if any. `is_partial` is False if that error alone made the call fail, or
+        is a RateLimited; the client then gets the response for that error."""
         super().__init__(message)
         self.error = error
         self.is_partial = is_partial
@@ -86,27 +86,27 @@ class Provider:
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
         self._failed: set[str] = set()
-        """Names of the strands that failed in the last apply. In the next one they come last, since they would take the
-        time of all others again and again."""
+        """Names of the strands that failed in the last apply. The next apply runs them last, since they would otherwise
+        take up the others' time again and again."""
         self._told: tuple[Record, ...] | None = None
-        """The rows in the last listing that external-dns got; None: it has got none since our start."""
+        """The rows of the last listing that external-dns got; None if it has got none since our start."""
         self._told_before: tuple[Record, ...] = ()
         """TXT rows of earlier listings, under names that had none in the last one. Until its next apply, external-dns
-        0.19 believes that such ownership records still exist, and sends none with a record that it creates again."""
+        0.19 believes that these ownership records still exist, and sends none with a record that it creates again."""
         self._unclaimed: frozenset[SetKey] = frozenset()
         """Sets that the last apply refused because they came without an ownership record; empty after a listing."""
         self._served: Served = UNLISTED
-        """As of the last listing, including those that applies make. Before the first one anything may be served: with
-        `--txt-cache-interval` external-dns need not list first after our start, and what it sends may have been
-        accepted by the store before an upgrade."""
+        """What the last listing serves, including listings made by applies. Before the first one, anything may be
+        served: with `--txt-cache-interval`, external-dns need not list first after our start, and the store may have
+        accepted what it sends before an upgrade."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
         """Ownership records that applies have removed, or tried to, since the last listing; the latest is last."""
         self._gone: dict[Record, OwnedSet] = {}
-        """Rows whose removal the store has confirmed, until they are not listed any more; each with its record set, or,
-        if it is an ownership record, the set that it vouches for. A controller may confirm a removal without carrying
-        it out, and external-dns never looks again at a record or an ownership record that is left without the other."""
+        """Rows whose removal the store has confirmed, until they are no longer listed; each with its record set, or, if
+        it is an ownership record, the set that it vouches for. A controller may confirm a removal without carrying it
+        out, and external-dns never looks again at a record or an ownership record that is left without the other."""
         self._generation = 0
         """`Listing.generation` of the last listing."""
         self._told_generation = 0
@@ -133,11 +133,11 @@ class Provider:
         return b'{"endpoints":' + bare + b"}" if is_wrapped else bare
 
     def adjust(self, body: bytes) -> bytes:
-        """Raises wire.WireError, or CapabilitiesUnknown while the limits of the store are not known."""
+        """Raises wire.WireError, or CapabilitiesUnknown while the store's limits are not known."""
         return self._adjuster.adjust(body, self._store.capabilities(), self._served)
 
     def apply(self, changes: Changes, deadline: Deadline, is_caller_gone: Callable[[], bool]) -> None:
-        """Returns when everything asked for is in the store. Raises StoreError, DeleteGuardTripped or CallerGone if
+        """Returns once everything requested is in the store. Raises StoreError, DeleteGuardTripped or CallerGone if
         nothing was written, otherwise ApplyFailed."""
         if changes.is_empty:
             return
@@ -186,7 +186,7 @@ class Provider:
             if voucher.is_leaving:
                 self._removed.pop((voucher.name, voucher.value), None)
                 self._removed[voucher.name, voucher.value] = voucher
-        if report.is_complete and not plan.refusals:  # what was left undone because of a refusal stays noted as well
+        if report.is_complete and not plan.refusals:  # what was not done because of a refusal also stays noted
             settled = set(plan.vouchers)
             left = [each for each in self._journal.vouchers if each.waits or each not in settled]
             self._journal.replace(tuple(done(each) if each in settled else each for each in left))
@@ -194,16 +194,16 @@ class Provider:
         return report
 
     def _check_generation(self, changes: Changes) -> None:
-        """Refuse changes and deletions if the store was replaced since external-dns listed it (`Listing.generation`).
+        """Refuse updates and deletions if the store was replaced since external-dns listed it (`Listing.generation`).
 
-        What they name may be somebody else's there. Raises StoreFailed.
+        The rows they name may be somebody else's in the new store. Raises StoreFailed.
         """
         is_told = self._told is None or self._generation == self._told_generation
         if (changes.update_old or changes.delete) and not is_told:
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
 
     def _forget_gone(self, changes: Changes) -> None:
-        """Rows that are still there, and are now wanted again, are not to be removed: they will not be written anew."""
+        """Rows that are still there and are wanted again must not be removed: they will not be written anew."""
         if not self._gone:
             return
         asked: dict[SetKey, set[str]] = defaultdict(set)
@@ -217,7 +217,7 @@ class Provider:
             values = asked.get((row.name, row.type))
             if values is not None:
                 return row.value in values
-            # external-dns does not send an ownership record again that it has listed.
+            # external-dns does not resend an ownership record that it has listed.
             is_covered = not owned.keys.isdisjoint(asked) if owned.types else owned.name in names
             return is_covered and (told is None or row in told)
 
@@ -248,7 +248,7 @@ class Provider:
             raise StoreTimeout("another apply was still running at the deadline of the call")
 
     def _look_at(self, listing: Listing) -> None:
-        # For the same rows the old object is kept, with its index.
+        # If the rows are the same, the old object and its index are kept.
         if self._served is UNLISTED or listing.records is not self._served.records:
             self._served = Served(listing.records)
 
@@ -271,8 +271,8 @@ class Provider:
     def _list(self, deadline: Deadline) -> Listing:
         listing = self._store.list_records(deadline)
         if listing.generation != self._generation:
-            # The store was replaced. Its rows are older, or somebody else's, and our notes are not about them: they
-            # could have an ownership record removed that is in use.
+            # The store was replaced. Its rows are older, or somebody else's, and our notes are not about them: acting
+            # on a note could remove an ownership record that is in use.
             self._generation = listing.generation
             self._written = {}
             self._journal.replace(())
@@ -288,8 +288,7 @@ class Provider:
         self._told_generation = self._generation
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
-        """A listing, after removal of what earlier applies have left behind, and without what external-dns must not
-        see."""
+        """A listing after removal of what earlier applies left behind, without what external-dns must not see."""
         listing = self._list(deadline)
         if self._gone:
             self._look_for_gone(listing)
@@ -311,7 +310,7 @@ class Provider:
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
                 forget_frames(error)
-                if error.is_systemic:  # all others would fail as well, and the listing has to be answered in time
+                if error.is_systemic:  # all others would fail as well, and the listing must be answered in time
                     break
             else:
                 log.info("left-over record removed", name=row.name, value=row.value)
@@ -321,7 +320,7 @@ class Provider:
         generation = self._generation
         if remove and not deadline.has_passed:  # if removing took too long, the first listing is the answer
             listing = self._list(deadline)
-            # Settled again, since a record may have gone in between, and left its ownership record.
+            # Settled again: a record may have gone in between and left its ownership record behind.
             noted = noted if self._generation == generation else []
             settlement = settle(noted, listing.records, self._adjuster.is_desired)
             untold.update(settlement.claims)
@@ -334,7 +333,7 @@ class Provider:
         return Listing(tuple(row for row in listing.records if row not in untold))
 
     def _look_for_gone(self, listing: Listing) -> None:
-        """Forget rows that are gone indeed, and records that are wanted again with their ownership records."""
+        """Forget rows that have really gone, and records that are wanted again with their ownership records."""
         listed = frozenset(listing.records)
         self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
         wanted = [
@@ -344,8 +343,8 @@ class Provider:
         ]
         sets = grouped(listing.records) if wanted else {}
         for row, keys in wanted:
-            # If its record is still there as well, external-dns has to see both, or it could never change that record.
-            # Not so if the set has values of somebody else, which it would claim.
+            # If the record is still there as well, external-dns has to see both, or it could never change that record.
+            # This does not hold if the set has somebody else's values, which external-dns would claim.
             served = [each for key in keys for each in sets.get(key, ())]
             if served and all(each in self._gone for each in served):
                 for each in (row, *served):
@@ -394,7 +393,7 @@ class Provider:
         )
 
     def _within_filter(self, sets: Iterable[SetKey]) -> list[SetKey]:
-        """Sets of other names do not count: an apply cannot delete them, and they may belong to another cluster."""
+        """Omit sets outside the filter: an apply cannot delete them, and they may belong to another cluster."""
         matches = self._policy.domain_filter.matches
         return [(name, record_type) for name, record_type in sets if matches(name)]
 

@@ -1,8 +1,8 @@
-"""Is the store usable? An independent probe every 15 s, whose last result answers `/readyz`.
+"""Is the store usable? An independent probe runs every 15 s; its last result answers `/readyz`.
 
 Requests for `/readyz` never probe: a client that hangs up cannot spoil the result, and a slow store cannot delay the
-answer. A call that failed asks for a probe at once. Bodies carry fixed texts; details are logged, and only when the
-result changes.
+response. A failed call requests a probe at once. Bodies carry fixed texts; details are logged, and only when the result
+changes.
 """
 
 import threading
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 PROBE_INTERVAL_S = 15.0
 PROBE_TIMEOUT_S = 10.0
 MIN_PAUSE_S = 1.0
-"""Between probes after failed calls, so that a burst of failures does not become a burst of probes."""
+"""Between probes after failed calls, so that a burst of failures does not cause a burst of probes."""
 
 NOT_PROBED = "the record store has not been reached yet"
 STOPPING = "shutting down"
@@ -34,7 +34,7 @@ _TEXTS = {
 
 
 class Readiness:
-    """`run` belongs to one thread; everything else may be called from any."""
+    """`run` belongs to one thread; everything else may be called from any thread."""
 
     def __init__(self, store: Store, stop: threading.Event, on_verdict: Callable[[bool], None]) -> None:
         self._store = store
@@ -45,11 +45,11 @@ class Readiness:
         self._problem: str | None = NOT_PROBED
 
     def problem(self) -> str | None:
-        """None when ready, else one of a few fixed texts."""
+        """None if ready, else one of a few fixed texts."""
         return STOPPING if self._stop.is_set() else self._problem
 
     def probe_soon(self) -> None:
-        """A call has failed: do not wait for the interval."""
+        """Probe without waiting for the interval, because a call has failed."""
         self._asked.set()
 
     def wake(self) -> None:
@@ -58,7 +58,7 @@ class Readiness:
         self._asked.set()
 
     def credentials_refused(self) -> None:
-        """A failed call has shown it: no probe is needed."""
+        """A call has failed with refused credentials: no probe is needed."""
         self._conclude("credentials", "a call was refused")
 
     def run(self) -> None:

@@ -1,9 +1,9 @@
-"""Rows to record sets: what `GET /records` tells external-dns (pure).
+"""Turns rows into record sets: what `GET /records` tells external-dns (pure).
 
-Rows of one name and type become one endpoint: of two endpoints with the same name and type the client sees only the
+Rows of one name and type become one endpoint: of two endpoints with the same name and type, the client sees only the
 last. Disabled rows are not served, so they are not listed. If the rows of a set differ in their TTL, the set has none:
-the client then sets its wanted TTL again, and the rows that do not have it yet get it. The heritage text comes first,
-because the client parses only the first target of a TXT set.
+the client then sets its desired TTL again, and the rows that lack it get it. The heritage text comes first, because the
+client parses only the first target of a TXT set.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,7 @@ from dnswebhook.wishes import SetKey
 
 
 def grouped(records: Iterable[Record]) -> dict[SetKey, tuple[Record, ...]]:
-    """The rows of each record set, sets in the order of their first row; types that external-dns does not know are
-    left out."""
+    """The rows of each record set, in the order of each set's first row; types unknown to external-dns are left out."""
     sets: dict[SetKey, tuple[Record, ...]] = {}
     larger: dict[SetKey, list[Record]] = {}
     for record in records:
@@ -32,7 +31,7 @@ def grouped(records: Iterable[Record]) -> dict[SetKey, tuple[Record, ...]]:
 
 
 def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:
-    """What the rows of one record set say together."""
+    """The endpoint that the rows of one record set form."""
     first = rows[0]
     if len(rows) == 1:  # the usual case, 25,000 times
         return Endpoint(first.name, first.type, (first.value,), first.ttl_s)

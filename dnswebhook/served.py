@@ -1,4 +1,4 @@
-"""Which values of which record sets a store serves; indexed only when asked, which is rare (pure)."""
+"""Which values of which record sets a store serves; indexed only on demand, which is rare (pure)."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -7,7 +7,7 @@ from dnswebhook.model import Record
 
 
 class Served:
-    """What one listing serves. Any thread may ask."""
+    """What one listing serves. Any thread may call."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -26,7 +26,7 @@ class Served:
 
 
 class _Unlisted(Served):
-    """Before the first listing anything may be served: external-dns would delete what is taken for not served."""
+    """Before the first listing, anything may be served: external-dns would delete what is assumed not to be."""
 
     def among(self, name: str, record_type: str, values: Iterable[str]) -> frozenset[str]:  # noqa: ARG002
         return frozenset(values)

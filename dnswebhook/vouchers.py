@@ -1,17 +1,16 @@
-"""Notes about what a failed or killed apply can leave behind: ownership records without records, halves of TXT sets
-(pure).
+"""Notes on what a failed or killed apply can leave behind: ownership records without records, partial TXT sets (pure).
 
-external-dns never looks again at an ownership record without its record. Such a leftover is rubbish at best; at
-worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
-ownership record that an apply adds or removes is noted (as a `Voucher`) until a listing shows that it and its record
-are both there, or both gone. These are noted as well:
+external-dns never looks again at an ownership record without its record. Such a leftover is harmless at best; at worst
+it claims a record that somebody else adds under that name later, and external-dns then removes it. So every ownership
+record that an apply adds or removes is noted (as a `Voucher`) until a listing shows that it and its record are both
+there or both gone. Also noted are:
 
 - A text that another one replaces while its record stays: external-dns knows one text of an ownership record, and would
   never name a second one again.
-- A text that was written at the same moment as that of another owner: external-dns reads only the first of the two, so
-  the owner of the second would never remove it.
-- TXT sets that must be written completely or not at all: external-dns never looks at such a set again, so half of one
-  would stay half.
+- A text that was written at the same moment as another owner's: external-dns reads only the first of the two, so the
+  owner of the second would never remove it.
+- TXT sets that must be written completely or not at all: external-dns never looks at such a set again, so a partial one
+  would never be completed.
 
 Until external-dns lists again, the notes also tell what should have been removed and may still be there: with
 `--txt-cache-interval` it believes that what it has sent was carried out (`dnswebhook.difference`).
@@ -27,14 +26,13 @@ from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
 
 LATE_LISTINGS = 10
-"""For how many listings a row is awaited whose creation had no clear result. By default, external-dns lists every
-minute."""
+"""For how many listings to await a row whose create had no clear result. By default, one listing per minute."""
 MAX_NOTED_TEXTS = 16
-"""How many texts of one ownership record are noted per apply. external-dns writes one; so many must come from somebody
-else who uses its name, and each note has all values of the record."""
+"""How many texts of one ownership record are noted per apply. external-dns writes one; this many must come from
+somebody else who uses its name, and each note holds all values of the record."""
 
 IsDesired = Callable[[str, str], bool | None]
-"""Whether external-dns wants a record set (name, type); None when that is not known yet."""
+"""Whether external-dns wants a record set (name, type); None if that is not known yet."""
 
 
 class Voucher(msgspec.Struct, frozen=True):
@@ -49,35 +47,32 @@ class Voucher(msgspec.Struct, frozen=True):
     is_leaving: bool
     is_staying: bool = False
     successor: str = ""
-    """The text that was to replace it: if both are there, this one is removed, whatever it vouches for."""
+    """The text that was to replace this one: if both are there, this one is removed, whatever it vouches for."""
     is_done: bool = False
-    """All writes of its apply have succeeded. If its record has got other values since, that is none of our business.
-    """
+    """All writes of its apply have succeeded. If the record has got other values since, that is not our concern."""
     is_given_up: bool = False
-    """Another owner has claimed the record, and at the listing before external-dns did not want it."""
+    """Another owner has claimed the record, and at the previous listing external-dns did not want it."""
     waits: int = 0
-    """For how many more listings it or its record may still appear, since a create that was not answered may yet be
-    carried out."""
+    """For how many more listings it or its record may appear: a create without a response may yet be carried out."""
     is_whole: bool = False
-    """Not about an ownership record, but about a TXT set, which must have all `owned_values` or none; `value` is empty.
-    """
+    """The note is about a TXT set, which must have all `owned_values` or none, not an ownership record; no `value`."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
     """What `settle` has decided."""
 
     remove: tuple[Record, ...]
-    """Rows to be removed: ownership records that vouch for nothing of ours, and halves of sets."""
+    """Rows to be removed: ownership records that vouch for nothing of ours, and partial sets."""
     open: tuple[Voucher, ...]
     """The notes to keep until the next listing, including those about rows to be removed."""
     contested: tuple[Voucher, ...] = ()
     """Those of `open` whose record another owner has claimed."""
     claims: tuple[Record, ...] = ()
-    """Those of `remove` that vouch for a record of somebody else, which external-dns would take for its own."""
+    """Those of `remove` that vouch for somebody else's record, which external-dns would treat as its own."""
 
 
 def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
-    """What to do about `vouchers`, given a complete listing in which no apply is under way."""
+    """Decide what to do about `vouchers`, given a complete listing made while no apply is running."""
     noted = tuple(vouchers)
     names = {voucher.name for voucher in noted} | {voucher.owned.name for voucher in noted}
     names |= {name for voucher in noted for kind in KNOWN_TYPES for name in usual_names(voucher.owned.name, kind)}
@@ -115,13 +110,14 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             contested.append(msgspec.structs.replace(voucher, is_given_up=False))
             is_given_up = not _may_be_desired(voucher, is_desired)
             if is_with_ours and not (is_given_up and voucher.is_given_up):
-                # Kept once more: the other owner, whose record may not have been added, may just remove its text for
-                # the same reason. If both did, the record would be nobody's.
+                # Kept once more: the other owner, whose record may not have been added, may be removing its text for
+                # the same reason. If both did, nobody would own the record.
                 still_open.append(msgspec.structs.replace(voucher, is_given_up=is_given_up))
                 continue
         elif not own or is_with_ours or (covered and voucher.is_done):
-            # It is gone, or its record is there; once all was written, with any values. external-dns sees to the rest,
-            # unless its record is to go, perhaps later than that was answered, or another text of ours is beside it.
+            # The text is gone, or its record is there (with any values once all writes have succeeded). external-dns
+            # takes care of the rest, unless the record is to go, perhaps only after the call was answered, or another
+            # text of ours is beside it.
             is_going = voucher.is_leaving and not _may_be_desired(voucher, is_desired)
             if voucher.waits or (own and (is_going or texts[voucher.name] > 1)):
                 still_open.append(_after_listing(done(voucher)))
@@ -137,7 +133,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
 
 
 def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[Voucher, ...]:
-    """The notes without TXT sets that are there completely, or not at all: they have not been left half-written."""
+    """The notes without TXT sets that are there completely or not at all: these have not been left half-written."""
     noted = tuple(vouchers)
     rows: dict[str, list[Record]] = {voucher.name: [] for voucher in noted if voucher.is_whole}
     for record in records:
@@ -147,9 +143,9 @@ def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[V
 
 
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
-    """The notes whose ownership records vouch for some of the records `added`, with their values as `owned_values` too.
+    """The notes whose ownership records vouch for some of the records `added`; their `owned_values` include these.
 
-    external-dns does not send an ownership record again that it has listed, so a plan may have the record alone.
+    external-dns does not resend an ownership record that it has listed, so a plan may contain the record alone.
     """
     by_name: dict[str, list[RecordSpec]] = {}
     for spec in added:
@@ -178,7 +174,7 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
         if voucher.is_whole:
             continue
         counts[voucher.name] += 1
-        # Encrypted texts differ in each pass. Notes about older ones are obsolete, and must not begin to wait again.
+        # Encrypted texts differ on every pass. Notes about older ones are obsolete, and must not start to wait again.
         has_record = counts[voucher.name] <= MAX_NOTED_TEXTS and any(voucher.owned.covers(*key) for key in keys)
         replacing = voucher.successor if voucher.is_staying else voucher.value
         if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, replacing))):
@@ -187,7 +183,7 @@ def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Vouc
 
 
 def done(voucher: Voucher) -> Voucher:
-    """The note after all writes have succeeded: from now on somebody may edit its record, like any that is owned."""
+    """The note once all writes have succeeded: from now on its record may be edited, like any owned record."""
     return voucher if voucher.is_leaving or voucher.successor else msgspec.structs.replace(voucher, is_done=True)
 
 
@@ -196,13 +192,13 @@ def _after_listing(voucher: Voucher) -> Voucher:
 
 
 def _half(voucher: Voucher, rows: Iterable[Record]) -> list[Record]:
-    """The rows of a TXT set that is there in part; empty: all of it is there, or nothing."""
+    """The rows of a TXT set that is there in part; empty if all or none of it is there."""
     found = [row for row in rows if row.value in voucher.owned_values and voucher.owned.covers(*_key(row))]
     return found if {row.value for row in found} < voucher.owned_values else []
 
 
 def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
-    """Whether external-dns does not read the text, since it parses only the first one, which is another owner's."""
+    """Whether external-dns does not read the text: it parses only the first one, which is another owner's."""
     owner = owner_in(voucher.value)
     if not owner or voucher.is_leaving or voucher.is_staying:
         return False
@@ -211,8 +207,11 @@ def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
 
 
 def _is_held_by_another(voucher: Voucher, rows: Mapping[str, list[Record]]) -> bool:
-    """Whether another owner has a record of some other type on the name. Then our external-dns wants nothing there, and
-    the other one writes no ownership record of this type while ours is there."""
+    """Whether another owner has a record of another type on the name.
+
+    Our external-dns then wants nothing there, and the other one writes no ownership record of this type while ours is
+    there.
+    """
     ours = owner_in(voucher.value)
     texts = [
         min((text.value for text in rows.get(name, ()) if text.type == "TXT"), key=place_in_listing, default="")

@@ -1,15 +1,15 @@
 """external-dns's JSON and the values that it represents: bytes to model, model to bytes (pure).
 
-Tolerant in: external-dns decodes with Go's JSON package, so keys are matched here without regard to case too (up to
-0.16 it sends `Create`, since 0.17 `create`; of two keys that differ only by case the later wins), unknown keys are
+Tolerant on input: external-dns decodes with Go's JSON package, so keys are matched regardless of case here too (up to
+0.16 it sends `Create`, since 0.17 `create`; of two keys that differ only by case, the later one wins), unknown keys are
 ignored, and null is the same as absent. Stricter than Go in three points: only white space may follow the value, text
-must be valid UTF-8, and every endpoint that is to be written needs its `dnsName` (in those to be adjusted, users may
-have forgotten it). Every fault is raised as a `WireError`, nothing else.
+must be valid UTF-8, and every endpoint that is to be written needs its `dnsName` (users may have forgotten it in those
+to be adjusted). Every error is raised as a `WireError`.
 
-Exact out: lists are never null, `recordTTL` is always an integer, and keys that would be empty are absent.
+Exact on output: lists are never null, `recordTTL` is always an integer, and keys that would be empty are absent.
 
-Speed: a body holds up to 25,000 endpoints. The usual spelling is decoded straight into structs that refuse unknown
-keys; only what they refuse is decoded again, key by key as Go does it, and judged there.
+Fast: a body holds up to 25,000 endpoints. The usual spelling is decoded straight into structs that reject unknown keys;
+only what they reject is decoded again, key by key as Go does it, and judged there.
 """
 
 import re
@@ -27,7 +27,7 @@ INVALID = "invalid request"
 
 
 class WireError(Exception):
-    """The body cannot be understood: an answer with status code 400."""
+    """The body cannot be understood: the response is a 400."""
 
     def __init__(self, category: str, message: str) -> None:
         super().__init__(message)
@@ -35,14 +35,14 @@ class WireError(Exception):
 
 
 class EndpointList(msgspec.Struct, frozen=True):
-    """The body of `POST /adjustendpoints`, each endpoint still in its own bytes."""
+    """The body of `POST /adjustendpoints`, with each endpoint still encoded."""
 
     is_wrapped: bool
-    """True for `{"endpoints": [...]}`, false for a bare array; the answer has the same shape."""
+    """True for `{"endpoints": [...]}`, false for a bare array; the response has the same shape."""
     items: tuple[msgspec.Raw, ...]
 
     def place(self, index: int) -> str:
-        """How messages name the endpoint at `index`."""
+        """How messages refer to the endpoint at `index`."""
         return f"endpoints[{index}]" if self.is_wrapped else f"[{index}]"
 
 
@@ -56,7 +56,8 @@ class _ExactWanted(webhook.WantedEndpoint, frozen=True, kw_only=True, forbid_unk
 
 _exact_endpoint = msgspec.json.Decoder(_ExactEndpoint)
 _exact_wanted = msgspec.json.Decoder(_ExactWanted)
-# For `convert`, before there are threads: msgspec crashes if one thread uses a type that another makes it learn.
+# Created for `convert` before there are threads: msgspec crashes if one thread uses a type while another makes msgspec
+# inspect it.
 _learnt = msgspec.json.Decoder(webhook.ReceivedEndpoint), msgspec.json.Decoder(webhook.WantedEndpoint)
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_array = msgspec.json.Decoder(list[msgspec.Raw] | None)
@@ -71,7 +72,7 @@ _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 def decode_changes(body: bytes) -> Changes:
-    """The body of `POST /records`; raises WireError."""
+    """Decode the body of `POST /records`; raises WireError."""
     lists = _lists(body, ("create", "updateOld", "updateNew", "delete"))
     return Changes(
         create=_decode_endpoints(lists, "create"),
@@ -82,18 +83,18 @@ def decode_changes(body: bytes) -> Changes:
 
 
 def decode_endpoint_list(body: bytes) -> EndpointList:
-    """The body of `POST /adjustendpoints`; raises WireError. The endpoints themselves are not looked at yet."""
+    """Decode the body of `POST /adjustendpoints`, but not yet the endpoints in it; raises WireError."""
     if not body.lstrip(b" \t\r\n").startswith(b"{"):
         return EndpointList(is_wrapped=False, items=_items(body, "body"))
     lists = _lists(body, ("endpoints",))
     if "endpoints" not in lists:
-        # Empty would be taken for "nothing is wanted", and external-dns would delete what it owns.
+        # An empty list would mean that nothing is wanted, and external-dns would delete what it owns.
         raise WireError(INVALID, "endpoints: missing, want a list")
     return EndpointList(is_wrapped=True, items=_items(lists["endpoints"], "endpoints"))
 
 
 def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
-    """One endpoint from its bytes; `place` names it in messages. Raises WireError."""
+    """Decode one endpoint; `place` names it in messages. Raises WireError."""
     try:
         received = _exact_endpoint.decode(raw)
     except _UNREADABLE:
@@ -102,8 +103,10 @@ def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
 
 
 def decode_wanted(octets: bytes, place: str) -> tuple[Endpoint, bool]:
-    """As `decode_endpoint`, but a missing name is an empty one. Also returns whether `octets` are spelled as in our
-    answers, so that they can be used in one."""
+    """As `decode_endpoint`, but a missing name becomes an empty one.
+
+    Also returns whether `octets` are spelled as in our responses, so that they can be used in one.
+    """
     try:
         received = _exact_wanted.decode(octets)
     except _UNREADABLE:
@@ -119,7 +122,7 @@ def decode_wanted(octets: bytes, place: str) -> tuple[Endpoint, bool]:
 
 
 def _lists(body: bytes, keys: Sequence[str]) -> dict[str, msgspec.Raw]:
-    """The members of the object in `body` that have one of `keys`, whatever their letter case."""
+    """The members of the object in `body` that have one of `keys`, regardless of case."""
     try:
         members = _raw_object.decode(body)
     except _UNREADABLE as error:
@@ -164,7 +167,7 @@ _SPELLINGS = {
 
 
 def _decode_as_go(raw: msgspec.Raw | bytes, place: str, kind: type[webhook.WantedEndpoint]) -> webhook.WantedEndpoint:
-    """An endpoint from JSON whose keys may have any letter case; raises WireError."""
+    """Decode an endpoint from JSON whose keys may be in any letter case; raises WireError."""
     value: Any = None
     try:
         value = _respelled(_anything.decode(raw))
@@ -174,7 +177,7 @@ def _decode_as_go(raw: msgspec.Raw | bytes, place: str, kind: type[webhook.Wante
 
 
 def _respelled(value: Any) -> Any:
-    """`value` with external-dns's own spelling of every key of an endpoint; the keys of labels stay as they are."""
+    """`value` with external-dns's own spelling of every key of an endpoint; the keys of labels stay unchanged."""
     if isinstance(value, list):
         return [_respelled(item) for item in value]
     if not isinstance(value, dict):
@@ -190,8 +193,7 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 def _refuse(error: Exception, place: str, value: Any = None) -> NoReturn:
-    """Raise WireError: what was seen, what was wanted, and where; `value` is what was read before `error` was
-    raised."""
+    """Raise a WireError: what was seen, what was wanted, and where; `value` is what was read before `error`."""
     if not isinstance(error, msgspec.ValidationError):
         raise WireError(MALFORMED, f"{place}: {_malformed(error)}") from error
     what, _, path = str(error).partition(" - at `$")
@@ -212,7 +214,7 @@ def _malformed(error: Exception) -> str:
 
 
 def _at(value: Any, path: str) -> Any:
-    """The part of `value` that a path of msgspec such as `[3].recordTTL` names."""
+    """The part of `value` at a msgspec path such as `[3].recordTTL`."""
     for index, key in re.findall(r"\[(\d+)\]|\.(\w+)", path):
         value = value[int(index)] if index else value[key]
     return value
@@ -222,7 +224,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def encode_endpoint(endpoint: Endpoint) -> bytes:
-    """One element of the answers to `GET /records` and `POST /adjustendpoints`."""
+    """One element of the responses to `GET /records` and `POST /adjustendpoints`."""
     return _encoder.encode(
         webhook.Endpoint(
             dns_name=endpoint.dns_name,
@@ -240,7 +242,7 @@ def encode_endpoint(endpoint: Endpoint) -> bytes:
 
 
 def join_endpoints(parts: Iterable[bytes], is_wrapped: bool) -> bytes:
-    """A whole answer from encoded endpoints."""
+    """A whole response from encoded endpoints."""
     opening, closing = (b'{"endpoints":[', b"]}") if is_wrapped else (b"[", b"]")
     joined = [*parts] or [b""]
     # The brackets are added before joining: the whole is some MiB, and would be copied for each of them.
@@ -252,9 +254,9 @@ def join_endpoints(parts: Iterable[bytes], is_wrapped: bool) -> bytes:
 def encode_filter(
     include: Sequence[str] = (), exclude: Sequence[str] = (), regex_include: str = "", regex_exclude: str = ""
 ) -> bytes:
-    """The answer to `GET /`: external-dns reads the root, other clients read `domainFilter`.
+    """The response to `GET /`: external-dns reads the root, other clients read `domainFilter`.
 
-    At the root only keys that are not empty: external-dns refuses to start if it sees both lists and expressions.
+    Empty keys are left out at the root: external-dns refuses to start if it sees both lists and expressions.
     """
     return _encoder.encode(
         webhook.Negotiation(
@@ -270,7 +272,7 @@ def encode_filter(
 
 
 def encode_error(category: str, message: str) -> bytes:
-    """The body of every answer that is not a success."""
+    """The body of every error response."""
     return _encoder.encode(webhook.Error(error=_encodable(category), message=_encodable(message)))
 
 

@@ -1,12 +1,12 @@
-"""What a Changes body asks for, per record set: values to be served, and values that may be removed (pure).
+"""What a Changes body requests, per record set: values to be served, and values that may be removed (pure).
 
 The four lists are merged. `create` and `updateNew` say what is wanted; `updateOld` and `delete` say what external-dns
-believes to be there, hence what it may remove. Old and new need not be paired: the canonical name and type pair them,
-even if the client spelled them differently or sent lists of unequal length.
+believes is there, hence what it may remove. Old and new need not be paired: they are matched by canonical name and
+type, even if the client spelled them differently or sent lists of unequal length.
 
 An ownership record may be stored in another wording than in `updateOld` and `delete` (see `dnswebhook.ownership`). So
-the text that external-dns has read may be removed together with its record. A `create` permits nothing of the kind:
-older clients send it without having looked, and what is there may be somebody else's.
+the text that external-dns has read may be removed together with its record. A `create` permits no such removal: older
+clients send it without having looked, and what is there may be somebody else's.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ SetKey = tuple[str, str]
 
 
 class RefusalReason(StrEnum):
-    """Why something wanted is impossible. A closed set: each is a metric label."""
+    """Why something wanted is impossible. A closed set: each value is a metric label."""
 
     CANNOT_BE_HELD = "cannot_be_held"
     OUTSIDE_FILTER = "outside_filter"
@@ -49,7 +49,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class SkipReason(StrEnum):
-    """Why something was left alone on purpose. A closed set: each is a metric label."""
+    """Why something was left alone on purpose. A closed set: each value is a metric label."""
 
     PROTECTED = "protected"
     DERIVED_ROW = "derived_row"
@@ -64,7 +64,7 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct):
-    """One record set. `wanted` is sorted; `removed` holds nothing that is wanted."""
+    """What is wanted of one record set. `wanted` is sorted; `removed` holds nothing that is wanted."""
 
     name: str
     type: str
@@ -72,11 +72,11 @@ class Wish(msgspec.Struct):
     ttl_s: int = 0
     removed: frozenset[str] = frozenset()
     is_wanted: bool = False
-    """At least one value was asked for, even if none can be held."""
+    """At least one value was requested, even if none can be held."""
     owned: OwnedSet | None = None
     """What it vouches for, if it is an ownership record."""
     readings: frozenset[Reading] = frozenset()
-    """For an ownership record: what external-dns had read there before it asked to change or delete its record."""
+    """For an ownership record: what external-dns had read there before it requested to change or delete the record."""
     same: frozenset[str] = frozenset()
     """For an ownership record: the texts in `removed` that say the same as a wanted one in other words."""
     owner: str = ""
@@ -128,9 +128,9 @@ class _Collector:
             self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
         self.unclaimable = self._unclaimable()
         self.readings: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
-        """By the record's name, each with the record's type."""
+        """By record name, each with the record's type."""
         self.writings: dict[str, list[Reading]] = defaultdict(list)
-        """By name: the labels that records are to have after their change."""
+        """By record name: the labels that records will have after the change."""
         for endpoint in self._released():
             if read := reading(endpoint.labels):
                 self.readings[stored_name(endpoint.dns_name)].append((endpoint.record_type, read))
@@ -148,7 +148,7 @@ class _Collector:
         yield from self.changes.delete
 
     def _unclaimable(self) -> dict[str, str]:
-        """Names whose ownership records may not be written since their names are protected; each with one of those."""
+        """Names whose ownership records may not be written since those have protected names; each with one of these."""
         found: dict[str, str] = {}
         if not self.protected.patterns:
             return found
@@ -212,7 +212,7 @@ class _Collector:
             Refusal(RefusalReason.CANNOT_BE_HELD, stored_name(drop.name), drop.type, drop.detail)
             for drop in fitted.drops
         ]
-        # Kept even if nothing of it can be held: a refused ownership record holds back its record.
+        # Kept even if no part of it can be held: a refused ownership record holds back its record.
         wish = self._wish(stored_name(fitted.name), endpoint.record_type)
         wish.is_wanted = True
         wish.owner = wish.owner or endpoint.labels.get(OWNER_LABEL, "")
@@ -232,9 +232,10 @@ class _Collector:
         wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
 
     def _leave_out_old_format_beside_cname(self) -> None:
-        """external-dns 0.17 and before also writes a TXT with the very name of the record, impossible beside a CNAME.
+        """Drop the ownership record in the old format if its name gets a CNAME.
 
-        The type-prefixed ownership record, written by the same clients, is enough to claim the CNAME.
+        external-dns 0.17 and before also writes a TXT with the very name of the record, impossible beside a CNAME. The
+        type-prefixed ownership record, which the same clients write, is enough to claim the CNAME.
         """
         vouchers = Counter(wish.owned.name for wish in self.wishes.values() if wish.owned and wish.wanted)
         for wish in self.wishes.values():
@@ -247,7 +248,7 @@ class _Collector:
                     "its name is enough; external-dns 0.18 or newer writes no other"
                 )
                 self.skips.append(Skip(SkipReason.OLD_FORMAT_BESIDE_CNAME, wish.name, wish.type, detail))
-                # It is not needed. Texts that the same call removes in the same words are still removed.
+                # It is not needed. Identical texts that the same call removes are still removed.
                 wish.wanted, wish.is_wanted = (), False
 
 

@@ -1,7 +1,7 @@
-"""The threads that write to a store: as many at once as the operator allows, for all strands of a plan.
+"""The threads that write to a store: as many in parallel as the operator allows, for all strands of a plan.
 
-Each thread takes the next strand as soon as it is done with one. A future for each of 1,000 strands would take 15 % of
-the CPU of a run (measured), since every hand-over between threads takes several locks.
+Each thread takes the next strand as soon as it has finished one. A future for each of 1,000 strands would take 15 % of
+the CPU time of a run (measured), since every hand-over between threads takes several locks.
 """
 
 from collections import deque
@@ -13,15 +13,17 @@ T = TypeVar("T")
 
 
 class Writers:
-    """Safe for use by several threads; calls that overlap share the threads."""
+    """Thread-safe; overlapping calls share the threads."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="writer")
 
     def for_each(self, items: Iterable[T], work: Callable[[T], object]) -> None:
-        """Call `work` for all of `items`, in their order. Returns when no call is running any more. An exception in
-        `work` does not stop the other items; one of those raised is raised again at the end."""
+        """Call `work` for all of `items`, in order, and return when no call is running any more.
+
+        An exception in `work` does not stop the other items; one of those raised is raised again at the end.
+        """
         waiting = deque(items)
         futures = [self._pool.submit(_take_all, waiting, work) for _ in range(min(self._count, len(waiting)))]
         wait(futures)  # for all of them, before one may raise

@@ -1,1 +1,1 @@
-"""Where records are held. Everything above this package sees only `Store`."""
+"""The stores that hold records. Everything above this package sees only `Store`."""

@@ -1,12 +1,12 @@
-"""Records in one SQLite file: for a host without a controller, for demos, and as the plain model of a store.
+"""Records in one SQLite file: for hosts without a controller, for demos, and as the simple model of a store.
 
 The file is in WAL mode, so it survives kill -9 at any moment, and several processes may use it at once. The store
 itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name. With
-`synchronous=NORMAL` a power cut may lose the latest writes (the next pass repeats them), but never the file.
+`synchronous=NORMAL`, a power cut may lose the latest writes (the next pass repeats them), but never the file.
 
-The file is opened when it is first needed, and again after a failure. So a full disk or a read-only directory shows as
-not ready, and heals without a restart. Each call checks whether the file was removed or replaced, and if so, opens the
-file that is there now; that one takes writes once it has been listed.
+The file is opened on first use, and again after a failure. So a full disk or a read-only directory makes the store not
+ready, and it recovers without a restart. Each call checks whether the file was removed or replaced, and if so, opens
+the file that is there now; that file accepts writes once it has been listed.
 """
 
 import os
@@ -52,7 +52,7 @@ _SCHEMA = (
         ttl_s INTEGER NOT NULL CHECK (ttl_s >= 0),
         UNIQUE (name, type, value)
     ) STRICT""",
-    # One row, rewritten by each probe: proof that the disk takes writes.
+    # One row, rewritten by each probe, proves that the disk accepts writes.
     "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL) STRICT",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -66,21 +66,20 @@ class EmbeddedStore:
     """One connection, used by one thread at a time; SQLite's own locks keep processes apart."""
 
     def __init__(self, directory: Path, *, makes_file: bool = True) -> None:
-        """`makes_file`: if false, listing does not create a missing file, but returns no records."""
+        """If `makes_file` is false, listing does not create a missing file, but returns no records."""
         self.path = directory / FILE_NAME
         self._makes_file = makes_file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._files: dict[Path, _Identity | None] = {}
-        """The files of the connection: the database, SQLite's write-ahead log and the index of that (`-wal`, `-shm`).
-        """
+        """The files of the connection: the database, SQLite's write-ahead log and its index (`-wal`, `-shm`)."""
         self._listing: Listing | None = None
         self._foreign_version = -1
         self._was_listed = False
         self._generation = 0
-        """How many listings were of another file than the one before; see `Listing.generation`."""
+        """How many listings came from another file than the previous one; see `Listing.generation`."""
         self._is_outdated = False
-        """Whether the last listing is of another file than the one that is there now."""
+        """Whether the last listing came from another file than the current one."""
 
     def capabilities(self) -> Capabilities:
         return _CAPABILITIES
@@ -139,7 +138,7 @@ class EmbeddedStore:
             connection.execute("INSERT OR REPLACE INTO probe VALUES (1, datetime('now'))")
 
     def check(self, deadline: Deadline) -> Iterator[Finding]:
-        """As `Store.check`. A directory or database that does not exist yet is not created."""
+        """As `Store.check`. Does not create a missing directory or database."""
         directory = self.path.parent
         yield Finding("store", Grade.OK, f"embedded, {self.path}")
         if not _is_directory(directory):
@@ -203,15 +202,15 @@ class EmbeddedStore:
             self._listing = None
 
     def _current(self) -> sqlite3.Connection | None:
-        """The connection; None: there is none, or one of its files was removed or replaced, so that whatever is written
-        may be lost when it is closed."""
+        """The connection; None if there is none, or if one of its files was removed or replaced, so that whatever is
+        written may be lost when it is closed."""
         lost = {path for path, opened in self._files.items() if _identity(path) != opened}
         self._is_outdated |= self._was_listed and self.path in lost
         if self._connection is None or not lost:
             return self._connection
         log.warning("the database was removed or replaced, it is opened anew", path=str(self.path))
         # If the database is still in its place, SQLite now writes the log into it. Otherwise it leaves all files alone,
-        # and the old log would be read into the new database.
+        # and the old log would be replayed into the new database.
         self._disconnect()
         if self.path in lost:
             for path in self._files.keys() - lost:
@@ -221,7 +220,7 @@ class EmbeddedStore:
     def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_new = _make_file(self.path)
-        # Before SQLite opens the file: if it is replaced in between, the next call sees that.
+        # Before SQLite opens the file: if it is replaced in between, the next call notices.
         identity = _identity(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
@@ -234,7 +233,7 @@ class EmbeddedStore:
             raise
         beside = [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
         is_still_there = _identity(self.path) == identity
-        # It may be removed after `_current` has looked, and a new file may get the inode number of the old one.
+        # The file may be removed after `_current` has looked, and a new one may get the inode number of the old one.
         self._is_outdated |= self._was_listed and (is_new or identity != self._files.get(self.path, identity))
         self._files = {self.path: identity} | ({path: _identity(path) for path in beside} if is_still_there else {})
         self._connection = connection
@@ -244,7 +243,7 @@ class EmbeddedStore:
         if self._schema_version(connection) == SCHEMA_VERSION:
             return
         with _transaction(connection):
-            if self._schema_version(connection) == 0:  # nobody else was faster
+            if self._schema_version(connection) == 0:  # no other process was faster
                 for statement in _SCHEMA:
                     connection.execute(statement)
 
@@ -282,7 +281,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _busy_timeout(deadline: Deadline) -> str:
-    """A statement that lets SQLite wait for other processes until the deadline, and no longer."""
+    """A statement that makes SQLite wait for other processes until the deadline, and no longer."""
     return f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}"
 
 
@@ -322,17 +321,17 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
 
 
 def _make_file(path: Path) -> bool:
-    """Create the file; False if it is there already. Raises OSError if it cannot be created or written to."""
+    """Create the file; returns False if it already exists. Raises OSError if it cannot be created or written to."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # created if it is a link to nothing
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # created if it is a dangling link
         return False
     return True
 
 
 def _identity(path: Path) -> _Identity | None:
-    """Distinguishes a file from another one at the same path; None: there is none."""
+    """Distinguishes a file from another one at the same path; None if there is none."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -345,7 +344,7 @@ def _is_missing(path: Path) -> bool:
         path.stat()
     except FileNotFoundError:
         return True
-    except OSError:  # opening it says what is wrong
+    except OSError:  # opening it reports the error
         return False
     return False
 
@@ -353,5 +352,5 @@ def _is_missing(path: Path) -> bool:
 def _is_directory(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # no permission to look into a directory above it
+    except OSError:  # no permission to look into a parent directory
         return False

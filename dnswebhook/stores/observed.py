@@ -1,4 +1,4 @@
-"""How calls to a store are timed, and a store that times each call to another one that does not do so itself."""
+"""Times calls to a store, and wraps a store that does not time its own calls."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.base import Finding, Store
 
 Observe = Callable[[str, str, float], None]
-"""Told about each finished operation: its name, `ok` or the `reason` of its error, and its duration in seconds."""
+"""Called after each operation with its name, `ok` or the `reason` of its error, and its duration in seconds."""
 
 
 @contextmanager
 def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Tell `observe` how the block ended and how long it took."""
+    """Report to `observe` how the block ended and how long it took."""
     began = clock()
-    outcome = StoreError.reason  # for a bug, which is no StoreError
+    outcome = StoreError.reason  # for a bug, which is not a StoreError
     try:
         yield
         outcome = "ok"

@@ -1,10 +1,10 @@
 """Where the controller is: the base URL as people type it, and the paths below it (pure).
 
 Accepted are `192.168.1.1`, `unifi.lan:8443`, `https://unifi.lan/`, a sub-path of a reverse proxy, and an address copied
-out of an API description such as `https://unifi.lan/proxy/network/integration/v1`, of which the part from
-`/proxy/network` on is cut off. The scheme is https unless http is written.
+from an API description such as `https://unifi.lan/proxy/network/integration/v1`, which is cut off at `/proxy/network`.
+The scheme is https unless http is given.
 
-A controller comes in two flavours. On `os` (consoles, UniFi OS Server) the Network application sits below
+A controller comes in two flavours. On `os` (consoles, UniFi OS Server), the Network application is below
 `/proxy/network` and logins go to the console; `classic` is the self-hosted application itself.
 """
 
@@ -28,17 +28,16 @@ class Flavour(StrEnum):
 class ControllerAddress(msgspec.Struct, frozen=True):
     scheme: str
     host: str
-    """Name or address, an IPv6 address without brackets."""
+    """Name or address; an IPv6 address has no brackets."""
     port: int
     prefix: str = ""
     """Path of a reverse proxy in front of the controller, without trailing slash; usually empty."""
     names_application: bool = False
-    """The text contained `/proxy/network`, so the flavour is certain."""
+    """Whether the text contained `/proxy/network`, so that the flavour is certain."""
 
     @property
     def tls_name(self) -> str:
-        """The name in its certificate: without the zone of a link-local address, which has a meaning only on this
-        host."""
+        """The name in its certificate: without the zone of a link-local address, which only this host knows."""
         return self.host.partition("%")[0]
 
     @property
@@ -59,7 +58,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError("UNIFI_HOST is empty, want for example https://192.168.1.1")
     try:
         parts = urlsplit(typed if "://" in typed else f"https://{typed}")
-        host, port = (parts.hostname or "").removesuffix("."), parts.port  # no certificate has the dot
+        host, port = (parts.hostname or "").removesuffix("."), parts.port  # certificates never have the trailing dot
     except ValueError as error:
         host_and_port = typed.rpartition("://")[2].partition("/")[0]
         is_bare_ipv6 = host_and_port.count(":") > 1 and not host_and_port.startswith("[")
@@ -70,7 +69,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")
     if parts.username is not None or parts.password is not None:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
-    if not host or " " in typed or not typed.isprintable():  # such characters come along when it is copied from a page
+    if not host or " " in typed or not typed.isprintable():  # such characters come along with text copied from a page
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
     if is_mistyped_ipv4(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is {MISTYPED_IPV4}")
@@ -92,12 +91,12 @@ def _lacks_interface(host: str) -> bool:
 
 
 def _shown(typed: str) -> str:
-    """`typed` without what may be a password."""
+    """`typed` without the part that may be a password."""
     return typed.rpartition("@")[2][:200]
 
 
 def application_path(flavour: Flavour) -> str:
-    """Where the Network application's own paths begin."""
+    """The prefix of the Network application's own paths."""
     return _APPLICATION_PATH if flavour is Flavour.OS else ""
 
 

@@ -1,10 +1,10 @@
-"""Finding out which flavour a controller is and which of its APIs to use, by asking it.
+"""Detects a controller's flavour, and which of its APIs to use, by asking it.
 
-`GET /info` of the Integration API decides where there is an API key: a version from 10.1 on has DNS policies, an older
-one does not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried on both
-flavours' paths; the right one is where the Network application itself answers, even with 401. Only such definite
-answers decide: a refused key, a 5xx or a timeout is raised and decides nothing, since a console that restarts starts
-its services one after another.
+With an API key, `GET /info` of the Integration API decides: version 10.1 and later have DNS policies, older versions do
+not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried at both flavours' paths;
+the right one is where the Network application itself responds, even with 401. Only such definite responses decide. A
+refused key, a 5xx or a timeout is raised and decides nothing, since a restarting console starts its services one after
+another.
 """
 
 import re
@@ -39,7 +39,7 @@ class Detector:
         self._retry = retry
 
     def detect(self, deadline: Deadline) -> Decision:
-        """Raises StoreError when the controller gives no definite answer."""
+        """Raises StoreError if the controller gives no definite response."""
         flavour = self._settings.known_flavour
         if flavour is not Flavour.CLASSIC:
             version = self.version(deadline)
@@ -59,7 +59,7 @@ class Detector:
     def review(self, decision: Decision, deadline: Deadline) -> Decision:
         """The decision as it would be made now, for example after a firmware upgrade; usually one cheap call.
 
-        A console that restarts may answer 404 to everything: the integration API is given up only if v2 answers.
+        A restarting console may respond with 404 to everything: the integration API is given up only if v2 responds.
         """
         if decision.flavour is Flavour.CLASSIC or not self._settings.api_key:
             return decision
@@ -73,7 +73,7 @@ class Detector:
         return Decision(Flavour.OS, ApiChoice.V2)
 
     def version(self, deadline: Deadline) -> str | None:
-        """The application's version; None when there is no API (or no key) to ask for it."""
+        """The application's version; None without an API or a key to ask for it."""
         if not self._settings.api_key:
             return None
         reply = self._get(f"{INTEGRATION_PATH}/info", deadline)

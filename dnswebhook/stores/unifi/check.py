@@ -1,7 +1,7 @@
 """`dnswebhook check` for a UniFi controller: everything between us and the rows, step by step, for a person.
 
-A step that fails is the last one, because later ones would only repeat its failure in other words. Nothing is written,
-so whether rows may be written is reported only as far as that can be known.
+A failed step is the last one, because later steps would only repeat its failure in other words. Nothing is written, so
+permission to write is reported only as far as it can be known.
 """
 
 import ssl
@@ -29,11 +29,11 @@ class Inspectable(Protocol):
     def list_records(self, deadline: Deadline) -> Listing: ...
 
     def site_names(self, deadline: Deadline) -> list[str]:
-        """The sites that exist; empty where the API cannot tell."""
+        """The existing sites; empty if the API cannot list them."""
 
 
 Connect = Callable[[Deadline], tuple[Decision, Inspectable]]
-"""The API in use, with the decision that led to it; raises StoreError."""
+"""The API in use, and the decision that led to it; raises StoreError."""
 
 
 def findings(settings: UnifiSettings, detector: Detector, connect: Connect, deadline: Deadline) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ class _Walk:
         return Finding("TLS", Grade.OK, f"verified; {seen}")
 
     def _verification_failure(self) -> str:
-        """Empty when the certificate is accepted."""
+        """Empty if the certificate is accepted."""
         try:
             with sockets.connect(self._address.host, self._address.port, self._timeout_s) as sock:
                 tls.context_for(self._settings).wrap_socket(sock, server_hostname=self._address.tls_name).close()
@@ -148,7 +148,7 @@ class _Walk:
         yield Finding("API", Grade.OK, f"{decision.api.value}, {chosen}")
 
     def rows(self) -> Iterator[Finding]:
-        """Credentials and site, proved by a listing."""
+        """Credentials and site, tested by a listing."""
         assert self._api is not None  # noqa: S101 - the step before ends the walk otherwise
         try:
             listing = self._api.list_records(self._deadline)

@@ -1,7 +1,7 @@
 """One complete call to the controller: with credentials, repeated as `retry` allows, with typed failures.
 
-A session that has ended is renewed once per call and the call then repeated with its whole body; a 401 or 403 means
-that the controller did not act, so this holds for a POST too.
+A session that has ended is renewed once per call, and the call is then repeated with its whole body. A 401 or 403 means
+that the controller did not act, so this is safe for a POST too.
 """
 
 from dnswebhook.deadline import Deadline
@@ -11,15 +11,14 @@ from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 
 MAX_SENDINGS = 8
-"""Per call: the first, one after another thread's login, one after our own. The rest are for refusals of a CSRF token
-that had become outdated on the way, since parallel calls have got a newer one."""
+"""Per call: the first attempt, one after another thread's login, and one after our own. The others are for refusals of
+a CSRF token that became outdated on the way, because parallel calls have received a newer one."""
 MAX_OUTDATED = MAX_SENDINGS - 2
-"""How many refusals may be due to an outdated token: a refusal may itself bring a token or cookie, a new one each
-time."""
+"""How many refusals may be due to an outdated token: each refusal may itself bring a new token or cookie."""
 
 
 class Client:
-    """Safe for use by several threads."""
+    """Thread-safe."""
 
     def __init__(self, transport: Transport, credentials: Credentials, retry: RetryPolicy) -> None:
         self._transport = transport
@@ -27,14 +26,14 @@ class Client:
         self._retry = retry
 
     def call(self, request: Request, deadline: Deadline) -> Reply:
-        """A reply with a status of success; raises StoreError, or Unclear for a POST."""
+        """A reply with a success status; raises StoreError, or Unclear for a POST."""
         reply = self._authenticated(request, deadline)
         failure = replies.failure_of(reply)
         try:
             if failure is not None:
                 raise failure
         finally:
-            del failure  # it refers to this frame, with the reply, and this frame to it
+            del failure  # it refers to this frame, with the reply, and the frame refers to it
         return reply
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:

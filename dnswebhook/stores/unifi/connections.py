@@ -1,10 +1,10 @@
-"""Open connections to the controller, and exchanges on them: a request in one piece, a whole reply within a time.
+"""Open connections to the controller, and exchanges on them: a request in one piece, a whole reply within a time limit.
 
-Opening a connection, TLS and fingerprints are urllib3's, with resolving and connecting bounded together (`sockets`).
-The pool and the exchange are our own, since each write of a plan uses them. http.client writes and reads a head field
-by field (0.60 ms of CPU a write instead of 0.37, measured); urllib3's pool computes timeouts, retries and the target
-anew for each request (130 us of CPU a call instead of 95). `timeout_s` covers a whole exchange, since with a socket's
-own timeout a peer that sends a byte now and then could go on for ever.
+urllib3 opens connections and handles TLS and fingerprints, with a common limit for resolving and connecting
+(`sockets`). The pool and the exchange are our own, since each write of a plan uses them. http.client writes and reads a
+head field by field (0.60 ms of CPU per write instead of 0.37, measured); urllib3's pool computes timeouts, retries and
+the target anew for each request (130 us of CPU per call instead of 95). `timeout_s` covers a whole exchange: with a
+socket's own timeout, a peer that sends a byte now and then could go on for ever.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, NameResolutio
 from dnswebhook.stores.unifi import sockets
 from dnswebhook.stores.unifi.replyreader import WholeReply, read_reply
 
-# Not allowed in a field's value: it would begin another field, or another request.
+# Not allowed in a field value: it would start another field, or another request.
 _UNSAFE = re.compile(r"[^\t -~\x80-\xff]")
-# RFC 3986, 3.3 and 3.4. Row ids come from the controller, so anything may stand in a path.
+# RFC 3986, 3.3 and 3.4. Row ids come from the controller, so a path may contain anything.
 _TARGET_MARKS = "/?:@!$&'()*+,;=%-._~"
 _TARGET = re.compile(f"[A-Za-z0-9{re.escape(_TARGET_MARKS)}]+")
 
 
 class Pool:
-    """Connections to one controller, of which at most `max_idle` idle ones are kept. Any thread may call."""
+    """Connections to one controller; at most `max_idle` idle ones are kept. Any thread may call."""
 
     def __init__(self, open_one: Callable[[], HTTPConnection], max_idle: int, max_reply_bytes: int) -> None:
-        """`open_one` makes a connection that is not connected yet."""
+        """`open_one` creates a connection that is not connected yet."""
         self._open_one = open_one
         self._max_idle = max_idle
         self._max_reply_bytes = max_reply_bytes
         self._idle: deque[HTTPConnection] = deque()
         self._lock = threading.Lock()
-        """Held while a connection is put back: until then there must be room, and the pool must not be closed."""
+        """Held while a connection is put back: there must still be room, and the pool must not have been closed."""
         self._is_closed = False
 
     def exchange(
@@ -51,7 +51,8 @@ class Pool:
         at = time.monotonic() + timeout_s
         connection = self._connected(timeout_s)
         try:
-            with contextlib.suppress(BrokenPipeError):  # the peer refused without reading all, perhaps with an answer
+            # The peer refused without reading everything, perhaps with a reply
+            with contextlib.suppress(BrokenPipeError):
                 connection.sock.sendall(_request(connection, method, target, fields, body))
             reply, goes_on = read_reply(connection.sock, at - time.monotonic(), self._max_reply_bytes)
         except BaseException as error:
@@ -76,10 +77,10 @@ class Pool:
     def _connected(self, timeout_s: float) -> HTTPConnection:
         while (connection := self._taken()) is not None:
             if connection.is_connected:
-                if connection.sock.gettimeout() != timeout_s:  # saves a system call for each write
+                if connection.sock.gettimeout() != timeout_s:  # saves a system call per write
                     connection.sock.settimeout(timeout_s)
                 return connection
-            connection.close()  # the controller closed it meanwhile, or sent something that nobody asked for
+            connection.close()  # the controller closed it in the meantime, or sent something unrequested
         connection = self._open_one()
         connection.timeout = timeout_s
         try:
@@ -90,7 +91,7 @@ class Pool:
         return connection
 
     def _taken(self) -> HTTPConnection | None:
-        """The connection that was used last, so that surplus ones stay idle until the controller closes them."""
+        """The most recently used connection, so that surplus ones stay idle until the controller closes them."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -110,7 +111,7 @@ def http(host: str, port: int) -> HTTPConnection:
 
 
 def https(host: str, port: int, context: ssl.SSLContext, fingerprint: str) -> HTTPConnection:
-    """`fingerprint`: of the only certificate that is accepted; if empty, `context` decides."""
+    """`fingerprint` is that of the only accepted certificate; if empty, `context` decides."""
     return _HttpsConnection(host, port, ssl_context=context, assert_fingerprint=fingerprint or None)
 
 
@@ -150,7 +151,7 @@ def _request(connection: HTTPConnection, method: str, target: str, fields: Mappi
 
 @lru_cache(maxsize=8)
 def _host_field(host: str, port: int, default_port: int) -> str:
-    host = host.partition("%")[0]  # the zone of a link-local address means nothing to others (RFC 6874, 3)
+    host = host.partition("%")[0]  # the zone of a link-local address has no meaning to others (RFC 6874, 3)
     written = host if host.isascii() else host.encode("idna").decode("ascii")
     name = f"[{written}]" if ":" in written else written
     return name if port == default_port else f"{name}:{port}"

@@ -1,10 +1,10 @@
-"""How a call proves who we are: an API key, or a login session that is renewed when the controller has ended it.
+"""How a call authenticates: with an API key, or with a login session that is renewed when the controller has ended it.
 
-A session is a cookie and a CSRF token; the controller ends it when it likes and may replace the token in any reply.
+A session is a cookie and a CSRF token; the controller may end it at any time and may replace the token in any reply.
 Some consoles send the token only inside the cookie, and some send one to everybody, logged in or not. Logins are the
-dangerous part, because the console locks an account after a few refused ones: one thread logs in while the others wait
-for its outcome, and after a refusal nobody tries again for 15 s, doubling to 10 min. Meanwhile calls fail at once. A
-fresh session that is refused without ever having worked counts as a refused login.
+dangerous part, because the console locks an account after a few refused ones. So one thread logs in while the others
+wait for the result, and after a refusal nobody tries again for 15 s, doubling up to 10 min. In the meantime, calls fail
+at once. If a fresh session is refused before any call in it has succeeded, this counts as a refused login.
 """
 
 import threading
@@ -51,20 +51,19 @@ class Ticket(msgspec.Struct, frozen=True):
 
 class Credentials(Protocol):
     def ticket(self, deadline: Deadline, /) -> Ticket:
-        """Logs in first when there is no session; raises StoreError."""
+        """Logs in first if there is no session; raises StoreError."""
 
     def learn(self, ticket: Ticket, reply: Reply, /) -> None:
-        """Note what the reply changes: a rotated CSRF token, a replaced cookie, the proof that the session works."""
+        """Record what the reply changes: a rotated CSRF token, a replaced cookie, the proof that the session works."""
 
     def is_expired(self, reply: Reply, /) -> bool:
-        """The reply says that the session is over, so that a renewal may help."""
+        """Whether the reply says that the session is over, so that a renewal may help."""
 
     def is_outdated(self, ticket: Ticket, /) -> bool:
-        """A parallel call has learned a newer CSRF token or cookie of the same session."""
+        """Whether a parallel call has learned a newer CSRF token or cookie of the same session."""
 
     def renew(self, ticket: Ticket, refusal: Reply, deadline: Deadline, /) -> bool:
-        """Make `ticket()` return something newer than `ticket`, which got `refusal`. True if this call had to log in
-        for that."""
+        """Make `ticket()` return something newer than `ticket`, which got `refusal`. True if this call logged in."""
 
 
 class KeyCredentials:
@@ -76,7 +75,7 @@ class KeyCredentials:
         return self._ticket
 
     def learn(self, _ticket: Ticket, _reply: Reply) -> None:
-        """A key never changes."""
+        """Does nothing: a key never changes."""
 
     def is_expired(self, _reply: Reply) -> bool:
         return False
@@ -100,9 +99,9 @@ class _Session(msgspec.Struct, frozen=True):
     cookies: dict[str, str]
     csrf_token: str
     is_proven: bool = False
-    """At least one call was accepted in this session."""
+    """Whether at least one call was accepted in this session."""
     learned_from: int = 0
-    """The number of the attempt that the token and the cookies came with."""
+    """The number of the attempt whose reply brought the token and the cookies."""
 
     def headers(self) -> dict[str, str]:
         headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
@@ -128,7 +127,7 @@ class SessionCredentials:
         self._observe = observe
         self._clock = clock
         self._login_lock = threading.Lock()
-        """Held during a login: whoever needs the session has nothing better to do than wait for it."""
+        """Held during a login: any thread that needs the session has to wait for it."""
         self._state_lock = threading.Lock()
         self._session: _Session | None = None
         self._logins = 0
@@ -156,7 +155,7 @@ class SessionCredentials:
             session = self._session
             if session is None or session.generation != ticket.generation:
                 return
-            # Parallel calls may get here in another order: an older reply must not replace newer values.
+            # Replies of parallel calls may arrive here in another order: an older one must not replace newer values.
             is_news = bool(token or reply.cookies) and ticket.number >= session.learned_from
             if is_news or (is_proof and not session.is_proven):
                 self._session = msgspec.structs.replace(
@@ -170,7 +169,7 @@ class SessionCredentials:
                     self._pauses = _login_pauses()
 
     def is_expired(self, reply: Reply) -> bool:
-        """401, 403, or a success that holds an object where an array was asked for."""
+        """True for 401, 403, or a success with an object where an array was requested."""
         if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
             return not replies.error_body(reply).words.endswith("NoPermission") and not self._is_about_site(reply)
         if not reply.is_success:
@@ -180,7 +179,7 @@ class SessionCredentials:
         return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
 
     def _is_about_site(self, reply: Reply) -> bool:
-        """If the session has worked before, this is not believed until the next session gets the same."""
+        """Whether it concerns the site. If the session has worked before, only the next session's reply is believed."""
         session = self._session
         is_fresh = session is not None and not session.is_proven
         return is_fresh and replies.is_about_site(replies.error_body(reply))
@@ -225,7 +224,7 @@ class SessionCredentials:
             raise failure_seen
         cookies = dict(reply.cookies)
         if not cookies:
-            # Not quoted: the answer to a successful login may contain tokens.
+            # Not quoted: the response to a successful login may contain tokens.
             seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
             raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
         self._logins += 1
@@ -234,7 +233,7 @@ class SessionCredentials:
         log.info("logged in to the controller", logins=self._logins)
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
-        """Set for a login that was understood and refused, as opposed to one that met a restarting console."""
+        """The error for a login that was understood and refused, as opposed to one that met a restarting console."""
         if reply.status_code == _STATUS_SECOND_FACTOR:
             return self._pause("the account asks for a second factor, want a local account without one")
         if reply.status_code == 429:
@@ -243,7 +242,7 @@ class SessionCredentials:
         if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
             body = replies.error_body(reply)
             text = body.text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
-            # A self-hosted application answers so for every path that it does not know, also for a console's login.
+            # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED
             return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}", hint=hint)
@@ -266,8 +265,7 @@ def _login_pauses() -> Iterator[float]:
 
 
 def _csrf_token(reply: Reply) -> str:
-    """From a header field; otherwise from a cookie of its own (self-hosted application), or from inside a console's
-    cookie."""
+    """From a header field, else from its own cookie (self-hosted application), else from inside a console's cookie."""
     if told := reply.headers.get("X-Updated-CSRF-Token") or reply.headers.get("X-CSRF-Token"):
         return told
     cookies = reply.cookies

@@ -1,8 +1,8 @@
-"""Which flavour and API a controller has, decided once, and the small file that keeps this across restarts.
+"""A controller's flavour and API, decided once, and the small file that keeps the decision across restarts.
 
 The file lets `capabilities()` answer after a restart while the controller is down. It is bound to the base URL,
-replaced atomically, and readable only by us. It is trusted for nothing else: the first listing asks the controller
-again.
+replaced atomically, and readable only by its owner. It is trusted for nothing else: the first listing asks the
+controller again.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ class Decision(msgspec.Struct, frozen=True):
     api: ApiChoice
     """Never `auto`."""
     version: str = ""
-    """Of the Network application; empty when the controller does not say."""
+    """Version of the Network application; empty if the controller does not report it."""
 
     def contradicts(self, settings: UnifiSettings) -> bool:
         flavour = settings.known_flavour
@@ -34,10 +34,10 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decision_of_settings(settings: UnifiSettings) -> Decision | None:
-    """The decision, if the settings leave nothing to find out."""
+    """The decision, if the settings leave nothing to detect."""
     flavour = settings.known_flavour
     if settings.api is ApiChoice.AUTO and (settings.user or flavour is Flavour.CLASSIC):
-        # The integration API takes only keys, and exists only on consoles.
+        # The integration API accepts only keys, and exists only on consoles.
         return None if flavour is None else Decision(flavour, ApiChoice.V2)
     if settings.api is ApiChoice.AUTO or flavour is None:
         return None
@@ -55,7 +55,7 @@ class DecisionFile:
         self._path: Path | None = settings.state_dir / _FILE_NAME if settings.state_dir else None
 
     def load(self) -> Decision | None:
-        """None when there is none, or none that fits these settings."""
+        """None if there is no saved decision, or none that fits these settings."""
         if self._path is None:
             return None
         try:

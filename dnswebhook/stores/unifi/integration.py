@@ -1,11 +1,11 @@
 """The Integration API's "DNS policies" as a store: sites by UUID, listings in pages.
 
 Pages are read at different moments, so a listing counts only if every page reports the same total, has exactly the
-number of rows that it must have, and begins with the last row of the page before. That overlap is needed: if one row is
-removed and another one added between two pages, the total stays the same, and a row that moved from one page to the
-other would be missed. If a page does not fit, the listing starts again, a few times; the last time without overlap,
-since a controller may not support it. The number of pages is computed from the first one, so that no answer can make
-the listing endless. Pages whose rows are those of the last listing byte for byte are not decoded again; when all are,
+number of rows it must have, and begins with the last row of the previous page. That overlap is necessary: if one row is
+removed and another is added between two pages, the total stays the same, and a row that moved from one page to the
+other would be missed. If a page does not fit, the listing is restarted a few times; the last time without overlap,
+since a controller may not support it. The number of pages is computed from the first one, so that no response can make
+the listing endless. Pages whose rows equal those of the last listing byte for byte are not decoded again; if all do,
 the last `Listing` object is returned.
 """
 
@@ -34,11 +34,11 @@ from dnswebhook.stores.unifi.writes import RowWrites
 log = get_logger(__name__)
 
 PAGE_LIMIT = 200
-"""Rows per page, the most that the API gives."""
+"""Rows per page, the maximum of the API."""
 PARALLEL_PAGES = 4
 MAX_LISTING_ATTEMPTS = 5
 MAX_PAGES = 5_000
-"""A million rows in full pages, beyond any network: a larger number is garbage, and would use up memory."""
+"""A million rows in full pages, more than any network has: a larger number is garbage, and would exhaust the memory."""
 
 
 class _PageHead(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,7 +58,7 @@ class _Part:
     """The rows of one page, kept so that an equal page need not be decoded again."""
 
     def __init__(self, data: bytes, rows: list[PolicyRow], shared: int) -> None:
-        """The first `shared` rows are also the last ones of the page before."""
+        """The first `shared` rows are also the last rows of the previous page."""
         self.key = (data, shared)
         self.count = len(rows)
         self.ends = (rows[0], rows[-1]) if rows else None
@@ -104,7 +104,7 @@ class _Dialect:
 
 
 class IntegrationStore:
-    """Safe for use by several threads."""
+    """Thread-safe."""
 
     def __init__(
         self, client: Client, site: str, observe: Observe, clock: Callable[[], float] = time.monotonic
@@ -117,7 +117,7 @@ class IntegrationStore:
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._overlap = 1
-        """How many rows a page shares with the one before; 0 if the controller does not support that."""
+        """How many rows a page shares with the previous one; 0 if the controller does not support that."""
         self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
@@ -126,7 +126,7 @@ class IntegrationStore:
         return self._flights.get(deadline)
 
     def _fetch(self, deadline: Deadline) -> Listing:
-        """Never runs twice at the same time: `Flights` sees to that."""
+        """Never runs twice at the same time, thanks to `Flights`."""
         with observed(self._observe, "list"):
             collection = self._collection(deadline)
             for attempt in range(1, MAX_LISTING_ATTEMPTS + 1):
@@ -195,11 +195,11 @@ class IntegrationStore:
         return f"{INTEGRATION_PATH}/sites/{self._resolved_site(deadline)}/dns/policies"
 
     def _resolved_site(self, deadline: Deadline) -> str:
-        site_id = self._site_id  # read once: a listing that fails meanwhile clears it
+        site_id = self._site_id  # read once: a listing that fails in the meantime clears it
         if site_id is None:
             wanted = self._site.casefold()
             sites = self._sites(deadline)
-            # The internal reference is unique, a display name need not be: it comes last.
+            # The internal reference is unique, a display name need not be, so that comes last.
             keys = ("id", "internal_reference", "name")
             found = [site.id for key in keys for site in sites if getattr(site, key).casefold() == wanted]
             if not found:
@@ -241,7 +241,7 @@ def _is_first_again(pages: list[_Page]) -> bool:
 
 
 def _check_consistency(pages: list[_Page], shared: int) -> None:
-    """Raises _Moved when the pages cannot belong to one moment."""
+    """Raises _Moved if the pages cannot belong to one moment."""
     size, total = pages[0].count, pages[0].total_count
     for index, page in enumerate(pages):
         offset = index * (size - shared)
@@ -250,19 +250,19 @@ def _check_consistency(pages: list[_Page], shared: int) -> None:
 
 
 def _check_seams(parts: list[_Part]) -> None:
-    """Raises _Moved when a page does not begin with the last row of the one before."""
+    """Raises _Moved if a page does not begin with the last row of the previous one."""
     for before, after in pairwise(parts):
         if before.ends is None or after.ends is None or before.ends[1] != after.ends[0]:
             raise _Moved
 
 
 def _shared(count: int, overlap: int) -> int:
-    """How many rows a page shares with the one before, if pages have `count` rows."""
+    """How many rows a page shares with the previous one, if pages have `count` rows."""
     return overlap if count > overlap else 0
 
 
 def _part(reply: Reply, page: _Page, shared: int, known: dict[tuple[bytes, int], _Part]) -> _Part:
-    """The rows of a page; raises _Moved if their number is not the one that it reports."""
+    """The rows of a page; raises _Moved if their number differs from the one that the page reports."""
     data = bytes(page.data)
     part = known.get((data, shared)) or _Part(data, replies.decoded(reply, _rows_decoder, data), shared)
     if part.count != page.count:
@@ -275,7 +275,7 @@ def _records_in(parts: list[_Part]) -> tuple[Record, ...]:
     if len(set(ids)) == len(ids):
         return tuple(record for part in parts for record in part.records)
     rows = [row for part in parts for row in _rows_decoder.decode(part.data)]
-    # The same row twice: it moved between pages. Different rows with one id belong to one bucket, and stay.
+    # Identical rows moved between pages and count once. Different rows that share an id are ambiguous, and stay.
     return integrationrows.records_of(list(dict.fromkeys(rows)))
 
 

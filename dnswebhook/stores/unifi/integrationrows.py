@@ -1,7 +1,7 @@
 """The rows of the Integration API's "DNS policies", translated from and to records (pure).
 
-Each type is an object of its own with a strict set of properties; sending another one is an error, so each type has its
-own struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`. `FORWARD_DOMAIN`
+Each type is a separate object with a strict set of properties; sending any other is an error, so each type has its own
+struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`. `FORWARD_DOMAIN`
 rows are conditional forwarding, not records: they are left out of listings, like all unknown types.
 """
 
@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
     max_ttl_s={"A": 86400, "AAAA": 86400, "CNAME": 604800, "TXT": 0, "MX": 0, "SRV": 0},
     max_name_octets=_MAX_NAME_OCTETS,
     max_target_octets=_MAX_NAME_OCTETS,
-    # The API takes 1024 characters.
+    # The API accepts 1024 characters.
     max_text_octets=_MAX_LINE_OCTETS - _MAX_NAME_OCTETS - len(_TEXT_LINE),
     wildcard_types=frozenset({"A", "AAAA"}),
     reserved_name_octets=6,
@@ -128,13 +128,13 @@ _TYPES = {
 
 
 def no_record(octets: bytes) -> PolicyRow | None:
-    """Id and type of a row that is no record; None for a record."""
+    """Id and type of a row that is not a record; None for a record."""
     kind = _kind_decoder.decode(octets)
     return None if kind.type in _TYPES else PolicyRow(kind.id, kind.type)
 
 
 def records_of(rows: list[PolicyRow]) -> tuple[Record, ...]:
-    """The records among `rows`, in their order. An id on several rows is a bucket: none of them may be written."""
+    """The records among `rows`, in order. Rows that share an id are ambiguous: none of them may be written."""
     shared: set[str] = set()
     if len({row.id for row in rows}) != len(rows):
         shared = {row_id for row_id, count in Counter(row.id for row in rows).items() if count > 1}
@@ -177,7 +177,7 @@ def _value_text(row: PolicyRow, record_type: str) -> str:
 
 
 def body_of(spec: RecordSpec) -> bytes:
-    """The JSON that creates `spec`, or that replaces a row with it; raises RecordError if that is impossible."""
+    """The JSON that creates `spec`, or replaces a row with it; raises RecordError if that is impossible."""
     return msgspec.json.encode(_body(spec))
 
 

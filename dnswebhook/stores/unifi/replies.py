@@ -1,7 +1,7 @@
 """What a reply means: status first, then content type, then body (pure).
 
-Four programs answer on the way: the console's front end, its web server (HTML), the Network application's classic part
-(errors inside HTTP 200) and its newer APIs. Each has its own error shape; `ErrorBody` is the union of them.
+Replies come from four programs: the console's front end, its web server (HTML), the Network application's classic part
+(errors inside HTTP 200) and its newer APIs. Each has its own error format; `ErrorBody` is the union of them.
 """
 
 from typing import Protocol, TypeVar
@@ -48,7 +48,7 @@ HINT_ALIAS = "look for all rows of this name in the controller: those that are d
 
 class Decoder(Protocol[T_co]):
     def decode(self, octets: bytes, /) -> T_co:
-        """Raises msgspec.DecodeError, or what it is made of."""
+        """Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError."""
 
 
 class MethodAbsent(StoreUnreachable):
@@ -79,7 +79,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """All error shapes in one; fields that a body does not have stay empty."""
+    """All error formats in one; fields that a body does not have stay empty."""
 
     code: int | str = ""
     message: str = ""
@@ -89,7 +89,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The error code, where it is a word such as `api.err.InvalidCsrf`."""
+        """The error code, if it is a word such as `api.err.InvalidCsrf`."""
         if self.meta is not None and self.meta.msg:
             return self.meta.msg
         return self.code if isinstance(self.code, str) else ""
@@ -107,7 +107,7 @@ _error_decoder = msgspec.json.Decoder(ErrorBody)
 
 
 def error_body(reply: Reply) -> ErrorBody:
-    """Empty when the body has none of the known shapes."""
+    """Empty if the body has none of the known formats."""
     if len(reply.body) <= _MAX_EXAMINED_BYTES:
         try:
             return _error_decoder.decode(reply.body)
@@ -125,21 +125,21 @@ def described(reply: Reply) -> str:
 
 
 def is_json(reply: Reply) -> bool:
-    """By content type; if that is absent, by the beginning of the body."""
+    """Decided by the content type, or by the beginning of the body if there is none."""
     if reply.content_type:
         return reply.content_type == "application/json" or reply.content_type.endswith("+json")
     return reply.body.lstrip()[:1] in (b"{", b"[")
 
 
 def is_from_application(reply: Reply) -> bool:
-    """The Network application itself answered, not a web server or the console in front of it."""
+    """Whether the Network application itself responded, not a web server or the console in front of it."""
     if not is_json(reply):
         return False
     return reply.is_success or reply.status_code in (401, 403, 429) or error_body(reply).words.startswith("api.")
 
 
 def failure_of(reply: Reply) -> StoreError | None:
-    """None for a success; a body that is no JSON is found by `decoded`."""
+    """None for a success; `decoded` detects a body that is not JSON."""
     status = reply.status_code
     if reply.is_success:
         return _failure_inside_success(reply)
@@ -173,7 +173,7 @@ def _redirect(reply: Reply) -> StoreError:
 
 
 def _failure_inside_success(reply: Reply) -> StoreError | None:
-    """`{"meta":{"rc":"error"}}`, which arrives with status 200; no list and no row begins like that."""
+    """The error in `{"meta":{"rc":"error"}}`, which arrives with status 200; no list and no row begins like that."""
     if reply.body[:1] != b"{" or b'"meta"' not in reply.body[:512]:
         return None
     body = error_body(reply)
@@ -185,12 +185,12 @@ def _failure_inside_success(reply: Reply) -> StoreError | None:
 
 
 def is_session_word(words: str) -> bool:
-    """Error codes that say: log in (again)."""
+    """Whether the error code asks to log in (again)."""
     return words.rpartition(".")[2] in ("UserNotAuthenticated", "LoginRequired", "InvalidCsrf")
 
 
 def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
-    """The codes of both APIs differ in spelling only: `api.err.StaticDnsRecordAlreadyExists`, `...-already-exists`."""
+    """The two APIs' codes differ only in spelling: `api.err.StaticDnsRecordAlreadyExists`, `...-already-exists`."""
     word = body.words.replace("-", "").lower()
     request = reply.request
     said = f"{request.method} {request.path} answered {reply.status_code}: {body.text}"
@@ -204,7 +204,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     if reply.status_code in (404, 405) and not is_json(reply):
         return MethodAbsent(f"{described(reply)}; {HINT_FLAVOUR}")
     if reply.status_code == 404 or "notfound" in word:
-        # The console in front of the application knows no rows, and may say 404 to everything while it starts.
+        # The console in front of the application knows no rows, and may respond with 404 to everything while it starts.
         is_row = request.method in ("PUT", "DELETE") and not isinstance(body.error, _FrontEnd)
         return (
             NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {_site_hint(reply)}")
@@ -215,7 +215,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
 
 
 def is_about_site(body: ErrorBody) -> bool:
-    """Whether it says that this site does not exist, or not for this user: with 404, or with 401 as without a login."""
+    """Whether this site does not exist, or not for this user: sent with 404, or with 401 as if not logged in."""
     return "site" in body.words.lower() or "site does not exist" in body.message.lower()
 
 
@@ -224,13 +224,13 @@ def _no_site(reply: Reply) -> StoreError:
 
 
 def _site_hint(reply: Reply) -> str:
-    """Tells where to find the site's name, since the v2 API cannot list the sites."""
+    """Where to find the site's name, since the v2 API cannot list the sites."""
     return HINT_LISTED_SITE if reply.request.path.startswith(INTEGRATION_PATH) else HINT_SITE
 
 
 def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:
-    """The body of a success, or `part` of it; raises StoreUnreachable if it is HTML, empty, cut off or something
-    else."""
+    """The decoded body of a success, or `part` of it; raises StoreUnreachable if it is HTML, empty, cut off or
+    otherwise unexpected."""
     if not is_json(reply) or not reply.body.strip():
         raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")
     try:

@@ -1,4 +1,4 @@
-"""Reads one whole HTTP/1.1 reply off a socket, with llhttp: head, body, and whether the connection can go on.
+"""Reads one whole HTTP/1.1 reply from a socket, with llhttp: head, body, and whether the connection can be reused.
 
 The standard library reads a head line by line through the e-mail package, which costs more than everything else in a
 call to the controller (measured: 150 of 330 us of CPU; this takes 20). Everything is limited here: head and framing by
@@ -17,12 +17,12 @@ from urllib3.exceptions import ProtocolError
 
 MAX_HEAD_BYTES = 256 * 1024
 MAX_FRAMING_BYTES = 4 * 1024 * 1024
-"""Everything but the body: head, chunk sizes, trailers. 64 MiB in chunks of 512 bytes have 0.9 MiB of that."""
+"""Everything but the body: head, chunk sizes, trailers. For 64 MiB in chunks of 512 bytes, this is 0.9 MiB."""
 _FIRST_READ_BYTES = 16 * 1024
 _NEXT_READ_BYTES = 64 * 1024
 """Small enough for the heap: a separate mapping for each piece doubles the cost of a listing (13 instead of 7 ms)."""
 _TIMEOUT_SLACK_S = 0.05
-"""A socket's timeout may be this much too long: setting it anew for each read would double the system calls."""
+"""A socket's timeout may be too long by this much: setting it anew for each read would double the system calls."""
 
 
 class ReplyTooLong(Exception):
@@ -48,13 +48,13 @@ class _Sink:
         self.status = 0
         self.announced_bytes = 0
         self.body = io.BytesIO()
-        """One buffer: a list of chunks of two bytes each would take 25 times the memory of the body."""
+        """A single buffer: a list of two-byte chunks would take 25 times the memory of the body."""
 
     def on_message_begin(self) -> None:
         self.has_excess = self.is_whole
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.has_head:  # after the head, fields are trailers
+        if not self.has_head:  # fields after the head are trailers
             self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
@@ -78,12 +78,12 @@ class _Sink:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Only the end of the connection shows where the body ends."""
+        """Whether only the end of the connection shows where the body ends."""
         return self.has_head and not ("Content-Length" in self.headers or "Transfer-Encoding" in self.headers)
 
 
 def read_reply(sock: socket.socket, timeout_s: float, max_body_bytes: int) -> tuple[WholeReply, bool]:
-    """The reply, and whether the connection may be used again. Raises OSError, ProtocolError and ReplyTooLong."""
+    """The reply, and whether the connection may be reused. Raises OSError, ProtocolError and ReplyTooLong."""
     sink = _Sink()
     parser = sink.parser = HttpResponseParser(sink)
     try:
@@ -129,7 +129,7 @@ def _receive(sock: socket.socket, at: float, size_bytes: int) -> bytes:
 
 
 def _unpacked(packed: bytes, headers: urllib3.HTTPHeaderDict, max_body_bytes: int) -> bytes:
-    """Some front ends compress although we ask them not to."""
+    """Decompress the body: some front ends compress although we ask them not to."""
     with urllib3.HTTPResponse(io.BytesIO(packed), headers, preload_content=False) as response:
         body = response.read(max_body_bytes + 1)
     if len(body) > max_body_bytes:

@@ -1,11 +1,11 @@
 """When a call is repeated, after how long, and which other calls wait too. The only retry policy of these stores.
 
-GET, PUT and DELETE may be repeated: after a broken connection or a 5xx they are, a few times, with full jitter. After a
+GET, PUT and DELETE may be repeated. After a broken connection or a 5xx they are, a few times, with full jitter. After a
 timeout they are not: more work does not help a controller that hangs, and the time is nearly used up. A POST is
-repeated only when the controller certainly did not act on it: 429, or no connection. Otherwise it is `Unclear`, and the
-store finds out by listing.
+repeated only if the controller certainly did not act on it: after 429, or without a connection. Otherwise it is
+`Unclear`, and the store finds out by listing.
 
-429 concerns all calls: it closes a gate that all threads of the store pass before each call.
+A 429 concerns all calls: it closes a gate that all threads of the store pass before each call.
 """
 
 import itertools
@@ -26,7 +26,7 @@ MAX_ATTEMPTS = 4
 FIRST_PAUSE_S = 0.2
 MAX_PAUSE_S = 2.0
 MIN_RATE_PAUSE_S = 0.1
-"""Also after `Retry-After: 0`."""
+"""Applies even after `Retry-After: 0`."""
 MAX_RATE_PAUSE_S = 3600.0
 """A controller whose clock is years off must not stop us for years."""
 _STATUS_GATEWAY_TIMEOUT = 504
@@ -34,7 +34,7 @@ _STATUS_GATEWAY_TIMEOUT = 504
 
 
 class Unclear(Exception):
-    """A POST may or may not have been carried out; `error` is what to raise when its row cannot be found."""
+    """A POST may or may not have been carried out; `error` is what to raise if its row cannot be found."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
@@ -54,7 +54,7 @@ class RateGate:
             self._opens_at = max(self._opens_at, self._clock() + seconds)
 
     def pass_through(self, deadline: Deadline) -> None:
-        """Wait until the gate is open; raises RateLimited when that takes longer than the deadline allows."""
+        """Wait until the gate is open; raises RateLimited if that takes longer than the deadline allows."""
         while (closed_s := self._opens_at - self._clock()) > 0:
             if not deadline.wait(closed_s):
                 raise RateLimited(f"the controller asked to pause for another {closed_s:.1f} s", closed_s)

@@ -1,7 +1,7 @@
-"""Decodes an array of rows, in which rows that are no records may look like anything (pure).
+"""Decodes an array of rows, in which rows that are not records may look like anything (pure).
 
-Both APIs list more than records, and new types will come. In these, a property that we know may mean something else:
-one such row must not keep all others from being read.
+Both APIs list more than records, and new types will come. Their rows may use a property that we know with another
+meaning: one such row must not keep all others from being read.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,7 @@ class RowsDecoder(Generic[Row]):
         self._no_record = no_record
 
     def decode(self, octets: bytes, /) -> list[Row]:
-        """Raises msgspec.DecodeError, also for a record that cannot be read: the listing would be incomplete without
-        it."""
+        """Raises msgspec.DecodeError, even for a single malformed record: the listing would be incomplete."""
         try:
             return self._rows.decode(octets)
         except msgspec.ValidationError:

@@ -1,7 +1,7 @@
-"""What a person sets about the controller, checked as far as that is possible without calling it.
+"""The user's settings for the controller, checked as far as possible without calling it.
 
-A contradiction is refused rather than resolved by precedence: somebody who pins a fingerprint *and* names a CA file
-wants one of the two, and we cannot know which.
+A contradiction is refused rather than resolved by precedence: a user who pins a fingerprint *and* names a CA file wants
+one of the two, and we cannot know which.
 """
 
 import re
@@ -48,9 +48,9 @@ class UnifiSettings:
     request_timeout_s: float = 5.0
     max_response_bytes: int = 64 * 1024 * 1024
     parallel_calls: int = 5
-    """How many calls the owner makes at once: sizes the connection pool."""
+    """How many calls the owner makes at once; determines the size of the connection pool."""
     state_dir: Path | None = None
-    """Where the last known API is kept; None keeps it in memory only."""
+    """Where the last known API is stored; with None it is kept in memory only."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "api", ApiChoice(self.api))
@@ -66,7 +66,7 @@ class UnifiSettings:
 
     @property
     def known_flavour(self) -> Flavour | None:
-        """The flavour, when settings alone decide it: set, implied by the URL, or by the integration API."""
+        """The flavour, if the settings alone decide it: set, implied by the URL, or implied by the integration API."""
         if self.flavour is not FlavourChoice.AUTO:
             return Flavour(self.flavour.value)
         if self.api is ApiChoice.INTEGRATION or self.address.names_application:
@@ -111,7 +111,7 @@ class UnifiSettings:
 
 
 def _plain_fingerprint(text: str) -> str:
-    """Lower-case hexadecimal without colons, as the TLS library compares it."""
+    """Lower-case hexadecimal without colons, the form in which the TLS library compares it."""
     plain = text.strip().lower().removeprefix("sha256").lstrip(":= ").replace(":", "").replace(" ", "")
     if text.strip() and not _FINGERPRINT.fullmatch(plain):
         seen = f"UNIFI_TLS_FINGERPRINT {text[:100]!r}"

@@ -1,4 +1,4 @@
-"""Connected sockets in time: name resolution and connecting, all addresses together, within one timeout.
+"""Connects sockets in time: name resolution and connecting to all addresses share one timeout.
 
 A socket timeout limits only one system call, so a name server that is down (on the LAN whose names we manage!) or a
 host with several dead addresses could delay a call far beyond its deadline.
@@ -12,11 +12,11 @@ import time
 from typing import Any
 
 SocketAddress = tuple[Any, ...]
-"""What `socket.connect` takes: (host, port) or (host, port, flow, scope)."""
+"""The argument of `socket.connect`: (host, port) or (host, port, flow, scope)."""
 
 
 class NameTimeout(TimeoutError):
-    """No name server has answered in time: no connection has been tried."""
+    """No name server has responded in time, so no connection was tried."""
 
 
 def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAddress]]:
@@ -56,7 +56,7 @@ def _getaddrinfo(host: str, port: int) -> list[tuple[int, SocketAddress]]:
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """A connected socket, with the rest of `timeout_s` as its timeout; raises OSError.
 
-    Each address gets an equal part of the time that is left, so that one dead address does not starve the next.
+    Each address gets an equal share of the remaining time, so that one dead address does not starve the next.
     """
     at = time.monotonic() + timeout_s
     addresses = resolve(host, port, timeout_s)

@@ -1,8 +1,8 @@
 """The UniFi controller as one store, whichever flavour and API it has.
 
 The API is chosen at the first call that needs it, and reviewed by each probe; a change (after a firmware upgrade) takes
-effect at the next listing. Records carry the ids of the API that listed them, and the ids of the two APIs look
-different, so a write always goes to the API that its record came from.
+effect at the next listing. Records carry the ids of the API that listed them, and the two APIs' ids look different, so
+a write always goes to the API that its record came from.
 """
 
 import re
@@ -47,7 +47,7 @@ def _count_nothing() -> None:
 
 
 class UnifiStore:
-    """Safe for use by several threads. Raises ValueError at construction when the CA file cannot be used."""
+    """Thread-safe. Raises ValueError at construction if the CA file cannot be used."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class UnifiStore:
         self._detector = Detector(settings, self._transport, self._retry)
         self._file = DecisionFile(settings)
         self._lock = threading.Lock()
-        """Held while the controller is asked for its API: no call can go on without the answer."""
+        """Held while the controller is asked for its API: no call can go on without the result."""
         fixed = decision_of_settings(settings)
         self._decision = fixed or self._file.load()
         self._is_current = fixed is not None
-        """The decision was taken by this process and has not been put in doubt."""
+        """Whether this process made the decision and nothing has cast doubt on it since."""
         self._pending: Decision | None = None
         self._apis: dict[tuple[Flavour, ApiChoice], Api] = {}
         self._apis_lock = threading.Lock()
@@ -156,7 +156,7 @@ class UnifiStore:
         self._decision, self._pending, self._is_current = decision, None, True
 
     def _doubt(self) -> None:
-        """Ask the controller again at the next call, unless the settings have decided."""
+        """Ask the controller again at the next call, unless the settings decide."""
         self._is_current = decision_of_settings(self._settings) is not None
 
     def _api_of(self, record: Record, deadline: Deadline) -> Api:

@@ -1,4 +1,4 @@
-"""MX and SRV targets in their parts, which both APIs keep in separate fields (pure)."""
+"""MX and SRV targets split into their parts, which both APIs keep in separate fields (pure)."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ class SrvTarget(msgspec.Struct, frozen=True):
 
 
 def parse_mx(text: str) -> MxTarget:
-    """Raises RecordError; `text` is canonical when it comes from our own plan."""
+    """Raises RecordError; `text` is canonical if it comes from our own plan."""
     words = text.split()
     if len(words) != 2 or not words[0].isdecimal():
         raise RecordError(f"MX target {text[:100]!r}, want `preference host`")

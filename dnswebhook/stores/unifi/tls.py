@@ -1,7 +1,7 @@
-"""How the controller proves who it is: by authority, by pinned certificate, or (asked for) not at all.
+"""How the controller is authenticated: by authority, by pinned certificate, or (on request) not at all.
 
-Consoles come with a self-signed certificate, so the first thing most people see is a verification failure. So its
-message contains the SHA-256 fingerprint of the presented certificate, read in a separate handshake that sends no
+Consoles come with a self-signed certificate, so the first thing most people see is a verification failure. Its message
+therefore contains the SHA-256 fingerprint of the presented certificate, read in a separate handshake that sends no
 request, and the two remedies.
 """
 
@@ -19,7 +19,7 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 
 
 def context_for(settings: UnifiSettings) -> ssl.SSLContext:
-    """Raises ValueError when the CA file cannot be used."""
+    """Raises ValueError if the CA file cannot be used."""
     if settings.skip_tls_verify or settings.tls_fingerprint:
         # A pinned certificate is checked after the handshake, only by its fingerprint.
         return _unverified_context()
@@ -57,19 +57,19 @@ class PresentedCertificate(msgspec.Struct, frozen=True):
         return self.not_after < datetime.now(UTC)
 
     def has_fingerprint(self, plain: str) -> bool:
-        """`plain`: lower-case hexadecimal, as `UnifiSettings` keeps it."""
+        """`plain`: lower-case hexadecimal, as in `UnifiSettings`."""
         return self.fingerprint.replace(":", "").lower() == plain
 
 
 def presented_certificate(address: ControllerAddress, timeout_s: float) -> PresentedCertificate:
-    """The certificate that the controller shows to an unverified handshake; raises OSError or ValueError."""
+    """The certificate that the controller presents in an unverified handshake; raises OSError or ValueError."""
     with sockets.connect(address.host, address.port, timeout_s) as sock:
         wrapped = _unverified_context().wrap_socket(sock, server_hostname=address.tls_name)
         with wrapped:
             der = wrapped.getpeercert(binary_form=True)
     if der is None:
         raise ValueError("the controller presented no certificate")
-    from cryptography import x509  # costs 26 ms and 8 MiB, and is only needed for a message to a person
+    from cryptography import x509  # costs 26 ms and 8 MiB, and is needed only for a message to a person
 
     certificate = x509.load_der_x509_certificate(der)
     return PresentedCertificate(

@@ -1,9 +1,9 @@
 """One HTTP exchange with the controller: request out, whole reply in, or a typed reason why there is none.
 
 Redirects are not followed here or anywhere: a redirect is a reply like any other, and `replies` treats it as an error.
-Unlike in requests, the environment has no effect (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`): a proxy variable that
-is meant for the Internet must not send credentials for an appliance out of the LAN. A pooled connection that the
-controller has closed is noticed and replaced before use. May be called from any thread.
+Unlike in requests, the environment has no effect (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`): a proxy variable
+meant for the Internet must not send credentials for an appliance out of the LAN. A pooled connection that the
+controller has closed is detected and replaced before use. May be called from any thread.
 """
 
 import re
@@ -46,15 +46,15 @@ class Reply(msgspec.Struct, frozen=True):
     request: Request
     status_code: int
     content_type: str
-    """Without parameters, lower case; empty when absent."""
+    """Without parameters, lower case; empty if absent."""
     headers: urllib3.HTTPHeaderDict
     body: bytes
 
     @property
     def cookies(self) -> dict[str, str]:
-        """The cookies that this reply sets, as they are to be sent back; without empty or invalid ones.
+        """The cookies that this reply sets, as they are to be sent back, without empty or invalid ones.
 
-        Attributes are ignored: the standard library drops a cookie with an attribute that it does not know.
+        Attributes are ignored: the standard library drops a cookie with an unknown attribute.
         """
         lines = (line.partition(";")[0] for line in self.headers.getlist("Set-Cookie"))
         pairs = [(name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines)]
@@ -87,7 +87,7 @@ class NoTimeLeft(NoReply):
 
 class Transport:
     def __init__(self, settings: UnifiSettings) -> None:
-        """Raises ValueError when the CA file cannot be used."""
+        """Raises ValueError if the CA file cannot be used."""
         self._settings = settings
         self._base_url = settings.address.base_url
         self._prefix = settings.address.prefix

@@ -1,7 +1,7 @@
 """The v2 "static-dns" API as a store: one array holds everything, one call changes one row.
 
-A listing whose bytes equal those of the last one returns the last `Listing` object again, so that a pass in which
-nothing changed costs little more than the transfer.
+If the bytes of a listing equal those of the last one, the last `Listing` object is returned again, so that a pass
+without changes costs little more than the transfer.
 """
 
 import time
@@ -35,7 +35,7 @@ class _Dialect:
 
 
 class V2Store:
-    """Safe for use by several threads."""
+    """Thread-safe."""
 
     def __init__(
         self, client: Client, collection: str, observe: Observe, clock: Callable[[], float] = time.monotonic
@@ -54,7 +54,7 @@ class V2Store:
         return self._flights.get(deadline)
 
     def _fetch(self, deadline: Deadline) -> Listing:
-        """Never runs twice at the same time: `Flights` sees to that."""
+        """Never runs twice at the same time, thanks to `Flights`."""
         with observed(self._observe, "list"):
             request = Request("GET", self._collection, wants_array=True, timeout_factor=LISTING_TIMEOUT_FACTOR)
             reply = self._client.call(request, deadline)
@@ -76,13 +76,13 @@ class V2Store:
             self._writes.delete(self._collection, record, deadline)
 
     def probe(self, deadline: Deadline) -> None:
-        """A listing: this API has no cheaper call that proves both path and credentials."""
+        """List: this API has no cheaper call that proves both path and credentials."""
         with observed(self._observe, "probe"):
             self.list_records(deadline)
 
     def site_names(self, deadline: Deadline) -> list[str]:  # noqa: ARG002 - as the other API
-        """Always empty: this API cannot tell."""
+        """Always empty: this API cannot list sites."""
         return []
 
     def close(self) -> None:
-        """Holds nothing of its own."""
+        """Nothing to do: the store holds no resources of its own."""

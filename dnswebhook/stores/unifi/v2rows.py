@@ -1,8 +1,9 @@
 """The rows of the v2 "static-dns" API, translated from and to records (pure).
 
-Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built from
-a whitelist by type. Rows of types that we do not write are left out of listings. The most important are NS rows, which
-hold the *address* of a server: they mean conditional forwarding of a whole domain, and are not records of a name.
+Each type accepts only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built
+from a list of allowed fields per type. Rows of types that we do not write are left out of listings. The most important
+are NS rows, which hold the *address* of a server: they mean conditional forwarding of a whole domain, and are not
+records of a name.
 """
 
 from collections import Counter
@@ -65,13 +66,13 @@ class V2Body(msgspec.Struct):
 
 
 def no_record(octets: bytes) -> V2Row | None:
-    """Id and type of a row that is no record; None for a record."""
+    """Id and type of a row that is not a record; None for a record."""
     kind = _kind_decoder.decode(octets)
     return None if kind.record_type in _TYPES else V2Row(kind.id, record_type=kind.record_type)
 
 
 def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
-    """The records among `rows`, in their order. An id on several rows is ambiguous: none of them may be written."""
+    """The records among `rows`, in order. Rows that share an id are ambiguous: none of them may be written."""
     shared: set[str] = set()
     if len({row.id for row in rows}) != len(rows):
         shared = {row_id for row_id, count in Counter(row.id for row in rows).items() if count > 1}
@@ -79,12 +80,11 @@ def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
 
 
 class RowMemory:
-    """Translates listings, reusing the one before, since hardly any row has changed."""
+    """Translates listings, reusing the previous one, since hardly any row has changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[V2Row, Record]] = {}
-        """By row id. For an unchanged row the old objects are kept, so that its texts are in memory once, not once per
-        listing."""
+        """By row id. An unchanged row keeps its old objects: its texts are in memory once, not once per listing."""
 
     def records_of(self, rows: list[V2Row]) -> tuple[Record, ...]:
         """The same as the module's `records_of`."""
@@ -116,7 +116,7 @@ def _target_text(row: V2Row) -> str:
 
 
 def body_of(spec: RecordSpec, row_id: str | None = None) -> bytes:
-    """The JSON that creates `spec`, or that replaces row `row_id` with it."""
+    """The JSON that creates `spec`, or replaces row `row_id` with it."""
     row = V2Body(
         key=spec.name,
         record_type=spec.type,

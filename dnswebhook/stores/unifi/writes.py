@@ -1,10 +1,10 @@
-"""Creating, changing and deleting one row, in the same way for both APIs.
+"""Creates, changes and deletes single rows, in the same way for both APIs.
 
-Two things make this more than three calls. A create with an unclear outcome (timeout, reset, 5xx, garbage, another row)
-is settled by listing and comparing contents. And some firmware refuses every PUT, as "already exists" or with a page;
-this must be distinguished from a row that really exists, and from the pages of a console that is starting. So a refusal
-counts only if the console lists, no row explains the refusal, and the same PUT is then refused again. From then on
-updates fail at once; after a while one of them tries PUT again.
+Two things make this more than three calls. First, a create with an unclear outcome (timeout, reset, 5xx, garbage,
+another row) is settled by listing and comparing contents. Second, some firmware refuses every PUT, as "already exists"
+or with a page. This must be distinguished from a row that really exists, and from the pages of a console that is
+starting. So a refusal counts only if the console lists, no row explains the refusal, and the same PUT is then refused
+again. From then on updates fail at once; after a while one of them tries PUT again.
 """
 
 import threading
@@ -31,17 +31,17 @@ _anything = msgspec.json.Decoder()
 PUT_TRIALS = 2
 """Two, since a console may become ready between the first one and the listing."""
 PUT_PAUSE_S = 600.0
-"""If rows cannot be changed in place, one update per period tries it again, which takes two calls and two listings."""
+"""If rows cannot be changed in place, one update per period tries again, at the cost of two calls and two listings."""
 
 
 class Dialect(Protocol):
-    """What differs between the two APIs."""
+    """The differences between the two APIs."""
 
     def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
         """Row `spec` as a request body; `row_id` is None for a new row. Raises RecordError."""
 
     def record_in(self, reply: Reply) -> Record:
-        """The stored row that a create or update answers with; raises StoreUnreachable."""
+        """The stored row in the reply to a create or update; raises StoreUnreachable."""
 
 
 class RowWrites:
@@ -58,7 +58,7 @@ class RowWrites:
         self._put = _PutUse(clock)
 
     def create(self, collection: str, spec: RecordSpec, deadline: Deadline) -> Record:
-        """`collection` is the path that rows are posted to."""
+        """`collection` is the path to which rows are posted."""
         request = Request("POST", collection, self._dialect.body_of(spec, None))
         try:
             reply = self._client.call(request, deadline)
@@ -73,7 +73,7 @@ class RowWrites:
         except StoreUnreachable as garbage:
             return self._settled(spec, garbage, deadline)
         if not record.id or _content(record) != _content(spec):
-            # With the id of another row, undoing this create would remove that row.
+            # With another row's id, undoing this create would remove that row.
             wrong = StoreUnreachable(f"{replies.described(reply)}; want the row that was sent, with an id")
             return self._settled(spec, wrong, deadline)
         return record
@@ -134,13 +134,13 @@ class RowWrites:
 
 
 class _PutUse:
-    """Whether PUT is worth a call. Safe for use by several threads."""
+    """Whether PUT is worth a call. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._next_trial_at: float | None = None
-        """None while it is not known to be refused."""
+        """None unless PUT is known to be refused."""
 
     def may_be_tried(self) -> bool:
         """While PUT is known to be refused, true only for one caller per `PUT_PAUSE_S`."""
@@ -176,7 +176,7 @@ def _taken_for_another(spec: RecordSpec, refusal: StoreError) -> RecordError:
 
 
 def _may_pass_for(row: Record, spec: RecordSpec) -> bool:
-    """The controller tells MX and SRV rows apart by their hosts alone, and texts without regard to case."""
+    """Whether the controller may confuse the two: for MX and SRV it compares only hosts, and texts without case."""
     if (row.name, row.type) != (spec.name, spec.type):
         return False
     host = host_of(spec.type, spec.value)
