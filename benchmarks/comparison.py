@@ -19,7 +19,7 @@ _MIB = 1 << 20
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one program did in one case."""
+    """The result of one program in one case."""
 
     case: str
     who: str
@@ -31,7 +31,7 @@ def _mib(value: float) -> str:
 
 
 _UNITS: dict[str, tuple[str, Callable[[float], str], bool]] = {
-    # key: title, format, ratios to the peers are shown
+    # key: title, format, whether ratios to the peers are shown
     "per_s": ("requests/s", "{:,.0f}".format, False),
     "cpu_us": ("CPU us a request", "{:.1f}".format, True),
     "steady_cpu_us": ("CPU us at 2,000/s", "{:.0f}".format, True),
@@ -60,7 +60,7 @@ _UNITS: dict[str, tuple[str, Callable[[float], str], bool]] = {
 
 
 def show(title: str, rows: list[Row]) -> None:
-    """As a table on a terminal, as plain text in a pipe."""
+    """Print a table: drawn on a terminal, plain text in a pipe."""
     is_terminal = sys.stdout.isatty()
     console = Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False)
     keys = [key for key in _UNITS if any(key in row.values for row in rows)]
@@ -94,7 +94,7 @@ def _ratios(row: Row, rows: list[Row]) -> str:
 
 
 def write(name: str, rows: dict[str, list[Row]], plan: object) -> Path:
-    """All tables of a run, by their titles, to a new file."""
+    """Write all tables of a run, by title, to a new file."""
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = RESULTS / f"{name}-{now:%Y%m%dT%H%M%SZ}.json"

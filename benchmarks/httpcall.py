@@ -1,8 +1,8 @@
-"""A timed HTTP/1.1 call that costs the measuring side as little as can be.
+"""A timed HTTP/1.1 call at the least possible cost to the measuring side.
 
-Time runs from before the request is sent until the last byte of the answer is here; parsing comes after. Chunked
-answers are recognised by their end, not chunk by chunk, so that a server that sends many small chunks is not charged
-for the reader's work: bodies here are JSON, in which a bare line break never occurs.
+Time runs from before the request is sent until the last byte of the response has arrived; parsing comes after that.
+Chunked responses are recognised by their end, not chunk by chunk, so that a server that sends many small chunks is not
+charged for the reader's work: bodies here are JSON, in which a bare line break never occurs.
 """
 
 import re
@@ -24,11 +24,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class CallFailed(Exception):
-    """No complete answer: timeout, refused or broken connection."""
+    """No complete response: timeout, refused or broken connection."""
 
 
 class Connection:
-    """One persistent connection; opened again when the server has closed it. Belongs to one thread."""
+    """One persistent connection, reopened when the server has closed it. For one thread."""
 
     def __init__(self, address: str, timeout_s: float = 300.0) -> None:
         host, _, port = address.rpartition(":")
@@ -70,7 +70,7 @@ class Connection:
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether the server has ended it, or said something, while nobody asked anything."""
+    """Whether the server has closed the connection, or sent something unrequested."""
     readable, _, _ = select.select([connection], [], [], 0)
     return bool(readable)
 

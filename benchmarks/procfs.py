@@ -1,4 +1,4 @@
-"""What the kernel knows of another process: CPU time and resident memory. Linux only."""
+"""What the kernel knows about another process: CPU time and resident memory. Linux only."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _CLEAR_PEAK = "5"  # proc(5), clear_refs
 
 def cpu_s(pid: int) -> float:
     """CPU time used so far, user and system; its resolution is one tick, mostly 10 ms."""
-    # The command name, in parentheses, may hold spaces.
+    # The command name, in parentheses, may contain spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system = int(fields[11]), int(fields[12])
     return (user + system) / _TICKS_PER_S

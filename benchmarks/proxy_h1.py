@@ -1,4 +1,4 @@
-"""Time the HTTP/1.1 codec by itself: heads, responses and bodies, in microseconds of CPU and MB/s.
+"""Time the HTTP/1.1 codec alone: heads, responses and bodies, in microseconds of CPU and MB/s.
 
     python -m benchmarks.proxy_h1
 
@@ -89,7 +89,7 @@ def server_exchange(request: bytes) -> Callable[[], object]:
 
 
 def server_read(request: bytes) -> Callable[[], object]:
-    """The cheapest answer stands in, since a next request is read only after one."""
+    """Includes the cheapest response, since the next request is read only after one."""
     server = ServerConnection(Caches())
     head = ResponseHead(204, [])
 
@@ -135,7 +135,7 @@ def h11_exchange(request: bytes) -> Callable[[], object]:
 
 
 def bulk_rate(is_chunked: bool) -> float:
-    """A backend's body through both codecs, as a proxy passes it on."""
+    """A backend's body through both codecs, as a proxy forwards it."""
     client, server = ClientConnection(Caches()), ServerConnection(Caches())
     client.send_request(RequestHead(b"GET", b"http", b"a.example", b"/", []), True)
     server.receive(SMALL_REQUEST)

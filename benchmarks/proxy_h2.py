@@ -2,9 +2,9 @@
 
     python -m benchmarks.proxy_h2
 
-Input is encoded beforehand by another HPACK encoder, as a peer that honours our header table of size 0 sends it. A turn
-is what one loop turn of a busy worker sees: 64 requests in one read, 64 responses in one write. Each figure is the best
-of several rounds, since other load can only make it worse.
+Input is encoded beforehand by another HPACK encoder, as sent by a peer that honours our header table size of 0. A turn
+is what one loop turn of a busy worker handles: 64 requests in one read, 64 responses in one write. Each figure is the
+best of several rounds, since other load can only make it worse.
 """
 
 import itertools
@@ -49,7 +49,7 @@ RESPONSE_FIELDS = [
     (b"etag", b'"65f0c2a1-c8"'),
 ]
 BODY = b"x" * 200
-# Fields whose value is new in each request of the cold case.
+# Fields with a new value in each request of the cold case.
 COLD = ("cf-connecting-ip", "x-forwarded-for", "user-agent", "cookie", "referer")
 
 
@@ -64,7 +64,7 @@ def handshake(settings: Settings) -> Connection:
 
 
 def requests(is_cold: bool) -> Iterator[bytes]:
-    """One read after the other, each of TURN requests."""
+    """One read after another, each of TURN requests."""
     encoder = Encoder()
     encoder.header_table_size = 0
     numbers = itertools.count()
@@ -82,7 +82,7 @@ def requests(is_cold: bool) -> Iterator[bytes]:
 
 
 def best_us(per: int, prepare: Callable[[], Callable[[], None]]) -> float:
-    """CPU time of what `prepare` returns, in microseconds per one of its `per` units."""
+    """CPU time of what `prepare` returns, in microseconds for each of its `per` units."""
     best = float("inf")
     for _ in range(ROUNDS):
         work = prepare()

@@ -1,9 +1,9 @@
-"""What is too large for the test suite: 5,000 idle connections, and bodies of 1 GiB in every protocol.
+"""Tests that are too large for the test suite: 5,000 idle connections, and bodies of 1 GiB in every protocol.
 
     python -m benchmarks.proxy_limits
 
-Prints tables for docs/performance.md, and ends with exit code 1 when a limit is passed: 16 MiB of memory for a body,
-24 KiB for an idle connection in clear, 64 KiB with TLS.
+Prints tables for docs/performance.md, and exits with code 1 if a limit is exceeded: 16 MiB of memory for a body, 24 KiB
+for an idle connection without TLS, 64 KiB with TLS.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def idle_connections() -> bool:
 
 @contextlib.contextmanager
 def connections(port: int, tls: ssl.SSLContext | None) -> Iterator[None]:
-    """Each has had an answer."""
+    """Open connections, each of which has had a response."""
     with contextlib.ExitStack() as opened:
         for _ in range(CONNECTIONS):
             sock = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))

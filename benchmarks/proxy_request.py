@@ -1,12 +1,13 @@
 """What a small request costs a worker, by client's and backend's protocol: python -m benchmarks.proxy_request
 
-One process and one thread: a worker's data plane with real sockets, doors to backends, while clients and backend are
-played here between its turns, when no time is taken. A round is 64 requests on four connections, all before the first
-answer, as a saturated worker meets them. The figure is CPU time a request in the best tenth of the rounds, since other
-load can only make it worse. `--profile` shows where Python's calls go instead, and `--count` the steps of its bytecode:
-the same in every hour, so that two versions can be compared to one in a thousand, but blind to what C functions cost.
+One process and one thread: a worker's data plane with real sockets, from listeners to backends. The benchmark plays
+clients and backend between its turns, when no time is taken. A round is 64 requests on four connections, all sent
+before the first response, as a saturated worker sees them. The figure is CPU time per request in the best tenth of the
+rounds, since other load can only make it worse. `--profile` shows instead where Python's calls go. `--count` shows the
+steps of its bytecode: the same in every hour, so that two versions can be compared to one in a thousand, but blind to
+the cost of C functions.
 
-A request has few fields; with `--new-fields 8` it has sixteen, as a trusted proxy in front sends them over HTTP/2, and
+A request has few fields. With `--new-fields 8` it has sixteen, as a trusted proxy in front sends them over HTTP/2, and
 eight of them were never seen before. Compare with `--new-fields 1`: a `cf-ray` never repeats.
 """
 
@@ -44,7 +45,7 @@ STREAMS = 16
 ROUNDS = 600
 COUNTED_ROUNDS = 10
 SHOWN = 45
-"""Functions."""
+"""Number of functions."""
 WARM_UP = 50
 REQUEST = b"GET / HTTP/1.1\r\nHost: bench.example\r\nUser-Agent: h2load nghttp2/1.52.0\r\n\r\n"
 USUAL_BLOCK = Encoder().encode(
@@ -79,7 +80,7 @@ class H2Client:
     """One connection with STREAMS requests at a time."""
 
     def __init__(self, sock: socket.socket, block: Callable[[], bytes]) -> None:
-        """`block` gives the field block of a request."""
+        """`block` returns the field block of a request."""
         self._sock = sock
         self._block = block
         self._stream_ids = itertools.count(1, 2)
@@ -95,7 +96,7 @@ class H2Client:
             self._sock.sendall(frames.encode_frame(frames.HEADERS, flags, stream_id, block))
 
     def take(self) -> int:
-        """Answers that have come."""
+        """Read; returns how many responses have arrived."""
         answered = 0
         with contextlib.suppress(BlockingIOError):
             received = self._tail + self._sock.recv(1 << 20, socket.MSG_DONTWAIT)
@@ -123,7 +124,7 @@ class H1Client:
 
 
 class Backend(ABC):
-    """Answers each request that has come when it is told to."""
+    """Responds to each request that has arrived when told to."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -145,7 +146,7 @@ class Backend(ABC):
 
     @abstractmethod
     def _answers(self, sock: socket.socket, data: bytes) -> tuple[int, bytes]:
-        """How many requests `data` holds, and what to send."""
+        """How many requests `data` contains, and what to send."""
 
 
 class H1Backend(Backend):
@@ -179,7 +180,7 @@ class Bench:
         mix: RequestMix | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`mix`: what an HTTP/2 client that is trusted asks instead of the same small request."""
+        """`mix`: the requests of a trusted HTTP/2 client, instead of the same small request."""
         self._backend = H2Backend() if backend == "h2c" else H1Backend()
         self._loop = Loop(clock)
         stats = Stats()
@@ -215,7 +216,7 @@ class Bench:
         )
 
     def round(self, call: Callable[[Callable[[], None]], int]) -> int:
-        """`call` makes a turn and says what it cost."""
+        """`call` makes a turn and returns its cost."""
         wanted = CONNECTIONS * STREAMS
         cost = asked = answered = 0
         for client in self._clients:
@@ -244,7 +245,7 @@ def main() -> None:
         if options.new_fields is not None and client == "h1":
             continue
         mix = None if options.new_fields is None else RequestMix(options.new_fields)
-        # Counted, turns take so long that they would be cut short.
+        # While counting, turns take so long that they would be cut short.
         clock = functools.partial(float, time.monotonic()) if options.count else time.monotonic
         bench = Bench(client, backend, mix, clock)
         spare_the_collector()

@@ -2,8 +2,8 @@
 
 One process, no sockets. The figures are CPU time of this process, the best of several runs, so other load on the
 machine matters little. Each route of the document has a host of its own, two matches, a header modifier and two
-backends; the one that is asked for has four such rules. "longest slice" is the longest that a worker's loop stands
-still when it takes the document.
+backends; the requested one has four such rules. "longest slice" is the longest time for which a worker's loop stands
+still while it takes in the document.
 """
 
 import random
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def configuration(routes: int) -> bytes:
-    """A document with so many routes."""
+    """A document with this many routes."""
     return msgspec.json.encode(
         {
             "listeners": [{"name": "web", "port": 8080, "hostname": "*.example.com"}, {"name": "rest", "port": 8080}],
@@ -142,7 +142,7 @@ def change_costs(routes: int) -> Grid:
 
 
 def swaps(*packed: bytes) -> Swapper:
-    """A swapper that has taken all of these."""
+    """A swapper that has taken in all of these."""
     swapper = Swapper()
     for one in packed:
         deque(steps_of(swapper, one), maxlen=0)

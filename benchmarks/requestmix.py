@@ -1,8 +1,8 @@
-"""Request heads for HTTP/2 with as many new fields as asked for, encoded as clients and the tunnel's edge encode them.
+"""HTTP/2 request heads with a given number of new fields, encoded as clients and the tunnel's edge encode them.
 
-Sixteen fields, pseudo-header fields among them, Huffman coded, for a peer whose header table has size 0. Those that are
-new have a value that never came before, of a kind and length that real ones have; the others repeat. The encoder is
-another implementation than the decoder that is measured.
+Sixteen fields, including pseudo-header fields, Huffman coded, for a peer whose header table has size 0. New fields have
+a value that never occurred before, of a realistic kind and length; the others repeat. The encoder is another
+implementation than the decoder being measured.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from typing import Final
 from hpack import Encoder
 
 TABLE_SIZE_ZERO: Final = b"\x20"
-"""Before the first block of a connection."""
+"""Precedes the first block of a connection."""
 # Those with a token can be new.
 _FIELDS: Final = (
     (":method", "GET"),
@@ -35,14 +35,14 @@ _CHANGING: Final = tuple(name for name, value in reversed(_FIELDS) if "{token}" 
 MAX_NEW_FIELDS: Final = len(_CHANGING)
 _SAME: Final = "0f1e2d3c4b5a6978"
 _ODD: Final = 0x9E3779B97F4A7C15
-"""Times a number, modulo 2^64: digits that look like none before."""
+"""Multiplied by a number, modulo 2^64: digits that look like none before."""
 
 
 class RequestMix:
     """Blocks without end, for any number of connections."""
 
     def __init__(self, new_fields: int) -> None:
-        """`new_fields` of up to MAX_NEW_FIELDS are new in each block: first `cf-ray`, then upwards."""
+        """`new_fields`, up to MAX_NEW_FIELDS, are new in each block: first `cf-ray`, then upwards."""
         self._encoder = Encoder()
         self._encoder.header_table_size = 0
         self._encoder.encode([])

@@ -1,9 +1,9 @@
-"""What is too large for the test suite of the tunnel: bodies of 1 GiB, and a minute of restarts under load.
+"""Tests that are too large for the tunnel's test suite: bodies of 1 GiB, and a minute of restarts under load.
 
     python -m benchmarks.tunnel_limits
 
-Prints tables for docs/performance.md, and ends with exit code 1 when a body costs more than 16 MiB of memory or a
-request fails. The edge is the one of the tests; it, the load and the backend of the restarts run in one Python process
+Prints tables for docs/performance.md, and exits with code 1 if a body costs more than 16 MiB of memory or a request
+fails. The edge is that of the tests; it runs in one Python process with the load and the backend of the restarts,
 beside the proxies.
 """
 

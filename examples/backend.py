@@ -1,10 +1,10 @@
-"""A small HTTP backend that echoes requests, to try routes with; `make demo` runs it.
+"""A small HTTP backend that echoes each request: for trying out routes, and used by `make demo`.
 
     python3 examples/backend.py 3000 --name blue
     python3 examples/backend.py 3001 --name green --status 503
 
-It needs only the standard library. Every answer is text: the backend's name, the request line, and the headers in which
-a proxy describes its client. `/slow` answers after five seconds.
+It needs only the standard library. Every response is text: the backend's name, the request line, and the fields in
+which a proxy describes its client. `/slow` responds after five seconds.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from typing import Any
 
 SLOW_S = 5.0
 SHOWN = ("host", "x-", "forwarded", "via", "origin", "cookie")
-"""The beginnings of the names of headers that are shown."""
+"""Prefixes of the field names that are shown."""
 
 
 class Backend(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, port: int, name: str, status_code: int) -> None:
-        """Port 0: a free one, see `server_port`."""
+        """With port 0, the kernel chooses a free one, see `server_port`."""
         super().__init__(("127.0.0.1", port), _Handler)
         self.name = name
         self.status_code = status_code
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def __getattr__(self, name: str) -> Any:
-        """All methods are answered alike."""
+        """Handle every method in the same way."""
         if name.startswith("do_"):
             return self.do_GET
         raise AttributeError(name)
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "example-backend"
 
     def log_message(self, format: str, *args: object) -> None:
-        """The answers tell enough."""
+        """Logs nothing: the responses say enough."""
 
 
 def _is_shown(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The controller's part of `make demo`: it configures the proxy and the provider from a folder of manifests.
+"""The controller in `make demo`: a folder of manifests configures the proxy and the provider.
 
 No Kubernetes: the same kinds, from files, with statuses in files beside them.
 """
@@ -26,7 +26,7 @@ LIVE_S = 10.0
 
 
 def copy_manifests(folder: Path, ports: Mapping[int, int], token: TokenContent) -> None:
-    """The examples, with the ports and the tunnel of this demo. `ports`: by the ports in the examples."""
+    """Copy the examples with the ports and the tunnel of this demo. `ports` maps the examples' ports to those."""
     shutil.copytree(MANIFESTS, folder)
     for file in folder.glob("*.yaml"):
         text = re.sub(
@@ -42,7 +42,7 @@ def copy_manifests(folder: Path, ports: Mapping[int, int], token: TokenContent) 
 def controller(
     directory: Path, folder: Path, config: str, provider_url: str, addresses: tuple[str, str]
 ) -> Iterator[Running]:
-    """Runs while the block does. `addresses`: of its metrics and its health."""
+    """A controller that runs for the duration of the block. `addresses`: for metrics and for health."""
     arguments = ["--source", "directory", "--manifests", str(folder), "--proxy-endpoints", f"http://{config}"]
     arguments += ["--provider-api-url", provider_url, "--metrics-addr", addresses[0], "--health-addr", addresses[1]]
     with running("tunnelgw", arguments, specs_of(Options, PREFIX), directory / LOG) as daemon:
@@ -51,7 +51,7 @@ def controller(
 
 
 def show_statuses(folder: Path) -> None:
-    """The output of `tunnelgw status`, once no status is pending."""
+    """Show the output of `tunnelgw status`, once no status is pending any more."""
     end_s = time.monotonic() + LIVE_S
     while True:
         told = _asked("status", "--manifests", str(folder))
@@ -70,7 +70,7 @@ def _asked(*arguments: str) -> str:
 
 
 def show_edit(folder: Path, listener: str, host: str) -> None:
-    """A file is edited; the proxy follows."""
+    """Edit a file; the proxy follows."""
     file = folder / EDITED
     before = file.read_text(encoding="utf-8")
     say(f"   {file.name} is edited: /old becomes /former")

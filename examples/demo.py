@@ -16,7 +16,7 @@ from examples.stage import console, free_address, say
 
 def main() -> int:
     options = parse()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # one way to stop, whoever asks
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # one way to stop, whatever the source of the signal
     try:
         with tempfile.TemporaryDirectory(prefix="tunnelgw-demo-") as directory:
             return show(Path(directory), options)

@@ -1,6 +1,6 @@
-"""The tunnel's part of `make demo`: a simulated edge of the provider, as a process that can be killed and comes back.
+"""The tunnel in `make demo`: a simulated provider's edge, as a process that can be killed and comes back.
 
-The proxy dials it as it would dial the provider; clients ask it as they would ask the provider's servers.
+The proxy dials it as it would dial the provider; clients send requests to it as they would to the provider's servers.
 """
 
 import os
@@ -22,7 +22,7 @@ AWAY_S = 5.0
 
 
 class Edge:
-    """Keeps its addresses, its certificate and the tunnel when it is started again."""
+    """Keeps its addresses, its certificate and the tunnel across restarts."""
 
     def __init__(self, directory: Path, front: str) -> None:
         self.front = front
@@ -37,7 +37,7 @@ class Edge:
 
     @property
     def proxy_arguments(self) -> list[str]:
-        """The proxy's flags for the tunnel; with the provider's own edge, the token is enough."""
+        """The proxy's options for its tunnel; with the provider's edge, the token is enough."""
         arguments = ["--tunnel-token-file", str(self._token_file), "--ha-connections", str(CONNECTIONS)]
         return [*arguments, "--edge", ",".join(self._addresses), "--edge-ca-file", str(self._ca_file)]
 
@@ -46,7 +46,7 @@ class Edge:
         return self.program.process.poll() is None
 
     def kill(self) -> None:
-        """As when its machine loses power."""
+        """End the edge as if its machine lost power."""
         self.program.process.kill()
         self.program.process.wait()
 
@@ -54,7 +54,7 @@ class Edge:
         self.program = self._started()
 
     def _started(self) -> Running:
-        """Ready for connectors and clients."""
+        """A new process, ready for connectors and clients."""
         command = [sys.executable, "-m", "tests.support.edge", "--secure-front", self.front]
         command += ["--authority", str(self._authority), "--ca-out", str(self._ca_file)]
         command += [part for address in self._addresses for part in ("--listen", address)]
@@ -69,7 +69,7 @@ class Edge:
 
 @contextmanager
 def edge(directory: Path, front: str) -> Iterator[Edge]:
-    """Runs while the block does."""
+    """An edge that runs for the duration of the block."""
     edge = Edge(directory, front)
     try:
         yield edge
@@ -78,7 +78,7 @@ def edge(directory: Path, front: str) -> Iterator[Edge]:
 
 
 def show_outage(edge: Edge, proxy: Running, config: str) -> None:
-    """Kills the edge, starts it again, and shows what the proxy logs meanwhile."""
+    """Kill the edge and start it again, showing what the proxy reports in the meantime."""
     start = len(proxy.lines)
     say("   the edge is killed")
     edge.kill()
@@ -92,7 +92,7 @@ def show_outage(edge: Edge, proxy: Running, config: str) -> None:
 
 
 def tell_readiness(config: str, wanted: int) -> None:
-    """Each answer of /readyz that differs from the one before, until it is the wanted one."""
+    """Show each response of /readyz that differs from the previous one, until it is the wanted one."""
     end_s, before = time.monotonic() + READY_S, None
     while time.monotonic() < end_s:
         reply = requests.get(f"http://{config}/readyz", timeout=10)
@@ -107,7 +107,7 @@ def tell_readiness(config: str, wanted: int) -> None:
 
 
 def _told(line: str) -> str:
-    """A line of the proxy's log about the edge, shortened; empty for others."""
+    """A line of the proxy's log about the edge, shortened; empty for other lines."""
     said = msgspec.json.decode(line)
     if said["msg"] not in (LOST, REGISTERED):
         return ""
@@ -125,7 +125,7 @@ def print_hints(edge: Edge, host: str) -> None:
 
 
 def look_after(edge: Edge) -> None:
-    """Call it now and then: starts the edge again some time after somebody has ended it."""
+    """Start the edge again some time after somebody has ended it. To be called now and then."""
     if not edge.is_running:
         say(f"   the edge has exited; it is started again in {AWAY_S:.0f} s")
         time.sleep(AWAY_S)

@@ -1,4 +1,4 @@
-"""The gateway's part of `make demo`: proxy with tunnel, controller, edge, provider, and requests by both ways in."""
+"""The gateway in `make demo`: proxy with tunnel, controller, edge and provider, and requests by port and tunnel."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ INGRESS = "ingress document written"
 
 @contextmanager
 def gateway(directory: Path, config: str, listener: str, edge: Edge) -> Iterator[Path]:
-    """The folder of manifests; all runs while the block does, and some requests are printed first."""
+    """Run everything for the duration of the block, after showing some requests; yields the folder of manifests."""
     say("[bold]Tunnel gateway[/bold]: a folder of manifests, the controller, the proxy with a port and a tunnel")
     token = TokenContent.of(edge.token)
     folder = directory / "manifests"
@@ -66,7 +66,7 @@ def started_proxy(directory: Path, config: str, edge: Edge) -> Iterator[Running]
 
 @contextmanager
 def backend(name: str) -> Iterator[int]:
-    """Its port."""
+    """Yields its port."""
     with Backend(0, name, 200) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name=name, daemon=True)
         thread.start()
@@ -93,7 +93,7 @@ def ask(listener: str, path: str) -> requests.Response:
 
 
 def time_requests(listener: str) -> float:
-    """Seconds for one, on a kept connection."""
+    """Seconds per request, on a persistent connection."""
     with requests.Session() as session:
         began_s = time.monotonic()
         for _ in range(REQUESTS):

@@ -1,4 +1,4 @@
-"""The provider's API in `make demo`, simulated: it keeps the tunnel's ingress document."""
+"""The provider's API in `make demo`, simulated: it stores the tunnel's ingress document."""
 
 import base64
 import os
@@ -15,7 +15,7 @@ LOG = "provider.log"
 
 
 class TokenContent(msgspec.Struct, frozen=True):
-    """What a connector's token says, beside its secret."""
+    """What a connector's token contains besides its secret."""
 
     account: str = msgspec.field(name="a")
     tunnel: str = msgspec.field(name="t")
@@ -27,7 +27,7 @@ class TokenContent(msgspec.Struct, frozen=True):
 
 @contextmanager
 def provider(directory: Path, token: TokenContent) -> Iterator[str]:
-    """The base URL of an API that knows this tunnel; runs while the block does."""
+    """Yields the base URL of an API that knows this tunnel, and runs for the duration of the block."""
     command = [sys.executable, "-m", "tests.support.provider", "--account", token.account, "--tunnel", token.tunnel]
     program = Running(command, os.environ, directory / LOG)
     try:

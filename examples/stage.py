@@ -1,4 +1,4 @@
-"""What both parts of the demo need: a console, free addresses, and daemons as processes of their own."""
+"""What all parts of the demo need: a console, free addresses, and daemons as separate processes."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from daemonkit.optionspec import OptionSpec
 
 READY_S = 20.0
 PROGRAMS = Path(sys.executable).parent
-"""Where the commands are that the demo suggests."""
+"""The directory of the commands that the demo suggests."""
 
 console = Console(highlight=False)
 
@@ -27,13 +27,13 @@ def say(text: str) -> None:
 
 
 def show_lines(lines: Iterable[str]) -> None:
-    """As they are, to be copied."""
+    """Print the lines verbatim, so that they can be copied."""
     for line in lines:
         console.print(f"   {line}", soft_wrap=True, markup=False)
 
 
 def free_address(port: int) -> str:
-    """The wanted port on loopback, or any free one when something else has it."""
+    """The wanted port on loopback, or any free one if that is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -56,17 +56,17 @@ class Running:
 
     @property
     def memory_mib(self) -> float:
-        """Resident, of the process that was started."""
+        """Resident memory of the started process."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
     @property
     def lines(self) -> list[str]:
-        """All of its log so far, but for a line that is being written."""
+        """The complete lines of its log so far."""
         return self.log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
     def wait_until(self, url: str, status_codes: Sequence[int] = (200,)) -> None:
-        """Ends the demo, showing the log, if it takes too long."""
+        """Wait for one of `status_codes`; ends the demo, with the log, if that takes too long."""
 
         def is_answered() -> bool:
             try:
@@ -77,7 +77,7 @@ class Running:
         self._wait_for(is_answered, f"did not answer {url}")
 
     def wait_for_line(self, text: str, start: int = 0) -> str:
-        """The first line with `text` in it from line `start` on; else as above."""
+        """The first line from line `start` on that contains `text`; ends the demo as `wait_until` does."""
         found: list[str] = []
 
         def is_there() -> bool:
@@ -102,9 +102,10 @@ class Running:
 
 @contextmanager
 def running(package: str, arguments: Sequence[str], options: Iterable[OptionSpec], log: Path) -> Iterator[Running]:
-    """`python -m PACKAGE run ARGUMENTS`, without the settings of the reader's shell; ends with the block."""
+    """`python -m PACKAGE run ARGUMENTS`, without the settings of the user's shell; ends with the block."""
     ours = {name for spec in options for name in (spec.env, spec.file_env)}
-    environ = {name: value for name, value in os.environ.items() if name not in ours}  # the demo looks alike everywhere
+    # The demo looks the same everywhere
+    environ = {name: value for name, value in os.environ.items() if name not in ours}
     daemon = Running([sys.executable, "-m", package, "run", *arguments], environ, log)
     try:
         yield daemon

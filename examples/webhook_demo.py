@@ -1,6 +1,6 @@
-"""The DNS webhook's part of `make demo`: records arrive in its embedded store, and are shown.
+"""The DNS webhook in `make demo`: records arrive in its embedded store, and are shown.
 
-The real external-dns writes them where it is installed, else a model of it that makes the same calls.
+The real external-dns writes them if it is installed, otherwise a model of it that makes the same calls.
 """
 
 import os
@@ -42,7 +42,7 @@ DESIRED = (
 
 @contextmanager
 def webhook(directory: Path, api: str, health: str) -> Iterator[None]:
-    """Runs while the block does; what it holds is printed first."""
+    """Run the webhook for the duration of the block, after showing the records that it holds."""
     say("[bold]DNS webhook[/bold], on its embedded store")
     arguments = ["--api-addr", api, "--health-addr", health, "--store", "embedded", "--state-dir", str(directory)]
     began_s = time.monotonic()

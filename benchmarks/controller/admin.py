@@ -1,4 +1,4 @@
-"""Fast access to the API server: a connection a thread, several threads, so that the server is what limits a burst."""
+"""Fast access to the API server: several threads with a connection each, so that only the server limits a burst."""
 
 import http.client
 import ssl
@@ -36,7 +36,7 @@ class Admin:
         self._pool.shutdown(cancel_futures=True)
 
     def call(self, method: str, path: str, document: object = None, content_type: str = JSON) -> bytes:
-        """The answer's body. Raises RuntimeError for a refusal."""
+        """Returns the response body. Raises RuntimeError if the server refuses."""
         body = None if document is None else msgspec.json.encode(document)
         for attempt in range(_PATIENCE):
             connection = self._connection()
@@ -61,16 +61,16 @@ class Admin:
         return msgspec.json.decode(self.call("GET", path))
 
     def replace(self, path: str, place: str, value: object) -> None:
-        """One value within an object."""
+        """Replace one value within an object."""
         self.call("PATCH", path, [{"op": "replace", "path": place, "value": value}], JSON_PATCH)
 
     def side_by_side(self, call: Callable[[T], object], items: Iterable[T]) -> None:
-        """Returns when all are done."""
+        """Call in parallel; returns when all calls are done."""
         for _ in self._pool.map(call, items):
             pass
 
     def pages(self, path: str) -> Iterator[Any]:
-        """All items of a list."""
+        """All items of a list, page by page."""
         continue_ = ""
         while True:
             page = self.get(f"{path}?limit=500" + (f"&continue={continue_}" if continue_ else ""))

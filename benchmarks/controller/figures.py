@@ -1,8 +1,8 @@
-"""The figures of a run as a table: one row for each, with its goal and what the peer is published to do.
+"""The figures of a run as a table: one row each, with its goal and the published figure of the peer.
 
-The peer is lexfrei's controller (v3.4.1), measured in November 2026 against a real API server with a simulated
-provider and simulated proxies, on two cores too, but another day; its limit of 1,000 rules was raised for the larger
-sizes. It is not run here.
+The peer is lexfrei's controller (v3.4.1), measured in November 2026 against a real API server with a simulated provider
+and simulated proxies, also on two cores, but on another day; its limit of 1,000 rules was raised for the larger sizes.
+It is not run here.
 """
 
 import sys
@@ -20,7 +20,7 @@ class Figure(msgspec.Struct, frozen=True):
     title: str
     shown: Callable[[float], str]
     goals: Mapping[int, str] = {}
-    """By number of routes; 0 for all."""
+    """By number of routes; 0 stands for all."""
     peer: Mapping[int, str] = {}
 
 
@@ -91,7 +91,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def show(cases: Mapping[int, Mapping[str, float]]) -> None:
-    """By number of routes. As a table on a terminal, as plain text in a pipe."""
+    """Print the cases, by number of routes, as a table: drawn on a terminal, plain text in a pipe."""
     is_terminal = sys.stdout.isatty()
     console = Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False)
     table = Table(title="The controller", title_justify="left", box=box.ROUNDED if is_terminal else None)

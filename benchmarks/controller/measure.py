@@ -1,7 +1,7 @@
-"""What is measured for one number of routes; each function adds its figures to those of the case.
+"""The measurements for one number of routes; each function adds its figures to those of the case.
 
-Latencies begin when the API server has answered the write, and end with the first request through the proxy that is
-answered by it. CPU is the controller's, and apart from it that of the proxy with its worker.
+Latencies begin when the API server has responded to the write, and end with the first request through the proxy whose
+response reflects it. CPU is that of the controller, and separately that of the proxy with its worker.
 """
 
 import threading
@@ -16,26 +16,26 @@ from benchmarks.controller.world import Controller, Gone, Population, Probe, Pro
 
 POLL_S = 0.02
 SELDOM_S = 0.25
-"""For questions that cost the controller something."""
+"""Poll interval for requests that cost the controller something."""
 START_S = 300.0
 CANARY_EVERY = 10
-"""One of so many changes of endpoints is of the Service that is looked at."""
+"""One in this many endpoint changes is for the observed Service."""
 Values = dict[str, float]
 
 
 class Plan(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...]
     edits: int
-    """One after the other, for latency; a third as many are paced, for CPU."""
+    """One after another, for latency; a third as many are paced, for CPU."""
     bursts: tuple[int, ...]
     churn_rates: tuple[int, ...]
-    """Changes of endpoints a second."""
+    """Endpoint changes per second."""
     churn_s: float
     idle_s: float
 
 
 class Case:
-    """A controller with so many routes, from its start."""
+    """A controller with a given number of routes, from its start."""
 
     def __init__(self, plan: Plan, world: World, population: Population, proxy: Proxy, controller: Controller) -> None:
         self._plan = plan
@@ -46,7 +46,7 @@ class Case:
         self._edit = 0
 
     def start(self, began_s: float) -> Values:
-        """From the start of the process."""
+        """Times from the start of the process."""
         self._wait(self._proxy.holds_configuration, "a configuration in the proxy")
         first_s = time.monotonic() - began_s
         controller, routes = self._controller, self._population.routes
@@ -69,15 +69,15 @@ class Case:
         route, wanted = self._write_next()
         written_s = time.monotonic()
         live_s = probe.wait_for_stamp(route, wanted) - written_s
-        time.sleep(0.05)  # its status is written meanwhile
+        time.sleep(0.05)  # its status is written in the meantime
         return live_s
 
     def _paced(self) -> Values:
-        """Four a second, nobody looking: what one costs."""
+        """Four edits per second, with nobody polling: the cost of one edit."""
         self._settle()
         count = max(4, self._plan.edits // 3)
         provider = self._world.provider
-        provider.wait_for("read", 2 * provider.calls["write"])  # what was written is looked at once more
+        provider.wait_for("read", 2 * provider.calls["write"])  # what was written is read once more
         calls = self._world.provider.calls.total()
         before = self._controller.cpu_s(), self._proxy.cpu_s()
         route, wanted = 0, ""
@@ -94,7 +94,7 @@ class Case:
         }
 
     def burst(self, count: int) -> Values:
-        """As fast as the API server takes them; timed from the first one sent until all are live."""
+        """Edits as fast as the API server accepts them; timed from the first one sent until all are live."""
         self._settle()
         first = self._edit + 1
         self._edit += count
@@ -112,7 +112,7 @@ class Case:
         }
 
     def churn(self, rate: int) -> Values:
-        """Endpoints of one Service after the other move; those of route 0's come and go, which is what is timed."""
+        """Endpoints of one Service after another move; those of route 0's Service come and go, and that is timed."""
         self._settle()
         calls = self._world.provider.calls.total()
         cpu = _Share(self._controller, self._proxy)
@@ -174,7 +174,7 @@ class Case:
     # -- edits -------------------------------------------------------------------------------------------------------
 
     def _write_next(self) -> tuple[int, str]:
-        """One more edit, of the next route: which, and what it will say."""
+        """Make one more edit, to the next route; returns the route and the stamp to expect."""
         self._edit += 1
         self._write(self._edit)
         return self._edit % self._population.routes, objects.stamp(self._edit)
@@ -184,7 +184,7 @@ class Case:
         self._world.admin.replace(route, objects.STAMP_PLACE, objects.stamp(edit))
 
     def _settle(self) -> None:
-        """All statuses are written."""
+        """Wait until all statuses are written."""
         self._wait(self._controller.is_quiet, "statuses", SELDOM_S)
 
     @contextmanager
@@ -204,7 +204,7 @@ class Case:
 
 
 class _Share:
-    """Of a core, from now on: the controller's, and the proxy's with its worker."""
+    """Shares of a core from now on: the controller's, and that of the proxy with its worker."""
 
     def __init__(self, controller: Controller, proxy: Proxy) -> None:
         self._programs = controller, proxy
@@ -222,7 +222,7 @@ def _quantile_ms(sorted_s: list[float], share: float) -> float:
 
 
 def measure(plan: Plan, world: World, routes: int, only: tuple[str, ...]) -> Values:
-    """All figures of one number of routes."""
+    """All figures for one number of routes."""
     with world.populated(routes) as population, world.proxy() as proxy:
         began_s = time.monotonic()
         with world.controller(proxy) as controller:

@@ -1,7 +1,8 @@
-"""The objects of a run, as somebody would apply them: Gateways of a hundred routes each, and a Service for each route.
+"""The objects of a run, as a user would apply them: Gateways of a hundred routes each, and a Service for each route.
 
-Every route answers `/stamp` by itself, with a redirect whose path says which edit of the route is live; so a request
-through the proxy shows that without a backend. All else goes to the route's Service, whose one slice has two addresses.
+Every route answers `/stamp` itself, with a redirect whose path says which edit of the route is live, so that a request
+through the proxy shows it without a backend. Everything else goes to the route's Service, whose only slice has two
+addresses.
 """
 
 from typing import Any
@@ -40,17 +41,17 @@ def manifest(kind: Kind, name: str, **fields: Any) -> Manifest:
 
 
 def host(number: int) -> str:
-    """Of a route."""
+    """The hostname of a route."""
     return f"app{number}.gateway{number // ROUTES_A_GATEWAY}.example.com"
 
 
 def stamp(edit: int) -> str:
-    """What `/stamp` redirects to."""
+    """The target of the redirect at `/stamp`."""
     return f"/edit/{edit}"
 
 
 def gateway_class() -> list[tuple[str, Manifest]]:
-    """With its parameters; each with the path that it is posted to."""
+    """The GatewayClass and its parameters, each with the path that it is posted to."""
     config = {
         "tunnelID": TUNNEL_ID,
         "providerCredentialsSecretRef": {"name": CREDENTIALS, "namespace": HOME},
@@ -69,7 +70,7 @@ def credentials(token: str) -> tuple[str, Manifest]:
 
 
 def population(namespace: str, routes: int, port: int) -> list[tuple[str, Manifest]]:
-    """All objects of a case, those first that others refer to. `port`: of all Gateways' listeners."""
+    """All objects of a case, with those that others refer to first. `port`: of all Gateways' listeners."""
     gateways = range((routes + ROUTES_A_GATEWAY - 1) // ROUTES_A_GATEWAY)
     numbers = range(routes)
     return [
@@ -85,7 +86,7 @@ def service_name(number: int) -> str:
 
 
 def _service(number: int) -> Manifest:
-    # A cluster IP would only cost the API server a search for a free one.
+    # A cluster IP would only make the API server search for a free one.
     spec = {"clusterIP": "None", "ports": [{"name": "http", "port": PORT}]}
     return manifest(Kind.SERVICE, service_name(number), spec=spec)
 
@@ -102,7 +103,7 @@ def _slice(number: int) -> Manifest:
 
 
 def endpoints(number: int, edit: int) -> list[Manifest]:
-    """Two, of which an edit moves one. They lead nowhere."""
+    """Two endpoints, one of which an edit moves. They lead nowhere."""
     moved = f"10.{edit % 200 + 20}.{number // 250}.{number % 250 + 1}"
     return [{"addresses": [address]} for address in (f"10.10.{number // 250}.{number % 250 + 1}", moved)]
 

@@ -33,11 +33,11 @@ _NAMESPACES = itertools.count(1)
 
 
 class Gone(Exception):
-    """What was waited for did not come; the message says what."""
+    """The awaited state did not occur; the message says which."""
 
 
 class World:
-    """The API server, prepared as the chart does it; used for one case after the other."""
+    """The API server, prepared as by the chart; used for one case after another."""
 
     def __init__(self, admin: Admin, kubeconfig: Path, provider: Provider, folder: Path) -> None:
         self.admin = admin
@@ -47,7 +47,7 @@ class World:
 
     @contextmanager
     def populated(self, routes: int) -> Iterator["Population"]:
-        """That many routes in a namespace of their own, gone afterwards."""
+        """This many routes in a namespace of their own, removed afterwards."""
         found = Population(f"bench-{next(_NAMESPACES)}", routes, free_port())
         self.admin.call("POST", "/api/v1/namespaces", {"metadata": {"name": found.namespace}})
         made = objects.population(found.namespace, routes, found.port)
@@ -60,7 +60,7 @@ class World:
 
     @contextmanager
     def proxy(self) -> Iterator["Proxy"]:
-        """A fresh one, without a configuration."""
+        """A new proxy without a configuration."""
         with Proxy(tempfile.mkdtemp(dir=self._folder)) as proxy:
             proxy.wait_for_message("listening", server="config")
             yield proxy
@@ -71,7 +71,7 @@ class World:
             yield controller
 
     def writes(self) -> int:
-        """Requests to the API server that change something, but those that it sends to itself."""
+        """How many requests have changed something in the API server, excluding those that it sends to itself."""
         page = self.admin.call("GET", "/metrics").decode()
         return int(
             sum(
@@ -116,7 +116,7 @@ class Proxy(ProxyDaemon):
         return requests.head(self.config_url, headers=headers, timeout=_ASK_S).ok
 
     def cpu_s(self) -> float:
-        """Of supervisor and worker."""
+        """CPU time of supervisor and worker."""
         children = Path(f"/proc/{self.pid}/task").glob("*/children")
         pids = [int(pid) for each in children for pid in each.read_text().split()]
         return procfs.cpu_s(self.pid) + sum(procfs.cpu_s(pid) for pid in pids)
@@ -139,7 +139,7 @@ class Controller(Daemon):
         )
 
     def written_routes(self) -> float:
-        """How many statuses of HTTPRoutes."""
+        """How many HTTPRoute statuses have been written."""
         return self.metric("tunnelgw_status_writes_total", kind=str(Kind.HTTP_ROUTE), outcome="written")
 
     def is_quiet(self) -> bool:
@@ -156,7 +156,7 @@ class Controller(Daemon):
 
 
 class Probe:
-    """A client of the proxy, on one connection: what do routes do now? One thread."""
+    """A client of the proxy, on one connection: observes what routes do. For one thread."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ASK_S)
@@ -165,11 +165,11 @@ class Probe:
         self._connection.close()
 
     def stamp(self, route: int) -> str:
-        """The path that the route's `/stamp` redirects to; empty: the route does not answer."""
+        """The path that the route's `/stamp` redirects to; empty if the route does not respond."""
         return urlsplit(self._ask(route, "/stamp")[0]).path
 
     def has_address(self, route: int) -> bool:
-        """Whether the route's Service has one."""
+        """Whether the route's Service has an address."""
         return _NO_ADDRESS not in self._ask(route, "/")[1]
 
     def wait_for_stamp(self, route: int, wanted: str) -> float:
@@ -188,7 +188,7 @@ class Probe:
         return time.monotonic()
 
     def _ask(self, route: int, path: str) -> tuple[str, bytes]:
-        """The answer's Location and body."""
+        """The response's Location and body."""
         self._connection.request("GET", path, headers={"Host": objects.host(route)})
         answer = self._connection.getresponse()
         return answer.headers.get("Location", ""), answer.read()

@@ -29,7 +29,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 class Session:
-    """One run: everything that is measured in it, and the tables so far."""
+    """One run: everything measured in it, and the tables so far."""
 
     def __init__(
         self, plan: Plan, stores: Sequence[str], writers: int, peers: Sequence[Candidate], appliance: Appliance
@@ -66,7 +66,7 @@ class Session:
         stack.enter_context(webhook)
         if not candidate.uses_controller:
             webhook.fill(self._stored)
-            # What filling has left behind in memory is not the store's idle state.
+            # Memory left over from filling is not part of the store's idle state.
             webhook.__exit__()
             webhook = candidate.start(Path(state))
             stack.enter_context(webhook)

@@ -1,4 +1,4 @@
-"""The simulated network controller, run as its own process, and its findings."""
+"""The simulated network controller, run as a separate process, and its findings."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ _V2_PATH = "/proxy/network/v2/api/site/default/static-dns"
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What one apply meant for the controller and for the network's resolver."""
+    """The effect of one apply on the controller and on the network's resolver."""
 
     calls: int
     writes: int
@@ -25,7 +25,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 class Appliance:
-    """Holds `rows`, a file of presets. One for all webhooks, which are measured in turns."""
+    """Holds `rows`, a file of presets. Shared by all webhooks, which are measured in turns."""
 
     def __init__(self, rows: Path) -> None:
         command = [sys.executable, "-m", "tests.support.controller", "--rows", str(rows)]
@@ -58,7 +58,7 @@ class Appliance:
         )
 
     def change_one_row(self) -> None:
-        """Give a row in the middle an address that it never had, as a person would in the controller's own pages."""
+        """Give a row in the middle an address that it never had, as a person would in the controller's UI."""
         row = self._changing
         self._changes += 1
         row["value"] = data.address((1 << 22) + self._changes)

@@ -1,8 +1,8 @@
-"""What is listed, adjusted and applied: data as external-dns makes it, the same for every webhook.
+"""The data that is listed, adjusted and applied: as external-dns produces it, the same for every webhook.
 
 A host is a record and its ownership TXT record, as the registry `txt` writes them. Names and values are spelled as
-every webhook here keeps them; types that a peer cannot list (MX, SRV) occur only in what is adjusted, since adjusting
-does not store anything.
+every webhook here keeps them. Types that a peer cannot list (MX, SRV) occur only in what is adjusted, since adjusting
+stores nothing.
 """
 
 import random
@@ -15,7 +15,7 @@ DOMAIN = "bench.example.com"
 TTL_S = 300
 
 Endpoint = dict[str, Any]
-"""As JSON: external-dns's own object."""
+"""external-dns's own object, as JSON."""
 
 
 def address(number: int) -> str:
@@ -50,7 +50,7 @@ def _host_target(number: int) -> tuple[str, str]:
 
 
 def preset_rows(sets: Sequence[Endpoint]) -> bytes:
-    """`sets` as the simulated controller reads them from a file."""
+    """`sets` in the format that the simulated controller reads from a file."""
     rows = [
         {"key": one["dnsName"], "type": one["recordType"], "value": one["targets"][0], "ttl_s": one.get("recordTTL", 0)}
         for one in sets
@@ -59,9 +59,9 @@ def preset_rows(sets: Sequence[Endpoint]) -> bytes:
 
 
 def wanted_body(count: int, generation: int, *, seed: int | None = None) -> bytes:
-    """`count` endpoints as external-dns asks to adjust them; another generation has no endpoint in common with this.
+    """`count` endpoints in a request to adjust; different generations have no endpoint in common.
 
-    With `seed` the same endpoints in another order.
+    With `seed`, the same endpoints in another order.
     """
     wanted = [_wanted(number, generation) for number in range(count)]
     if seed is not None:
@@ -70,7 +70,7 @@ def wanted_body(count: int, generation: int, *, seed: int | None = None) -> byte
 
 
 def _wanted(number: int, generation: int) -> Endpoint:
-    """Of 100: 70 A, 10 AAAA, 14 CNAME, 4 TXT, 1 MX, 1 SRV."""
+    """In every 100: 70 A, 10 AAAA, 14 CNAME, 4 TXT, 1 MX, 1 SRV."""
     name = f"w{generation}-{number:05d}.{DOMAIN}"
     kind = number % 100
     match kind:
@@ -90,7 +90,7 @@ def _wanted(number: int, generation: int) -> Endpoint:
 
 
 def changing_sets(count: int, version: int) -> list[Endpoint]:
-    """`count` A sets of names that are not stored; another version has other addresses."""
+    """`count` A sets with names that are not stored; each version has other addresses."""
     return [
         _endpoint(f"changing-{number:05d}.{DOMAIN}", "A", address(number + (version << 16))) for number in range(count)
     ]

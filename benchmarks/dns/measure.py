@@ -1,7 +1,7 @@
 """The measurements: each takes running webhooks in turns and gives one `Row` per webhook and case.
 
-Turns, not blocks: what else the machine does then hits all webhooks alike. CPU is that of the webhook's process alone,
-over all calls of a case, because the kernel counts in ticks of 10 ms.
+Turns rather than blocks, so that other load on the machine affects all webhooks alike. CPU is that of the webhook's
+process alone, over all calls of a case, because the kernel counts in ticks of 10 ms.
 """
 
 import statistics
@@ -22,7 +22,7 @@ from benchmarks.httpcall import Answer, CallFailed, Connection
 AT_ONCE = 10
 UNCHANGED, CHANGED = "listing, unchanged", "listing, one row changed"
 SLOW_CALL_S = 5.0
-"""A webhook that needs this long for an apply is not asked again."""
+"""A webhook that takes this long for an apply is not called again."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Samples:
 
 
 def start_up(candidates: Sequence[Candidate], plan: Plan) -> list[Row]:
-    """From the start of the process to `/readyz` answering 200."""
+    """From the start of the process until `/readyz` responds with 200."""
     times_s: dict[str, list[float]] = {candidate.name: [] for candidate in candidates}
     for _ in range(plan.starts):
         for candidate in candidates:
@@ -92,7 +92,7 @@ def start_up(candidates: Sequence[Candidate], plan: Plan) -> list[Row]:
 
 
 def memory(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook], None]) -> list[Row]:
-    """Meant for fresh processes. Half of the listings find a changed row, so that what is remembered gets replaced."""
+    """For fresh processes. Half of the listings find a changed row, so that cached data gets replaced."""
     rows = []
     for webhook in webhooks:
         idle = procfs.rss_bytes(webhook.pid)
@@ -110,7 +110,7 @@ def memory(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook], 
 
 
 def listings(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook], None]) -> list[Row]:
-    """One at a time with nothing changed, one at a time with a row changed before each, ten at once."""
+    """Listings one at a time with nothing changed, one at a time with a row changed before each, and ten at once."""
     cases = (
         (UNCHANGED, plan.listings, _nothing, one_listing),
         (CHANGED, plan.listings, change, one_listing),
@@ -128,7 +128,7 @@ def listings(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook]
 
 
 def _nothing(_webhook: Webhook) -> None:
-    """Between listings that find everything unchanged."""
+    """Used between listings that find everything unchanged."""
 
 
 def one_listing(webhook: Webhook) -> list[Answer]:
@@ -156,7 +156,7 @@ def at_once(webhook: Webhook) -> list[Answer]:
 
 
 def adjusts(webhooks: Sequence[Webhook], plan: Plan) -> list[Row]:
-    """Endpoints never seen before, the same bytes again, the same endpoints in another order."""
+    """Endpoints never seen before, the same bytes again, and the same endpoints in another order."""
     cases = ("adjust, first time", "adjust, repeated", "adjust, reordered")
     samples = {(case, webhook.name): Samples(webhook) for case in cases for webhook in webhooks}
     for generation in range(plan.adjusts):

@@ -1,7 +1,7 @@
-"""Where the time goes: the main cases once more, against a daemon under the profiler.
+"""Where the time goes: the main cases once more, with the daemon under the profiler.
 
-The profiler's shares of CPU time by room are applied to the CPU time that the same case took without it; what is left
-of the wall time is waiting, for the controller mostly.
+The profiler's shares of CPU time by room are applied to the CPU time of the same case without it. The rest of the wall
+time is waiting, mostly for the controller.
 """
 
 import os
@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(dict[str, float])
 
 
 class Profiled:
-    """A profiled daemon; `share_of` tells by room what one action cost."""
+    """A profiled daemon; `share_of` gives the cost of one action by room."""
 
     def __init__(self, store: str, controller_url: str) -> None:
         self._directory = tempfile.TemporaryDirectory()

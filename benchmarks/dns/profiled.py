@@ -1,8 +1,8 @@
 """`dnswebhook` under a profiler: `python -m benchmarks.dns.profiled DIRECTORY run ...` is the daemon itself.
 
-Every thread is profiled by CPU time (waiting for sockets, locks and the interpreter counts nothing). Each SIGUSR1
-writes the sums so far, by room, to `DIRECTORY/<number>.json`; what happened between two signals is the difference.
-The profiler makes small Python functions dearer than they are, so read shares, not milliseconds.
+Every thread is profiled by CPU time (waiting for sockets, locks and the interpreter does not count). Each SIGUSR1
+writes the sums so far, by room, to `DIRECTORY/<number>.json`; the difference shows what happened between two signals.
+The profiler makes small Python functions look more expensive than they are, so read shares, not milliseconds.
 """
 
 import cProfile
@@ -22,7 +22,7 @@ from dnswebhook import cli
 
 
 class Profiler:
-    """A profile per thread, since the interpreter's profiler sees only the thread that switched it on."""
+    """One profile per thread, since the interpreter's profiler sees only the thread that enabled it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,7 +30,7 @@ class Profiler:
         self._profiles: list[cProfile.Profile] = []
 
     def install(self) -> None:
-        # Blocked in every thread, so that only the thread that waits for it gets it: a handler could run late.
+        # Blocked in every thread, so that only the waiting thread gets it: a handler could run late.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         threading.Thread(target=self._write_on_signals, name="snapshots", daemon=True).start()
         threading.setprofile(self._begin_thread)
@@ -38,14 +38,14 @@ class Profiler:
     def _begin_thread(self, _frame: FrameType, _event: str, _argument: object) -> None:
         profile = cProfile.Profile(time.thread_time)
         self._profiles.append(profile)
-        profile.enable()  # takes this function's place in the thread
+        profile.enable()  # replaces this function as the thread's profiler
 
     def _write_on_signals(self) -> None:
         while signal.sigwait({signal.SIGUSR1}):
             self._write()
 
     def _write(self) -> None:
-        # A collection in between could let a profiled thread go on and change what is being read.
+        # A collection in between could let a profiled thread continue and change what is being read.
         gc.disable()
         entries = [entry for profile in self._profiles for entry in profile.getstats()]
         gc.enable()

@@ -1,7 +1,7 @@
-"""A profile's functions gathered into the rooms that a request walks through (pure).
+"""Groups a profile's functions into the rooms that a request passes through (pure).
 
 A function of ours, or of a library that does one job, belongs to the room of its file. Anything else (builtins, the
-standard library, msgspec) is charged to whoever called it, in proportion to the time it took for each of them.
+standard library, msgspec) is charged to its callers, in proportion to the time it took for each of them.
 """
 
 from collections import defaultdict
@@ -26,10 +26,10 @@ ROOMS = (
     ("store rows", ("dnswebhook/stores/",)),
     ("logs, metrics", ("daemonkit/log", "/prometheus_client/", "dnswebhook/metrics.py", "/logging/")),
 )
-"""The first that matches a part of the file's path wins."""
+"""The first entry that matches a part of the file's path wins."""
 OTHER = "other"
 MAX_DEPTH = 12
-"""Calls of the standard library into itself that are followed upwards."""
+"""How many calls of the standard library into itself are followed upwards."""
 NAMES = (*(name for name, _ in ROOMS), OTHER)
 
 Code = CodeType | str
@@ -37,7 +37,7 @@ Code = CodeType | str
 
 
 def room_of(code: Code) -> str | None:
-    """None for what is charged to its callers."""
+    """None for a function that is charged to its callers."""
     if isinstance(code, str):
         return None
     path = code.co_filename
@@ -45,7 +45,7 @@ def room_of(code: Code) -> str | None:
 
 
 def seconds_by_room(entries: Iterable[Any]) -> dict[str, float]:
-    """Own time of everything in `entries` (of `cProfile.Profile.getstats`), by room."""
+    """Own time of everything in `entries` (from `cProfile.Profile.getstats`), by room."""
     own_s: dict[Code, float] = defaultdict(float)
     callers: dict[Code, dict[Code, float]] = defaultdict(lambda: defaultdict(float))
     for entry in entries:
@@ -63,7 +63,7 @@ def seconds_by_room(entries: Iterable[Any]) -> dict[str, float]:
 def _moved_up(
     charged: dict[Code, float], callers: dict[Code, dict[Code, float]], seconds: dict[str, float]
 ) -> dict[Code, float]:
-    """Book the time of functions that have a room, and hand the rest on to the callers."""
+    """Book the time of functions that have a room, and pass the rest on to the callers."""
     rest: dict[Code, float] = defaultdict(float)
     for code, time_s in charged.items():
         name = room_of(code)

@@ -1,4 +1,4 @@
-"""Rows as tables: drawn on a terminal, plain aligned text in a pipe. Peers are named in every ratio."""
+"""Rows as tables: drawn on a terminal, plain aligned text in a pipe. Every ratio names its peer."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Column(msgspec.Struct, frozen=True):
     title: str
     shown: Format
     is_compared: bool = False
-    """Smaller is better, and peers are compared with."""
+    """Smaller is better, and ratios to the peers are shown."""
 
 
 CALLS = (

@@ -1,7 +1,7 @@
-"""The webhooks that are measured: ours once per store, and peers, each as a process of its own.
+"""The webhooks to be measured: ours once per store, and peers, each as a separate process.
 
-Peers get the settings of both known ones at once, so that one recipe serves any of them; `{api_port}` and
-`{health_port}` in a peer's command are replaced by the ports that are free.
+Peers get the settings of both known peers at once, so that one recipe serves any of them; `{api_port}` and
+`{health_port}` in a peer's command are replaced by free ports.
 """
 
 import shlex
@@ -67,7 +67,7 @@ class Webhook(ABC):
         return self.connection.call("POST", "/records", body, _POST)
 
     def fill(self, sets: list[data.Endpoint]) -> None:
-        """Have `sets` stored through the API, in parts that stay below the deadline of a call."""
+        """Store `sets` through the API, in parts small enough for the deadline of a call."""
         for start in range(0, len(sets), _FILL_SETS):
             answer = self.apply(data.changes(create=sets[start : start + _FILL_SETS]))
             if answer.status_code != 204:
@@ -120,7 +120,7 @@ class PeerWebhook(Webhook):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Something to measure. `start` makes a fresh process; the path is an empty directory for its state."""
+    """A program to measure. `start` creates a new process; the path is an empty directory for its state."""
 
     name: str
     uses_controller: bool
@@ -141,7 +141,7 @@ def our_environment(store: str, controller_url: str, state_dir: Path) -> dict[st
 
 
 def ours(store: str, controller_url: str, writers: int = 5) -> Candidate:
-    """`writers` is `--write-parallelism`."""
+    """`writers` is the value of `--write-parallelism`."""
 
     def start(state_dir: Path) -> Webhook:
         env = our_environment(store, controller_url, state_dir) | {"DNSWEBHOOK_WRITE_PARALLELISM": str(writers)}
@@ -154,7 +154,7 @@ KNOWN_PEERS = {
     "lexfrei": ("external-dns-unifios-webhook", None),
     "kashalls": ("external-dns-unifi-webhook", 8080),
 }
-"""By the name of their repository's owner: program on the PATH, and the health port where it is fixed."""
+"""By the owner of their repository: the program on the PATH, and the health port if it is fixed."""
 
 
 def installed_peers(controller_url: str) -> list[Candidate]:
@@ -166,7 +166,7 @@ def installed_peers(controller_url: str) -> list[Candidate]:
 
 
 def named_peer(name_and_command: str, controller_url: str) -> Candidate:
-    """From `NAME=COMMAND`; raises ValueError."""
+    """A peer given as `NAME=COMMAND`; raises ValueError."""
     name, separator, command = name_and_command.partition("=")
     if not (name and separator and shlex.split(command)):
         raise ValueError(f"--peer {name_and_command!r}, want NAME=COMMAND")
@@ -201,7 +201,7 @@ def _peer_environment(controller_url: str, api_port: int, health_port: int) -> d
 
 
 def _free_ports() -> tuple[int, int]:
-    """For programs that cannot say which port the kernel gave them; another may take one in between."""
+    """For programs that cannot report which port the kernel gave them; another process may take one in between."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

@@ -1,7 +1,7 @@
 """`make bench-proxy`: measure the proxy beside nginx and nghttpx, with one worker each and with two.
 
 Prints tables and writes the same figures to benchmarks/results/. Nothing is judged here; docs/performance.md says what
-the numbers mean and what the goals are. h2load makes the load; it shares the machine with proxy and backend.
+the numbers mean and what the goals are. h2load generates the load; it shares the machine with proxy and backend.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""One route of many changes: how long until every worker routes by it, and what that costs.
+"""Change one route of many: how long until every worker routes by it, and what that costs.
 
-The document is put as a whole, as a controller does it. The client has encoded it before the clock starts.
+The whole document is put, as a controller does it. The client encodes it before the clock starts.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Load by h2load, and what it saw: requests per second, latencies, failures."""
+"""Load by h2load, and its results: requests per second, latencies, failures."""
 
 import re
 import subprocess
@@ -9,17 +9,17 @@ import msgspec
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How to load. `requests` of 0: for `duration_s`."""
+    """The parameters of a load. With `requests` 0, it lasts `duration_s`."""
 
     protocol: str = "h2"
-    """What the client speaks: h1 or h2."""
+    """The client's protocol: h1 or h2."""
     connections: int = 1
     streams: int = 64
-    """In flight on each connection."""
+    """Concurrent streams on each connection."""
     requests: int = 0
     duration_s: float = 0.0
     rate: int = 0
-    """Requests per second over all connections; 0: as fast as it goes."""
+    """Requests per second over all connections; 0 means as fast as possible."""
     upload: Path | None = None
 
 
@@ -41,7 +41,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """h2load at work, for cases that do something meanwhile."""
+    """h2load at work, for cases that do something in the meantime."""
 
     def __init__(self, load: Load, url: str) -> None:
         self._log = Path(tempfile.mkstemp(prefix="h2load-")[1])

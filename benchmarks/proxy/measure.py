@@ -1,4 +1,4 @@
-"""What is measured: each function makes the rows of one table, all candidates of a case one after another."""
+"""The measurements: each function makes the rows of one table, all candidates of a case one after another."""
 
 import tempfile
 import time
@@ -15,13 +15,13 @@ from benchmarks.proxy.programs import Certificate, Program, Tunnelgw
 
 class Plan(msgspec.Struct, frozen=True):
     requests: int
-    """Of a saturating run."""
+    """Per saturating run."""
     rate_s: float
     """Length of a run at a fixed rate."""
     bulks: int
-    """Downloads, and uploads, of 1 GiB, one after another."""
+    """How many downloads, and how many uploads, of 1 GiB, one after another."""
     repeats: int
-    """Runs of which the median counts."""
+    """Number of runs, of which the median counts."""
     changes: int
     """Changes of one route."""
     routes: tuple[int, ...] = (1, 100, 10_000)
@@ -30,7 +30,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Client's protocol, backend's protocol, TLS towards the client."""
+    """The client's protocol, the backend's protocol, and whether the client uses TLS."""
 
     client: str
     backend: str
@@ -132,13 +132,13 @@ class Bench:
 
     @staticmethod
     def _costs(program: Program, wanted: load.Load, url: str) -> tuple[float, float, int]:
-        """CPU microseconds a request, requests per second, failed ones."""
+        """CPU microseconds per request, requests per second, number of failed requests."""
         before_s = program.cpu_s()
         seen = load.run(wanted, url)
         return (program.cpu_s() - before_s) / max(1, seen.requests) * 1e6, seen.per_s, seen.failed
 
     def bulk(self, client: str) -> list[Row]:
-        """1 GiB down and up, one stream, in clear."""
+        """1 GiB down and up, on one stream, without TLS."""
         shape = Shape(client, "h1", False)
         rows: list[Row] = []
         upload = self._directory / "upload"
@@ -180,7 +180,7 @@ class Bench:
         )
 
     def routes(self) -> list[Row]:
-        """The cost of a request by the number of routes in the document; the used one is the last."""
+        """The cost of a request by the number of routes in the document; the last route is the one that is used."""
         shape = Shape("h2", "h1", False)
         rows = []
         with self._backend(shape) as backend:
@@ -228,7 +228,7 @@ class Bench:
 
     @staticmethod
     def _bodies(document: dict[str, object]) -> tuple[bytes, bytes]:
-        """Two documents in which every route differs. Written beforehand: it takes the time of some requests."""
+        """Two documents in which every route differs, encoded beforehand: that takes the time of several requests."""
         routes = document["routes"]
         assert isinstance(routes, list)
         bodies = []

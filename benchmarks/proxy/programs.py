@@ -1,7 +1,7 @@
-"""The programs of a run, as real processes on free loopback ports: proxies to be compared, and backends behind them.
+"""The programs of a run, as real processes on free loopback ports: proxies to compare, and backends behind them.
 
-Each proxy gets the same job: forward everything to one backend. Workers are a parameter, since one and two are
-compared. CPU and memory are those of the whole process tree.
+Each proxy gets the same job: forward everything to one backend. The number of workers is a parameter, since one and two
+are compared. CPU and memory are those of the whole process tree.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Program:
 
     @property
     def pids(self) -> list[int]:
-        """The process and all below it."""
+        """The process and all its descendants."""
         found, pending = [], [self._process.pid]
         while pending:
             pid = pending.pop()
@@ -101,7 +101,7 @@ class Program:
 
 
 class Tunnelgw(Program):
-    """Our proxy; its document is pushed as anybody would push it."""
+    """Our proxy; its document is pushed as any client would push it."""
 
     def __init__(self, workers: int, document: dict[str, object], directory: Path) -> None:
         self._config_port = free_port()
@@ -115,7 +115,7 @@ class Tunnelgw(Program):
         super().__init__("tunnelgw-proxy", command, port, directory, env)
 
     def _is_serving(self) -> bool:
-        """The supervisor binds its ports before the workers are there."""
+        """The supervisor binds its ports before the workers have started."""
         with contextlib.suppress(requests.RequestException):
             return requests.get(f"http://127.0.0.1:{self._config_port}/readyz", timeout=1).ok
         return False
@@ -132,7 +132,7 @@ class Tunnelgw(Program):
 def document(
     port: int, backend: str, *, protocol: str = "http", certificate: "Certificate | None" = None, routes: int = 1
 ) -> dict[str, object]:
-    """Our configuration. The last of `routes` is the one that the load uses."""
+    """Our configuration. The load uses the last of `routes`."""
     listener: dict[str, object] = {"name": "web", "address": "127.0.0.1", "port": port}
     if certificate:
         pair = {"certificate": certificate.chain.read_text(), "privateKey": certificate.key.read_text()}
@@ -181,13 +181,13 @@ def nghttpx(
     command.append(f"--backend={host},{backend_port}" + (";;proto=h2" if is_h2_backend else ""))
     command.append(f"--frontend=127.0.0.1,{port}" + ("" if certificate else ";no-tls"))
     if certificate:
-        # No OCSP: it has scripts for it, whose processes come and go while its CPU time is read.
+        # No OCSP: nghttpx runs scripts for it, whose processes come and go while its CPU time is read.
         command += ["--no-ocsp", str(certificate.key), str(certificate.chain)]
     return Program("nghttpx", command, port, directory)
 
 
 def nginx(workers: int, backend: str, directory: Path, certificate: Certificate | None) -> Program:
-    """As a proxy. It speaks HTTP/1.1 to clients in clear, and HTTP/2 as well over TLS."""
+    """nginx as a proxy. It speaks HTTP/1.1 to clients without TLS, and also HTTP/2 over TLS."""
     port = free_port()
     listen = f"127.0.0.1:{port}" + (" ssl http2" if certificate else "")
     tls = f"ssl_certificate {certificate.chain}; ssl_certificate_key {certificate.key};" if certificate else ""
@@ -206,11 +206,11 @@ def nginx(workers: int, backend: str, directory: Path, certificate: Certificate 
 
 
 def http_backend(directory: Path, *, bulk_bytes: int = BULK_BYTES) -> Program:
-    """Answers / with a small text and /bulk with 1 GiB, or as much as is asked for."""
+    """Serves / with a small text and /bulk with 1 GiB or `bulk_bytes`."""
     port = free_port()
     bulk = directory / "bulk"
     with bulk.open("wb") as file:
-        file.truncate(bulk_bytes)  # sparse: takes no room
+        file.truncate(bulk_bytes)  # sparse: takes no disk space
     servers = f"""
     server {{
       listen 127.0.0.1:{port} backlog=4096;
@@ -231,7 +231,7 @@ def h2c_backend(directory: Path) -> Program:
 def _nginx(name: str, workers: int, servers: str, port: int, directory: Path) -> Program:
     home = Path(tempfile.mkdtemp(dir=directory))
     config = home / "nginx.conf"
-    # The directory of a run is its owner's alone.
+    # Only its owner can access the directory of a run.
     user = "user root; " if os.getuid() == 0 else ""
     config.write_text(
         f"""{user}daemon off; master_process on; worker_processes {workers}; pid {home}/pid; error_log {home}/error.log;
@@ -250,7 +250,7 @@ http {{
 
 @contextlib.contextmanager
 def sink() -> Iterator[int]:
-    """A backend that reads request bodies of any length and answers 200; yields its port."""
+    """A backend that reads request bodies of any length and responds with 200; yields its port."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         threading.Thread(target=_accept, args=(listener,), daemon=True).start()
         yield int(listener.getsockname()[1])
@@ -285,7 +285,7 @@ def _swallow(sock: socket.socket) -> None:
 
 
 def missing() -> list[str]:
-    """Programs that a run needs and that are not installed."""
+    """Programs that a run needs but that are not installed."""
     return [name for name in ("h2load", "nginx", "nghttpx", "nghttpd", "openssl") if shutil.which(name) is None]
 
 

@@ -1,8 +1,8 @@
-"""`make bench-tunnel`: measure the tunnel, beside cloudflared where that is on the PATH.
+"""`make bench-tunnel`: measure the tunnel, beside cloudflared if that is on the PATH.
 
-A load edge of ours takes the connections and makes the load; it shares the machine with connector and backend. Prints
-tables and writes the same figures to benchmarks/results/. Nothing is judged here; docs/performance.md says what the
-numbers mean and what the goals are.
+A load edge of ours accepts the connections and generates the load; it shares the machine with connector and backend.
+Prints tables and writes the same figures to benchmarks/results/. Nothing is judged here; docs/performance.md says what
+the numbers mean and what the goals are.
 """
 
 import argparse

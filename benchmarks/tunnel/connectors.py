@@ -1,4 +1,4 @@
-"""The connectors of a run, as real processes that dial the same kind of edge and serve by the same kind of routes."""
+"""The connectors of a run, as real processes that dial the same kind of edge and serve the same kind of routes."""
 
 import base64
 import contextlib
@@ -20,11 +20,11 @@ from benchmarks.tunnel.edge import LoadEdge
 CONNECTIONS = 4
 """Both programs' default."""
 USED_HOST = "127.0.0.1"
-"""Of the route that the load uses, the last of all."""
+"""Host of the route that the load uses, the last of all."""
 
 
 class Connector(Program):
-    """A process tree that has registered at `edge`; `port` is of its health server."""
+    """A process tree that has registered at `edge`; `port` is that of its health server."""
 
     def __init__(
         self, name: str, command: list[str], port: int, directory: Path, edge: LoadEdge, env: dict[str, str]
@@ -46,12 +46,12 @@ class Connector(Program):
 
 
 class Ours(Connector):
-    """As shipped: metrics, timeouts, and an access log, which shows one request of a hundred."""
+    """As shipped: metrics, timeouts, and an access log that shows one request in a hundred."""
 
     def __init__(self, workers: int, backend: str, directory: Path, edge: LoadEdge, routes: int = 1) -> None:
         port = free_port()
         initial = Path(tempfile.mkdtemp(dir=directory)) / "document.json"
-        # Without listeners the tunnel serves every route.
+        # Without listeners, the tunnel serves every route.
         initial.write_text(json.dumps({**document(free_port(), backend, routes=routes), "listeners": []}))
         command = [sys.executable, "-m", "proxy", "run", "--config", str(initial), "--workers", str(workers)]
         command += ["--config-addr", f"127.0.0.1:{port}", "--allow-unauthenticated-config"]
@@ -79,7 +79,7 @@ class Cloudflared(Connector):
 
 
 def _new_token() -> str:
-    """Of a tunnel that exists nowhere: the load edge lets anybody in."""
+    """The token of a tunnel that does not exist: the load edge accepts any."""
     secret = base64.b64encode(secrets.token_bytes(32)).decode()
     content = {"a": secrets.token_hex(16), "t": str(uuid.uuid4()), "s": secret}
     return base64.b64encode(json.dumps(content).encode()).decode()

@@ -1,7 +1,7 @@
-"""The load edge: a Go program of ours (`loadedge/`) that connectors register at, and that makes the load.
+"""The load edge: a Go program of ours (`loadedge/`) with which connectors register, and which generates the load.
 
 It is built once for each state of its sources, into `$TUNNELGW_TOOLS` (default `~/.cache/tunnelgw/tools`) like the
-programs of the tests, and talks by lines of JSON.
+programs of the tests, and communicates in lines of JSON.
 """
 
 import hashlib
@@ -18,19 +18,19 @@ import trustme
 from tests.programs.install import go, tools_dir
 
 SERVER_NAMES = ("h2.cftunnel.com", "quic.cftunnel.com", "probe.cftunnel.com")
-"""What connectors ask for, whatever address they dial."""
+"""The server names that connectors request, whatever address they dial."""
 WAIT_S = 60.0
 _SOURCES = Path(__file__).parent / "loadedge"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What the edge saw of a load. Latencies are from the moment a request was handed to the connection."""
+    """The edge's results of a load. Latencies start when a request was handed to the connection."""
 
     requests: int
-    """Answered as they should be."""
+    """Requests with the expected response."""
     failed: int
     failure: str
-    """Of the first."""
+    """Reason of the first failure."""
     wall_s: float
     p50_ms: float
     p99_ms: float
@@ -62,19 +62,19 @@ class LoadEdge:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()  # its end
+        self._process.stdin.close()  # ends the program
         self._process.wait(10)
 
     def wait_for_registered(self, connections: int) -> list[float]:
-        """When each was, in seconds of the clock of `time.time`, in rising order."""
+        """When each registered, in seconds of the clock of `time.time`, in ascending order."""
         return list(self._do("wait", registered=connections, timeout_s=WAIT_S)["registered_at_s"])
 
     def drop(self) -> float:
-        """Break all connections; returns when, as above."""
+        """Break all connections; returns when, by the same clock."""
         return float(self._do("drop")["at_s"])
 
     def load(self, op: str, **how: object) -> Seen:
-        """`op` and its parameters as `loadedge/edge.go` has them: closed, open, down, up, beside."""
+        """`op` and its parameters as in `loadedge/edge.go`: closed, open, down, up, beside."""
         seen = msgspec.convert(self._do(op, **how), Seen)
         if seen.failed:
             print(f"load edge, {op}: {seen.failed} failed, the first: {seen.failure}", file=sys.stderr)
@@ -98,7 +98,7 @@ class LoadEdge:
 
 
 def build() -> Path:
-    """The program for these sources."""
+    """The program built from these sources."""
     digest = hashlib.sha256()
     for source in sorted(_SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

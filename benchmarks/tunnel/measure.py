@@ -1,7 +1,7 @@
-"""What is measured: each function makes the rows of one table.
+"""The measurements: each function makes the rows of one table.
 
-Programs that are compared run beside each other, each with an edge of its own, and are loaded in turns: what else the
-machine does hits them alike. Each figure is the median of its runs.
+Compared programs run beside each other, each with its own edge, and are loaded in turns, so that other load on the
+machine affects them alike. Each figure is the median of its runs.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ MIXES = ("repeating", "new")
 
 class Plan(msgspec.Struct, frozen=True):
     repeats: int
-    """Runs of which the median counts."""
+    """Number of runs, of which the median counts."""
     closed_s: float
     """Length of a run with a fixed number of requests in flight."""
     steady_s: float
@@ -34,9 +34,9 @@ class Plan(msgspec.Struct, frozen=True):
     """Break the peer's connections as well, and wait half a minute until it has them again."""
     routes: tuple[int, ...] = (1, 10_000)
     downloads: tuple[int, ...] = (1, 20)
-    """At once, over a narrow line."""
+    """Simultaneous downloads over a narrow line."""
     line_rate: int = 1_250_000
-    """Bytes a second of that: 10 Mbit/s."""
+    """Its bytes per second: 10 Mbit/s."""
     rate: int = 2000
     in_flight: int = 64
 
@@ -72,7 +72,7 @@ class Bench:
     # -- one run -----------------------------------------------------------------------------------------------------
 
     def _closed(self, connector: Connector, mix: str, duration_s: float | None = None) -> tuple[Seen, float]:
-        """What was seen, and the CPU microseconds a request."""
+        """The results, and the CPU microseconds per request."""
         return _cost(
             connector,
             "closed",
@@ -136,7 +136,7 @@ class Bench:
         return {"steady_cpu_us": cpu_us, "p50_ms": seen.p50_ms, "p99_ms": seen.p99_ms, "failed": seen.failed}
 
     def life(self, workers: tuple[int, ...]) -> list[Row]:
-        """Start, memory, and the way back after the edge broke all connections."""
+        """Start, memory, and recovery after the edge broke all connections."""
         rows = []
         with programs.http_backend(self._directory) as backend:
             for make in self._makers(f"127.0.0.1:{backend.port}", workers):
@@ -163,7 +163,7 @@ class Bench:
         return Row("start, then all connections dropped", connector.name, values)
 
     def bulk(self) -> list[Row]:
-        """One large body, down and up, one stream."""
+        """One large body, down and up, on one stream."""
         size_bytes = self._plan.bulk_bytes
         size = f"{size_bytes >> 20:,} MiB"
         rows: list[Row] = []
@@ -192,7 +192,7 @@ class Bench:
         }
 
     def narrow(self) -> list[Row]:
-        """Small requests beside downloads that one connection's line cannot take as fast as they come."""
+        """Small requests beside downloads that arrive faster than the line of their connection can take them."""
         rows: list[Row] = []
         with programs.http_backend(self._directory, bulk_bytes=self._plan.bulk_bytes) as backend, ExitStack() as stack:
             connectors = stack.enter_context(self._running(self._makers(f"127.0.0.1:{backend.port}", (1,))))
@@ -219,7 +219,7 @@ class Bench:
         return {"p50_ms": seen.p50_ms, "p99_ms": seen.p99_ms, "failed": seen.failed}
 
     def routes(self) -> list[Row]:
-        """The cost of a request by the number of routes in the configuration; the used one is the last."""
+        """The cost of a request by the number of routes in the configuration; the request uses the last one."""
         rows: list[Row] = []
         with programs.http_backend(self._directory) as backend, ExitStack() as stack:
             sizes = [

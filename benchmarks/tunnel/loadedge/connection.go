@@ -16,8 +16,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// HTTP/2 as its client speaks it (RFC 9113), as little of it as a load needs: own code rather than a library, since
-// edge, connector and backend share the machine, and what the edge saves is left for what is measured.
+// The client side of HTTP/2 (RFC 9113), reduced to what a load needs. It is our own code rather than a library, since
+// edge, connector and backend share the machine: what the edge saves is left for the programs that are measured.
 
 const (
 	frameData         = 0
@@ -53,28 +53,28 @@ const (
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// Stream is one request and what came back of it.
+// Stream is one request and its response so far.
 type Stream struct {
 	id           uint32
 	began        time.Time
 	hasHead      bool
 	status       string
-	meta         string // who made the answer, as the connector says
+	meta         string // who made the response, according to the connector
 	gotBytes     int64
-	unreleased   int64 // received, and not given back to the connector's window yet
+	unreleased   int64 // received, but not yet returned to the connector's window
 	sendWindow   int64
 	onData       func(data []byte)
-	onEnd        func(stream *Stream, complete bool) // called with the lock of the connection held
+	onEnd        func(stream *Stream, complete bool) // called with the connection's lock held
 	hasSentEnd   bool
 	isRegistered bool
 }
 
 // Connection is one registered connector. Its lock guards everything; output is written with the lock held, which is
-// safe since a connector that reads nothing more than its windows allow is never waited for.
+// safe since the edge never waits for a connector that reads no more than its windows allow.
 type Connection struct {
 	number       int
 	conn         net.Conn
-	lineRate     atomic.Int64 // bytes a second that are read at most; 0: all that come
+	lineRate     atomic.Int64 // maximum bytes read per second; 0: no limit
 	onRegistered func(*Connection)
 	RegisteredAt time.Time
 
@@ -86,7 +86,7 @@ type Connection struct {
 	block      bytes.Buffer
 	decoder    *hpack.Decoder
 	decoding   *Stream
-	fragment   []byte // of a head that goes on in CONTINUATION frames
+	fragment   []byte // of a head that continues in CONTINUATION frames
 	fragmentOf uint32
 	headEnds   bool
 	streams    map[uint32]*Stream
@@ -111,7 +111,7 @@ func NewConnection(conn net.Conn, number int, onRegistered func(*Connection)) *C
 	return c
 }
 
-// Serve reads until the end of the connection.
+// Serve reads until the connection ends.
 func (c *Connection) Serve() {
 	c.mu.Lock()
 	c.output = append(c.output, preface...)
@@ -168,7 +168,7 @@ func (c *Connection) openControlStream() {
 	c.Open(stream, fields, false)
 }
 
-// Open sends a request head. The lock is held by the caller, who flushes.
+// Open sends a request head. The caller holds the lock and flushes.
 func (c *Connection) Open(stream *Stream, fields []hpack.HeaderField, endStream bool) {
 	c.lastID += 2
 	if c.lastID == 2 {
@@ -188,7 +188,7 @@ func (c *Connection) Open(stream *Stream, fields []hpack.HeaderField, endStream 
 	c.output = append(c.output, c.block.Bytes()...)
 }
 
-// Send waits for the windows and sends body bytes; false when the connection or the stream ended meanwhile.
+// Send waits for the windows and sends body bytes; it returns false if the connection or the stream has ended.
 func (c *Connection) Send(stream *Stream, data []byte, isLast bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,28 +216,28 @@ func (c *Connection) Send(stream *Stream, data []byte, isLast bool) bool {
 	return true
 }
 
-// Flush writes what is queued; the lock is held by the caller.
+// Flush writes what is queued. The caller holds the lock.
 func (c *Connection) Flush() {
 	if len(c.output) == 0 || c.isClosed {
 		return
 	}
 	if _, err := c.conn.Write(c.output); err != nil {
-		c.conn.Close() // the reader says so
+		c.conn.Close() // the reader reports it
 	}
 	c.output = c.output[:0]
 }
 
-// Narrow has the connection take no more than rate bytes a second, and its system keep little beside; 0 ends that.
+// Narrow limits the connection to rate bytes per second, and the kernel's receive buffer; 0 lifts the rate limit.
 func (c *Connection) Narrow(rate int64) {
 	if secure, isTLS := c.conn.(*tls.Conn); isTLS && rate > 0 {
 		if raw, isTCP := secure.NetConn().(*net.TCPConn); isTCP {
-			_ = raw.SetReadBuffer(narrowBufferBytes) // a wish
+			_ = raw.SetReadBuffer(narrowBufferBytes) // best effort
 		}
 	}
 	c.lineRate.Store(rate)
 }
 
-// Cancel gives up all requests that run, and tells nobody of their ends.
+// Cancel cancels all running requests without calling onEnd.
 func (c *Connection) Cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +271,7 @@ func (c *Connection) read() error {
 	}
 }
 
-// receive handles the whole frames of data and returns how many bytes those were.
+// receive handles the complete frames in data and returns their size in bytes.
 func (c *Connection) receive(data []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -386,7 +386,7 @@ func (c *Connection) onHeaders(kind, flags byte, id uint32, payload []byte) erro
 	return nil
 }
 
-// onField is called for each field of a head; every one is decoded, since one left out would break those after it.
+// onField is called for each field of a head. Every head is decoded, since skipping one would break those after it.
 func (c *Connection) onField(field hpack.HeaderField) {
 	if c.decoding == nil || c.decoding.hasHead {
 		return
@@ -402,7 +402,7 @@ func (c *Connection) onField(field hpack.HeaderField) {
 func (c *Connection) end(stream *Stream, isComplete bool) {
 	delete(c.streams, stream.id)
 	if isComplete && !stream.hasSentEnd {
-		// An answer before the end of the request: the rest is not sent.
+		// A response before the end of the request: the rest is not sent.
 		c.output = appendFrameHead(c.output, 4, frameRSTStream, 0, stream.id)
 		c.output = append(c.output, 0, 0, 0, 0)
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Edge keeps the registered connections and does what it is told.
+// Edge holds the registered connections and carries out commands.
 type Edge struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
-	connections []*Connection // registered ones, in the order of their registrations
+	connections []*Connection // registered ones, in registration order
 	count       int
 }
 
-// Command is one line of standard input. Which fields count depends on Op.
+// Command is one line of standard input. Op decides which fields apply.
 type Command struct {
 	Op         string  `json:"op"`
 	Registered int     `json:"registered"`
@@ -28,7 +28,7 @@ type Command struct {
 	Path       string  `json:"path"`
 	BodyBytes  int64   `json:"body_bytes"` // of each response, or of each upload
 	BulkPath   string  `json:"bulk_path"`
-	LineRate   int64   `json:"line_rate"` // bytes a second
+	LineRate   int64   `json:"line_rate"` // bytes per second
 }
 
 func NewEdge() *Edge {
@@ -37,7 +37,7 @@ func NewEdge() *Edge {
 	return edge
 }
 
-// Serve speaks with one connector until its connection ends.
+// Serve handles one connector until its connection ends.
 func (e *Edge) Serve(conn net.Conn) {
 	e.mu.Lock()
 	e.count++
@@ -64,7 +64,7 @@ func (e *Edge) onRegistered(connection *Connection) {
 	e.changed.Broadcast()
 }
 
-// Do carries out a command and returns what is to be told.
+// Do carries out a command and returns the reply.
 func (e *Edge) Do(command Command) (any, error) {
 	switch command.Op {
 	case "wait":
@@ -105,7 +105,7 @@ func (e *Edge) wait(command Command) (any, error) {
 	return map[string]any{"registered_at_s": at}, nil
 }
 
-// drop breaks every connection, as a crash would, and waits until all are known to be gone.
+// drop breaks every connection, as a crash would, and waits until all of them are gone.
 func (e *Edge) drop() (any, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Heads makes request heads of sixteen fields, as an edge sends them. Repeating: one field is new in each request, the
-// rest as if one browser asked again. New: half of the fields are, as if no client ever came twice.
+// Heads makes request heads of sixteen fields, as an edge sends them. In the repeating mix, one field is new in each
+// request, as if one browser sent them all. In the new mix, half of the fields are, as if no client came twice.
 type Heads struct {
 	isNew  bool
 	host   string
@@ -23,7 +23,7 @@ func NewHeads(command Command, number int) *Heads {
 	return h
 }
 
-// Next is valid until the next call.
+// Next returns a head that is valid until the next call.
 func (h *Heads) Next() []hpack.HeaderField {
 	h.seed++
 	if h.isNew {
@@ -66,7 +66,7 @@ func (h *Heads) make(seed uint64) []hpack.HeaderField {
 
 func ray(seed uint64) string { return fmt.Sprintf("%016x-FRA", seed) }
 
-// mixed is splitmix64: numbers that look like none before.
+// mixed is splitmix64: each number looks unlike all before.
 func mixed(seed uint64) uint64 {
 	seed += 0x9e3779b97f4a7c15
 	seed = (seed ^ seed>>30) * 0xbf58476d1ce4e5b9

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-const uploadPartBytes = 64 << 10 // of large frames, a usual size
+const uploadPartBytes = 64 << 10 // a common size of large frames
 
-// fillingTime is how long downloads run before something is asked beside them.
+// fillingTime is how long downloads run before requests are sent beside them.
 const fillingTime = 3 * time.Second
 
 const goodMeta = `{"src":"origin"}`
 
-// Tally is what a load saw.
+// Tally collects the results of a load.
 type Tally struct {
 	mu        sync.Mutex
 	began     time.Time
@@ -27,7 +27,7 @@ type Tally struct {
 	running   sync.WaitGroup
 }
 
-// Report is the answer to a load's command.
+// Report is the reply to a load command.
 type Report struct {
 	Requests int     `json:"requests"`
 	Failed   int     `json:"failed"`
@@ -38,7 +38,7 @@ type Report struct {
 	P999Ms   float64 `json:"p999_ms"`
 }
 
-// Report waits for what still runs.
+// Report waits for the requests that are still running.
 func (t *Tally) Report() Report {
 	t.running.Wait()
 	t.mu.Lock()
@@ -76,7 +76,7 @@ func (t *Tally) ended(stream *Stream, isComplete bool, want int64) {
 	t.latencies = append(t.latencies, now.Sub(stream.began))
 }
 
-// closedLoop keeps InFlight requests under way, spread over the connections, each answer followed by the next request.
+// closedLoop keeps InFlight requests in flight, spread over the connections; each response triggers the next request.
 func closedLoop(connections []*Connection, command Command) *Tally {
 	tally := &Tally{began: time.Now()}
 	end := tally.began.Add(seconds(command.DurationS))
@@ -110,8 +110,8 @@ func closedLoop(connections []*Connection, command Command) *Tally {
 	return tally
 }
 
-// openLoop sends Rate requests a second whatever becomes of them, evenly spaced, over the connections in turn. A thread
-// of its own sleeps by the kernel's clock, since the runtime's timers come up to a millisecond late.
+// openLoop sends Rate requests per second, evenly spaced, over the connections in turn, whatever their outcome. It
+// sleeps in a thread of its own by the kernel's clock, since the runtime's timers fire up to a millisecond late.
 func openLoop(connections []*Connection, command Command) *Tally {
 	tally := &Tally{began: time.Now()}
 	heads := NewHeads(command, 0)
@@ -126,7 +126,7 @@ func openLoop(connections []*Connection, command Command) *Tally {
 		due := tally.began.Add(time.Duration(n) * time.Second / time.Duration(command.Rate))
 		if wait := time.Until(due); wait > 0 {
 			pause := syscall.NsecToTimespec(int64(wait))
-			_ = syscall.Nanosleep(&pause, nil) // woken early, it sends early
+			_ = syscall.Nanosleep(&pause, nil) // if woken early, it sends early
 		}
 		c := connections[n%len(connections)]
 		c.mu.Lock()
@@ -161,7 +161,7 @@ func oneDownload(connections []*Connection, command Command) *Tally {
 	return tally
 }
 
-// oneUpload sends BodyBytes on each of InFlight streams of one connection, to a backend that answers without a body.
+// oneUpload sends BodyBytes on each of InFlight streams of one connection, to a backend that responds without a body.
 func oneUpload(connections []*Connection, command Command) *Tally {
 	tally := &Tally{began: time.Now()}
 	c := connections[0]
@@ -194,7 +194,7 @@ func upload(c *Connection, stream *Stream, size int64) {
 	}
 }
 
-// besideDownloads is openLoop on one connection, which takes LineRate bytes a second and is full of InFlight downloads.
+// besideDownloads is openLoop on one connection that reads LineRate bytes per second and carries InFlight downloads.
 func besideDownloads(connections []*Connection, command Command) *Tally {
 	c := connections[0]
 	c.Narrow(command.LineRate)

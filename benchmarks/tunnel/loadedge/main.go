@@ -1,7 +1,7 @@
 // Command loadedge is an edge for benchmarks: connectors dial it over TLS, register, and are sent load.
 //
-// It prints one JSON object with its addresses, then reads one command a line from standard input and answers each by
-// one line. It knows no tokens: whoever dials it is registered. See the package benchmarks.tunnel, which drives it.
+// It prints one JSON object with its addresses, then reads one command per line from standard input and replies to each
+// with one line. It checks no tokens: any connector is registered. It is driven by the package benchmarks.tunnel.
 package main
 
 import (

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// The RPC of the control stream, as far as an edge that agrees to everything needs it: Cap'n Proto messages in a single
-// segment, of which only the kind and the question's number are read, and fixed answers with that number put in.
+// The RPC of the control stream, reduced to what an edge that agrees to everything needs: Cap'n Proto messages in a
+// single segment, of which only the kind and the question id are read, and fixed answers with that id filled in.
 
 const (
-	messageBytes = 8 // of the frame's head: number of segments minus one, words of the first
+	messageBytes = 8 // of the message header: number of segments minus one, words of the first
 	kindAt       = 16
-	questionAt   = 32 // with messages whose body follows the root struct, as all connectors lay them out
+	questionAt   = 32 // in messages whose body follows the root struct, the layout of all connectors
 	methodAt     = 36
 	answerAt     = 32
 
@@ -44,13 +44,13 @@ func words(text string) []byte {
 	return raw
 }
 
-// Registration answers a connector's calls.
+// Registration responds to a connector's calls.
 type Registration struct {
 	unread       []byte
 	IsRegistered bool
 }
 
-// Receive takes bytes of the control stream and returns those to send back.
+// Receive takes bytes of the control stream and returns the bytes to send back.
 func (r *Registration) Receive(data []byte) []byte {
 	r.unread = append(r.unread, data...)
 	var answers []byte
