@@ -1,4 +1,4 @@
-"""One request to the proxy by the standard library's client, which sends targets and fields just as they are given."""
+"""One request to the proxy by the standard library's client, which sends targets and fields verbatim."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Answer:
         return [value for field, value in self.headers if field == name]
 
     def value(self, name: str) -> str | None:
-        """Of a field that came once, or not at all."""
+        """The value of a field that occurs once, or None; fails if it occurs more often."""
         values = self.values(name)
         assert len(values) <= 1, f"{name} came {len(values)} times: {values}"
         return values[0] if values else None
 
     @property
     def seen(self) -> Seen:
-        """What a `RecordingBackend` says that it received."""
+        """The request that a `RecordingBackend` reports as received."""
         assert self.status_code == 200, f"{self.status_code}: {self.body[:500]!r}"
         return Seen(json.loads(self.body))
 
@@ -70,7 +70,7 @@ def ask(
     tls: ssl.SSLContext | None = None,
     connection: http.client.HTTPConnection | None = None,
 ) -> Answer:
-    """On a connection of its own unless one is given."""
+    """Send a request, on a connection of its own unless one is given."""
     used = connection or connect(port, tls)
     try:
         used.putrequest(method, target, skip_host=True, skip_accept_encoding=True)

@@ -1,4 +1,4 @@
-"""Certificates for both sides of the proxy, made anew for each test run."""
+"""Certificates for both sides of the proxy, generated for each test run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Issued:
     key_pem: str
     chain_pem: str
     file: Path
-    """Private key and chain in one."""
+    """Private key and chain in one file."""
 
     @property
     def pair(self) -> dict[str, str]:
-        """As documents have it."""
+        """The pair in the format of documents."""
         return {"certificate": self.chain_pem, "privateKey": self.key_pem}
 
 
 def bare_authority() -> Authority:
-    """Its certificate does not say what its key is for, as with those of MicroK8s and of `openssl req -x509`."""
+    """Its certificate does not state the key usage, like those of MicroK8s and of `openssl req -x509`."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bare")])
     now = datetime.now(UTC)
@@ -55,7 +55,7 @@ def bare_authority() -> Authority:
 
 
 def rsassa_pss(name: str) -> dict[str, str]:
-    """Self-signed with an RSASSA-PSS key, as documents have it; `cryptography` makes no such keys."""
+    """Self-signed with an RSASSA-PSS key, in the format of documents; `cryptography` cannot make such keys."""
     with tempfile.TemporaryDirectory(prefix="tunnelgw-pss-") as folder:
         key, certificate = Path(folder, "key.pem"), Path(folder, "certificate.pem")
         wanted = ["-newkey", "rsa-pss", "-pkeyopt", "rsa_keygen_bits:2048", "-nodes", "-days", "1", "-subj", "/CN=pss"]
@@ -66,7 +66,7 @@ def rsassa_pss(name: str) -> dict[str, str]:
 
 
 class Authority:
-    """A certificate authority of its own."""
+    """A private certificate authority."""
 
     def __init__(self, ca: trustme.CA | None = None) -> None:
         self._ca = ca or trustme.CA()
@@ -80,7 +80,7 @@ class Authority:
         return self._ca.cert_pem.bytes().decode()
 
     def issue(self, *names: str, not_after: datetime | None = None) -> Issued:
-        """`names`: DNS names and addresses."""
+        """`names`: DNS names and IP addresses."""
         leaf = self._ca.issue_cert(*names, not_after=not_after)
         chain_pem = "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
         return self._keep(leaf.private_key_pem.bytes().decode(), chain_pem)
@@ -92,7 +92,7 @@ class Authority:
         return Issued(key_pem, chain_pem, file)
 
     def issue_with_uri(self, name: str, uri: str) -> Issued:
-        """What `trustme` cannot do: a certificate that also carries a URI."""
+        """A certificate that also contains a URI, which `trustme` cannot make."""
         issuer = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
         issuer_key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
         assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -118,7 +118,7 @@ class Authority:
         )
 
     def client_context(self, *alpn: str) -> ssl.SSLContext:
-        """For clients that trust this authority alone."""
+        """A context for clients that trust only this authority."""
         context = ssl.create_default_context(cafile=str(self.file))
         if alpn:
             context.set_alpn_protocols(list(alpn))

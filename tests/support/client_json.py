@@ -1,7 +1,7 @@
-"""JSON as Go's standard package writes and reads it, for the types that external-dns puts on the wire (pure).
+"""JSON as Go's standard package writes and reads it, for the types that external-dns sends and receives (pure).
 
-Written here apart from `dnswebhook.wire`, so that a mistake there is not made twice. Bytes follow the facts: keys in
-the order of the Go structs, empty fields left out, maps sorted, `<`, `>` and `&` escaped, a newline at the end.
+Independent of `dnswebhook.wire`, so that a mistake there is not repeated here. The bytes match the facts: keys in the
+order of the Go structs, empty fields left out, maps sorted, `<`, `>` and `&` escaped, a newline at the end.
 """
 
 import json
@@ -26,7 +26,7 @@ class Undecodable(Exception):
 
 
 def encode_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
-    """The body of `POST /adjustendpoints`; Go's empty slice of nothing is `null`."""
+    """The body of `POST /adjustendpoints`; an empty list is `null`, as for a nil slice in Go."""
     return _go_bytes([_wire(endpoint) for endpoint in endpoints] or None)
 
 
@@ -50,7 +50,7 @@ def decode_endpoints(body: bytes) -> tuple[Endpoint, ...]:
 
 
 def first_value(body: bytes) -> Any:
-    """Go reads one JSON value and ignores what follows it."""
+    """Reads one JSON value and ignores what follows it, as Go does."""
     try:
         value, _ = json.JSONDecoder().raw_decode(body.decode("utf-8", "replace").lstrip())
     except (ValueError, RecursionError) as error:
@@ -100,7 +100,7 @@ def _endpoint(item: Any) -> Endpoint:
 
 
 def folded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Go matches keys without regard to case; the later of two wins."""
+    """Keys in lower case: Go matches them without regard to case, and the later of two wins."""
     return {key.lower(): value for key, value in fields.items()}
 
 
@@ -109,7 +109,7 @@ def _text(value: Any) -> str:
 
 
 def _expect(value: Any, kind: type) -> Any:
-    """`value` when it is null or of that kind."""
+    """`value` if it is null or of that kind."""
     if value is not None and not isinstance(value, kind):
         raise Undecodable(f"cannot decode {str(value)[:80]!r} into {kind.__name__}")
     return value

@@ -1,7 +1,7 @@
-"""A model of external-dns as a client of the webhook: its requests byte by byte, its verdict on each answer.
+"""A model of external-dns as a client of the webhook: its requests byte by byte, its verdict on each response.
 
 `ClientModel.reconcile` is one pass: list, adjust, plan, apply. What external-dns would survive is a `SoftError`; what
-ends its process is a `HardError`. Lets tests run passes against a live service where no Go toolchain is at hand.
+makes it exit is a `HardError`. With it, tests can run passes against a live service without a Go toolchain.
 """
 
 import http.client
@@ -38,7 +38,7 @@ class HardError(Exception):
 
 
 class SoftError(Exception):
-    """external-dns would log it and come back at the next interval."""
+    """external-dns would log it and try again at the next interval."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Reply:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one reconcile came to."""
+    """The result of one reconcile."""
 
     desired: tuple[Endpoint, ...]
-    """As the webhook adjusted it."""
+    """As adjusted by the webhook."""
     changes: Changes
-    """As they were applied, ownership records included."""
+    """As applied, including ownership records."""
 
     @property
     def is_no_op(self) -> bool:
@@ -63,7 +63,7 @@ class Pass:
 
 
 class ClientModel:
-    """One external-dns process. `registry=None` is the registry noop."""
+    """One external-dns process. `registry=None` is the registry `noop`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ClientModel:
         self._generation = generation
 
     def negotiate(self) -> Filter:
-        """What external-dns does once when it starts; the announced filter holds for all later passes."""
+        """What external-dns does once when it starts; the announced filter applies to all later passes."""
         reply = self._call("GET", "")
         if not 200 <= reply.status_code < 300:
             raise HardError(f"GET /: status code {reply.status_code}, want 2xx; {reply.body[:200]!r}")
@@ -99,7 +99,7 @@ class ClientModel:
         return _decoded("POST /adjustendpoints", decode_endpoints, reply.body)
 
     def apply_changes(self, changes: Changes) -> None:
-        """The one call without an Accept header."""
+        """The only call without an Accept header."""
         reply = self._call("POST", "/records", encode_changes(changes, self._generation), accepts=False)
         _require("POST /records", reply, 204)
 
@@ -116,7 +116,7 @@ class ClientModel:
         return Pass(adjusted, changes)
 
     def _call(self, method: str, path: str, body: bytes | None = None, *, accepts: bool = True) -> Reply:
-        """One request with the header fields that Go's client sends, and no others."""
+        """One request with exactly the header fields that Go's client sends."""
         connection = http.client.HTTPConnection(self._url.hostname or "", self._url.port, timeout=TIMEOUT_S)
         target = self._url.path.rstrip("/") + path or "/"
         try:
@@ -138,7 +138,7 @@ class ClientModel:
 
 
 def as_source(endpoint: Endpoint) -> Endpoint:
-    """What the client's constructor makes of an endpoint before anyone sees it: trailing dots go."""
+    """The endpoint as the client's constructor changes it before anyone sees it: trailing dots are removed."""
     targets = endpoint.targets
     if endpoint.record_type not in KEEPS_TRAILING_DOT:
         targets = tuple(target.removesuffix(".") for target in targets)
@@ -160,7 +160,7 @@ def _decoded(call: str, decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def _decode_filter(body: bytes) -> Filter:
-    """The filter at the root of the answer; lists and expressions exclude each other."""
+    """The filter at the root of the response; lists and expressions exclude each other."""
     value = first_value(body)
     if not isinstance(value, dict):
         raise Undecodable(f"a filter is an object, not {body[:80]!r}")

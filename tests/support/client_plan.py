@@ -1,8 +1,8 @@
-"""external-dns's planning, simplified but faithful: what is there and what is wanted -> Changes (pure).
+"""external-dns's planning, simplified but faithful: current and desired sets -> Changes (pure).
 
 A row is all record sets of one name and setIdentifier, with one slot for each record type. The rules are those that a
-provider can observe: which differences cause an update, what happens to unowned sets, which policy strips what, and
-that updateOld and updateNew grow together.
+provider can observe: which differences cause an update, what happens to sets without an owner, what each policy strips,
+and that updateOld and updateNew grow together.
 """
 
 import ipaddress
@@ -53,7 +53,7 @@ class Filter:
 @dataclass(frozen=True)
 class Planner:
     owner_id: str = ""
-    """Empty: no ownership, everything in view is managed (registry noop)."""
+    """Empty: no ownership, everything in view is managed (registry `noop`)."""
     policy: Policy = Policy.SYNC
     managed_types: frozenset[str] = DEFAULT_MANAGED_TYPES
     domain_filter: Filter = field(default=Filter())
@@ -77,7 +77,7 @@ class Planner:
     def _plan_row(self, draft: "_Draft", held: dict[str, list[Endpoint]], wanted: dict[str, list[Endpoint]]) -> None:
         creates = []
         for record_type in sorted({*held, *wanted}):
-            # Two listed sets of one name and type: the later hides the earlier.
+            # Of two listed sets with one name and type, the later hides the earlier.
             current = held[record_type][-1] if record_type in held else None
             candidates = wanted.get(record_type)
             if current is None and candidates:
@@ -90,7 +90,7 @@ class Planner:
             draft.create.extend(creates)
 
     def _owned(self, draft: "_Draft") -> "_Draft":
-        """Updates and deletes only of what is ours."""
+        """Keep only updates and deletes of our own sets."""
         if not self.owner_id:
             return draft
         pairs = [pair for pair in draft.updates if _owner(pair[0]) == self.owner_id]
@@ -132,7 +132,7 @@ def row_name(name: str) -> str:
 
 
 def differs(current: Endpoint, wanted: Endpoint) -> bool:
-    """True when the client would send an update."""
+    """Whether the client would send an update."""
     return (
         comparable_targets(current.targets) != comparable_targets(wanted.targets)
         or (wanted.ttl_s > 0 and wanted.ttl_s != current.ttl_s)
@@ -141,7 +141,7 @@ def differs(current: Endpoint, wanted: Endpoint) -> bool:
 
 
 def comparable_targets(targets: Sequence[str]) -> list[str]:
-    """Order and letter case carry no meaning, nor does the spelling of an IPv6 address."""
+    """Targets in a form that ignores order, letter case and the spelling of IPv6 addresses."""
     return sorted(map(_comparable, targets))
 
 
@@ -153,14 +153,14 @@ def _comparable(target: str) -> str:
 
 
 def _resolved(candidates: dict[str, list[Endpoint]]) -> dict[str, list[Endpoint]]:
-    """A CNAME that is wanted beside other types of its name is dropped."""
+    """Drop a CNAME that is desired beside other types of its name."""
     if "CNAME" in candidates and len(candidates) > 1:
         return {record_type: each for record_type, each in candidates.items() if record_type != "CNAME"}
     return candidates
 
 
 def _candidate_for(current: Endpoint, candidates: list[Endpoint]) -> Endpoint:
-    """The candidate of the same Kubernetes resource, else the smallest."""
+    """The candidate from the same Kubernetes resource, else the smallest."""
     resource = current.labels.get(RESOURCE)
     same = [each for each in candidates if each.labels.get(RESOURCE) == resource]
     return min(same or candidates, key=lambda each: sorted(each.targets))
@@ -171,7 +171,7 @@ def _owner(endpoint: Endpoint) -> str:
 
 
 def _is_below(name: str, domain: str) -> bool:
-    """`example.com` covers itself and all below, `.example.com` only what is below."""
+    """Whether `domain` covers `name`: `example.com` covers itself and all below, `.example.com` only those below."""
     suffix = row_name(domain).rstrip(".")
     if suffix.startswith("."):
         return name.endswith(suffix)

@@ -1,6 +1,6 @@
-"""external-dns's TXT registry: who owns which record set, kept in TXT records beside them (pure).
+"""external-dns's TXT registry: who owns which record set, stored in TXT records beside them (pure).
 
-Reading takes the ownership TXT records out of a listing and puts their labels on the sets that they vouch for. Writing
+Reading removes the ownership TXT records from a listing and puts their labels on the sets that they vouch for. Writing
 adds, for every set in Changes, the TXT record that vouches for it: to the same list, at the end, in the same order.
 """
 
@@ -21,7 +21,7 @@ NAMED_TYPES = ("a", "aaaa", "cname", "ns", "mx", "srv", "txt", "ptr", "naptr", "
 
 @dataclass(frozen=True)
 class Registered:
-    """A listing as the client sees it: sets with their labels, ownership TXT records taken out."""
+    """A listing as the client sees it: sets with their labels, without ownership TXT records."""
 
     endpoints: tuple[Endpoint, ...]
     ownership_names: frozenset[str]
@@ -31,7 +31,7 @@ class Registered:
 class TxtRegistry:
     owner_id: str
     writes_old_format: bool = False
-    """Up to 0.17 a second TXT record with the very name of the set."""
+    """Up to 0.17, a second TXT record with the same name as the set is written too."""
 
     def read(self, listed: Iterable[Endpoint]) -> Registered:
         labels: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -100,7 +100,7 @@ def heritage(labels: dict[str, str]) -> str:
 
 
 def parse_heritage(endpoint: Endpoint) -> dict[str, str] | None:
-    """The labels that an ownership record carries in its first target; None when it is some other record."""
+    """The labels in the first target of an ownership record; None for any other record."""
     if endpoint.record_type != "TXT" or not endpoint.targets:
         return None
     first, *parts = endpoint.targets[0].removeprefix('"').removesuffix('"').split(",")

@@ -1,11 +1,11 @@
-"""How much is done, where a clock would say another thing on each machine."""
+"""Counts how much is done, where a clock would give another answer on each machine."""
 
 import sys
 from collections.abc import Callable
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many calls of functions it takes, with those that go on with a generator."""
+    """How many function calls `action` makes, counting each resumption of a generator."""
     seen = [0]
 
     def count(_frame: object, event: str, _about: object) -> None:

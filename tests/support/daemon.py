@@ -1,7 +1,7 @@
-"""A daemon of this project as a real process, known by its JSON log.
+"""A daemon of this project as a real process, observed through its JSON log.
 
-Daemons bind port 0 in tests and log the line `{"msg": "listening", "server": "api", "address": "127.0.0.1:34567"}` for
-each server; that line is how a test learns the address.
+In tests, daemons bind port 0 and log the line `{"msg": "listening", "server": "api", "address": "127.0.0.1:34567"}` for
+each server; from that line a test learns the address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Daemon(Process):
 
     @classmethod
     def dnswebhook(cls, env: Mapping[str, str], arguments: Sequence[str] = ()) -> Self:
-        """`dnswebhook run` on free loopback ports; `env` has the variables that say which store it uses."""
+        """`dnswebhook run` on free loopback ports; the variables in `env` select its store."""
         addresses = ["--api-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"]
         return cls("dnswebhook", ["run", *addresses, *arguments], env)
 
@@ -47,7 +47,7 @@ class Daemon(Process):
         return self.wait_for_log(is_wanted, f"{message!r} {fields or ''}".rstrip(), timeout_s)
 
     def address(self, server: str) -> str:
-        """`host:port` of the server that calls itself so in the log: `api`, `health` ..."""
+        """`host:port` of the server with this name in the log: `api`, `health` ..."""
         return str(self.wait_for_message("listening", server=server)["address"])
 
     def url(self, server: str) -> str:
@@ -55,7 +55,7 @@ class Daemon(Process):
 
 
 def _parse(line: str) -> LogLine:
-    """The line as JSON object; empty for any other text (a traceback of the interpreter, say)."""
+    """The line as a JSON object; empty for any other text (such as a traceback of the interpreter)."""
     try:
         entry = json.loads(line)
     except ValueError:

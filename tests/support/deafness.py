@@ -1,7 +1,7 @@
-"""Sockets that do not hear what comes for them, as though the network had lost it: without a word, and without rights.
+"""Sockets that silently drop incoming packets, as if the network had lost them; no privileges required.
 
-A client that hears nothing: its handshake stays half done, as one does for the time of a round trip. A peer that hears
-no data: the other side sends it again and again, as where packets of full size are lost on the way.
+A client that receives nothing: its handshake stays half done, as it normally does for the time of a round trip. A peer
+that receives no data: the other side sends it again and again, as when packets of full size are lost on the way.
 """
 
 import ctypes
@@ -16,27 +16,27 @@ _WAIT_S: Final = 10.0
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
-"""As in linux/filter.h."""
+"""Format as in linux/filter.h."""
 _MOST_HEADER_BYTES: Final = 60
 _SYN_RECV: Final = "03"
 
 
 def deaf_socket() -> socket.socket:
-    """For IPv4; whatever comes is dropped before TCP sees it."""
+    """An IPv4 socket; incoming packets are dropped before TCP sees them."""
     sock = socket.socket()
     _filter(sock, _DROP_ALL)
     return sock
 
 
 def lose_data(sock: socket.socket) -> None:
-    """All of some bytes that comes from now on, however often; what acknowledges something is heard."""
+    """Drop all segments with data from now on, including repeats; acknowledgements still arrive."""
     lose_large(sock, _MOST_HEADER_BYTES)
 
 
 def lose_large(sock: socket.socket, most_bytes: int) -> None:
-    """All segments that are larger, with their headers: a hop that passes no packets of full size, and says nothing."""
+    """Drop segments that are larger than this, headers included: a hop that silently drops packets of full size."""
     steps = (
-        struct.pack("HBBI", 0x80, 0, 0, 0),  # the segment's length, its header included
+        struct.pack("HBBI", 0x80, 0, 0, 0),  # length of the segment, including its header
         struct.pack("HBBI", 0x25, 1, 0, most_bytes),
         struct.pack("HBBI", 0x06, 0, 0, 0xFFFF_FFFF),
         _DROP_ALL,
@@ -55,7 +55,7 @@ def hear_again(sock: socket.socket) -> None:
 
 
 def wait_for_handshake(port: int) -> None:
-    """Until the kernel has answered a client of this port that has not acknowledged it."""
+    """Wait until the kernel has responded to a client of this port whose acknowledgement is outstanding."""
     end_s = time.monotonic() + _WAIT_S
     while time.monotonic() < end_s:
         if any(state == _SYN_RECV for state, _ in _connections(port)):
@@ -64,12 +64,12 @@ def wait_for_handshake(port: int) -> None:
 
 
 def wait_for_repeats(port: int, times: int) -> None:
-    """Until the kernel has sent the same from this port again so often, one time after the other."""
+    """Wait until the kernel has retransmitted the same data from this port this often in a row."""
     _wait_for_repeats(port, times, is_near=True)
 
 
 def wait_for_repeats_to(port: int, times: int) -> None:
-    """The same, of what is sent to this port."""
+    """The same for data sent to this port."""
     _wait_for_repeats(port, times, is_near=False)
 
 
@@ -82,7 +82,7 @@ def _wait_for_repeats(port: int, times: int, *, is_near: bool) -> None:
 
 
 def _connections(port: int, *, is_near: bool = True) -> Iterator[tuple[str, int]]:
-    """State and repeats of those that have this port, or whose peers have (proc(5), /proc/net/tcp)."""
+    """State and retransmissions of connections with this local or remote port (proc(5), /proc/net/tcp)."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, near, far, state, _, _, repeats, *_ = line.split()
         if int((near if is_near else far).rpartition(":")[2], 16) == port:

@@ -1,8 +1,8 @@
-"""Sixty record sets as people write them into DNSEndpoint objects, and what each store shall hold of them.
+"""Sixty record sets as people write them into DNSEndpoint objects, and what each store must hold of them.
 
-Every type that external-dns knows is here, in awkward spellings and at the limits. `Wanted.values` are the canonical
-spellings, written down by hand rather than computed. `stores` names the stores that can hold the set; the others drop
-it in adjust.
+They cover every type that external-dns knows, awkward spellings, and the limits. `Wanted.values` are the canonical
+spellings, written by hand rather than computed. `stores` names the stores that can hold the set; the others drop it in
+adjust.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ONLY_EMBEDDED = frozenset({EMBEDDED})
 NOT_V2 = frozenset({EMBEDDED, INTEGRATION})
 NOT_INTEGRATION = frozenset({EMBEDDED, V2})
 
-# Largest TTL in seconds that a store keeps; a type that is absent carries none there.
+# The largest TTL in seconds that a store keeps; a type that is absent has none there.
 MAX_TTL_S: Mapping[str, Mapping[str, int]] = {
     V2: {"A": 86_400, "AAAA": 86_400, "CNAME": 86_400},
     INTEGRATION: {"A": 86_400, "AAAA": 86_400, "CNAME": 604_800},
@@ -37,12 +37,12 @@ class HeldRow(NamedTuple):
     value: str
     ttl_s: int = 0
     kind: str = "user"
-    """`user`, `disabled` (kept but not served) or `derived` (made by the controller itself)."""
+    """`user`, `disabled` (kept but not served) or `derived` (created by the controller itself)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One desired record set with the outcome."""
+    """One desired record set with the expected outcome."""
 
     endpoint: Endpoint
     name: str
@@ -54,7 +54,7 @@ class Wanted:
         return self.endpoint.record_type
 
     def ttl_s(self, store: str) -> int:
-        """What remains of the TTL in `store`; 0 is the store's own choice."""
+        """The TTL that `store` keeps; with 0, the store chooses."""
         limits = MAX_TTL_S.get(store)
         return self.endpoint.ttl_s if limits is None else min(self.endpoint.ttl_s, limits.get(self.type, 0))
 
@@ -75,7 +75,7 @@ def wanted(
     held: Sequence[str] = (),
     stores: frozenset[str] = ALL_STORES,
 ) -> Wanted:
-    """`held_name` and `held` where the store's spelling differs from the desired one."""
+    """`held_name` and `held` are given where the store's spelling differs from the desired one."""
     endpoint = Endpoint(
         dns_name=name,
         record_type=record_type,
@@ -87,7 +87,7 @@ def wanted(
     return Wanted(endpoint, held_name or name, tuple(held or targets), stores)
 
 
-LABEL_61 = "l" * 61  # `a-` in front makes 63, the most a label may have
+LABEL_61 = "l" * 61  # `a-` in front makes 63, the maximum length of a label
 NAME_118 = f"{'n' * 50}.{'o' * 50}.lim.{ZONE}"
 NAME_240 = f"{'n' * 60}.{'o' * 60}.{'p' * 60}.{'q' * 41}.lim.{ZONE}"
 TEXT_300 = "x" * 150 + " " + "y" * 149
@@ -172,8 +172,8 @@ SERVICES = {
     "mx-one": wanted("MX", "mail.example.org", ["10 mx.example.org"]),
     "mx-two": wanted("MX", "mail-two.example.org", ["20 mx2.example.org", "10 mx1.example.org"]),
     "mx-odd": wanted("MX", "mail-odd.example.org", ["010 MX.Example.ORG."], held=["10 mx.example.org"], ttl_s=300),
-    # external-dns 0.21's crd source refuses SRV targets that end in a dot, and its next step those whose host does
-    # not. A blank after the dot gets a target past both.
+    # external-dns 0.21's crd source refuses SRV targets that end in a dot, and its next step refuses those whose host
+    # does not. A blank after the dot gets a target past both.
     "srv-one": wanted(
         "SRV", "_sip._tcp.example.org", ["1 2 5060 sip.example.org. "], held=["1 2 5060 sip.example.org."]
     ),
@@ -217,7 +217,7 @@ def heritage(owner_id: str, namespace: str, object_name: str) -> str:
 
 
 def rows_of(desired: Mapping[str, Wanted], store: str) -> set[HeldRow]:
-    """What `store` shall hold for these sets, ownership records aside."""
+    """The rows that `store` must hold for these sets, without ownership records."""
     return {
         HeldRow(each.name, each.type, value, each.ttl_s(store))
         for each in desired.values()

@@ -1,6 +1,6 @@
-"""DNSEndpoint objects in a real API server: what external-dns's `crd` source reads as desired records.
+"""DNSEndpoint objects in a real API server: the desired records for external-dns's `crd` source.
 
-`KubeApi` is the administrator's plain REST access to a `tests.kube` environment; `DnsEndpoints` keeps the objects of
+`KubeApi` is an administrator's plain REST access to a `tests.kube` environment; `DnsEndpoints` manages the objects of
 one namespace.
 """
 
@@ -36,7 +36,7 @@ class KubeApi:
         self._session.verify = str(environment.pki.authority)
 
     def call(self, method: str, path: str, document: object = None, content_type: str = "application/json") -> Any:
-        """`document` as JSON, bytes as they are."""
+        """Sends `document` as JSON, or verbatim if it is bytes."""
         response = self._session.request(
             method,
             self._server + path,
@@ -50,7 +50,7 @@ class KubeApi:
         return response.json()
 
     def metrics(self) -> str:
-        """What the server tells of itself."""
+        """The server's metrics page."""
         response = self._session.get(f"{self._server}/metrics", timeout=REQUEST_TIMEOUT_S)
         response.raise_for_status()
         return response.text
@@ -60,7 +60,7 @@ class KubeApi:
         self.define(yaml.safe_load(manifest.read_text()))
 
     def define(self, definition: Any) -> None:
-        """The same of one that is no file."""
+        """As `install_crd`, for a definition that is not in a file."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.call("POST", path, definition)
         path = f"{path}/{definition['metadata']['name']}"
@@ -72,7 +72,7 @@ class KubeApi:
         assert wait_until(is_established, ESTABLISHED_S), f"{path} is not established after {ESTABLISHED_S:g} s"
 
     def create_namespace(self, prefix: str) -> str:
-        """A namespace of its own for one test; nothing deletes it, the whole server is thrown away."""
+        """A new namespace for one test; it is not deleted, since the whole server is discarded."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return name
@@ -87,7 +87,7 @@ class KubeApi:
 
 
 class DnsEndpoints:
-    """The desired records of one namespace, each record set in an object of its own."""
+    """The desired records of one namespace, with one object per record set."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self.namespace = namespace
@@ -120,7 +120,7 @@ class DnsEndpoints:
 
 
 def _to_document(endpoint: Endpoint) -> dict[str, Any]:
-    """As a person would write it into a manifest: what is not set is absent."""
+    """The endpoint as a person would write it in a manifest: unset fields are absent."""
     document: dict[str, Any] = {
         "dnsName": endpoint.dns_name,
         "recordType": endpoint.record_type,

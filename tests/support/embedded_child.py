@@ -1,4 +1,4 @@
-"""A process that uses an embedded store until it is killed: run it with the state directory and what it shall do.
+"""A process that uses an embedded store until it is killed; its arguments are the state directory and what to do.
 
 `write PREFIX COUNT`: creates records PREFIX-0, PREFIX-1 ... and prints each number once the store has acknowledged it.
 `fill MAX_BYTES`: no file may grow beyond that; creates records until the store refuses one, and prints that error.

@@ -1,8 +1,8 @@
-"""Drive the real external-dns binary against a webhook: one pass, or its loop.
+"""Drives the real external-dns binary against a webhook: one pass, or its loop.
 
-Desired records are the DNSEndpoint objects of one namespace. A namespace without any stands for `--source=empty`, which
-the flags of 0.21.0 accept and the program then does not know ("source not found"). The loop looks at its clock once a
-second, so a pass a second is the fastest it goes.
+Desired records are the DNSEndpoint objects of one namespace. A namespace without any replaces `--source=empty`, which
+the flags of 0.21.0 accept but the program then rejects ("source not found"). The loop checks its clock once a second,
+so one pass per second is the fastest possible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_OP = "All records are already up to date"
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What came of one `--once` run."""
+    """The result of one `--once` run."""
 
     exit_code: int
     lines: tuple[str, ...]
@@ -43,7 +43,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class ExternalDns:
-    """The settings of one installation; `namespace` holds what `source` looks for."""
+    """The settings of one installation; `namespace` contains what `source` reads."""
 
     program: Path
     webhook_url: str
@@ -67,7 +67,7 @@ class ExternalDns:
         return Pass(exit_code, process.lines)
 
     def loop(self) -> ExternalDnsLoop:
-        metrics_port = ReservedPort()  # 0 would do, but the program does not say which port it got
+        metrics_port = ReservedPort()  # 0 would do, but the program does not report which port it got
         return ExternalDnsLoop([*self._command(metrics_port.number), "--interval=1s"], metrics_port)
 
     def _command(self, metrics_port: int) -> list[str]:
@@ -79,7 +79,7 @@ class ExternalDns:
             f"--source={self.source}",
             f"--kubeconfig={self.kubeconfig}",
             f"--namespace={self.namespace}",
-            # Each object gets a status update in the first pass; at the default of 5 a second, 60 of them take 10 s.
+            # Each object gets a status update in the first pass; at the default of 5 per second, 60 of them take 10 s.
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
             *types,
@@ -93,7 +93,7 @@ class ExternalDns:
 
 
 class ExternalDnsLoop(Process):
-    """external-dns as operators run it: a pass a second until it is stopped, or until it gives up by itself."""
+    """external-dns as operators run it: one pass per second until it is stopped or gives up by itself."""
 
     def __init__(self, command: Sequence[str], metrics_port: ReservedPort) -> None:
         super().__init__("external-dns", command)
@@ -101,7 +101,7 @@ class ExternalDnsLoop(Process):
 
     def wait_settled(self, timeout_s: float = SETTLED_S) -> None:
         """Return after a whole pass that began after this call and found nothing to do."""
-        # The first no-op line to come may end a pass that began before the call; the second one cannot.
+        # The first no-op line may end a pass that began before the call; the second one cannot.
         so_far = sum(map(_is_no_op, self.lines))
         self.wait_for_line(_is_no_op, "a pass without changes", timeout_s, nth=so_far + 2)
 
@@ -110,7 +110,7 @@ class ExternalDnsLoop(Process):
         self.wait_for_line(lambda line: "consecutive soft errors" in line, "a soft error", timeout_s)
 
     def metric(self, name: str) -> float:
-        """The value of a metric without labels, `controller_consecutive_soft_errors` for instance."""
+        """The value of a metric without labels, such as `controller_consecutive_soft_errors`."""
         text = requests.get(f"http://{self._metrics_port.address}/metrics", timeout=METRICS_TIMEOUT_S).text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Processes that can open nothing for a while, as those whose clients have all files that they may open."""
+"""Makes processes unable to open files for a while, as if their clients had used up the limit of open files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def out_of_descriptors() -> Iterator[None]:
-    """This process can open none."""
+    """This process can open no files."""
     with socket.socket() as next_one:
         lowest_free = next_one.fileno()
     with open_files_limited(0, lowest_free):
@@ -19,7 +19,7 @@ def out_of_descriptors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_files_limited(pid: int, count: int) -> Iterator[None]:
-    """That process opens none with a number from `count` on; 0: this one."""
+    """The process with this id (0: this one) cannot open descriptors numbered `count` and above."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (count, hard))
     try:

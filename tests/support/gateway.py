@@ -1,11 +1,11 @@
-"""The proxy as a real process that tests push documents to.
+"""The proxy as a real process to which tests push documents.
 
     with Gateway() as gateway:
         gateway.serve(route_to(backend.address))
         requests.get(gateway.url("/"), headers={"Host": "a.example"})
 
-Its document has two listeners unless a test gives others: one in clear and one with TLS, each on a reserved port. What
-the proxy logs is known as for every daemon; the access log is on, so that a test can ask what an exchange came to.
+Its document has two listeners unless a test specifies others: one without and one with TLS, each on a reserved port.
+Its log is collected as for every daemon; the access log is on, so that a test can check the outcome of an exchange.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = Mapping[str, Any]
 
 
 class Doors:
-    """The two ports of a proxy; proxies that overlap share one of these."""
+    """The two ports of a proxy; overlapping proxies share one instance."""
 
     def __init__(self) -> None:
         self.clear = ReservedPort()
@@ -57,7 +57,7 @@ class Doors:
 
 
 class Gateway(ProxyDaemon):
-    """`tunnelgw-proxy run` without a document; stopping it fails when it does not stop by itself."""
+    """`tunnelgw-proxy run` without a document; stopping it fails if it does not end by itself."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Gateway(ProxyDaemon):
     # -- its configuration -------------------------------------------------------------------------------------------
 
     def serve(self, *routes: Json, **settings: Any) -> Json:
-        """Replace the document; returns what the PUT was answered, when every worker uses it."""
+        """Replace the document; returns the response to the PUT, once every worker uses the document."""
         return self.put(self.document(*routes, **settings))
 
     def document(self, *routes: Json, **settings: Any) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class Gateway(ProxyDaemon):
         return requests.get(f"{self.api}/readyz", timeout=5).status_code == 200
 
     def metric(self, name: str, **labels: str) -> float:
-        """0.0 also where there is no such sample yet."""
+        """The value of a metric; 0.0 if there is no such sample yet."""
         return super().metric(name, **labels) or 0.0
 
     def access_line(self, request_id: str, timeout_s: float = 10.0) -> LogLine:
-        """What the access log says about this request."""
+        """The access log entry for this request."""
         found: LogLine = json.loads(
             self.wait_for_line(lambda line: request_id in line, f"request {request_id}", timeout_s)
         )
@@ -110,7 +110,7 @@ class Gateway(ProxyDaemon):
 
     @property
     def worker_pids(self) -> list[int]:
-        """The processes that serve requests, as the kernel knows them."""
+        """The processes that serve requests, according to the kernel."""
         found = []
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
@@ -145,7 +145,7 @@ class Gateway(ProxyDaemon):
 
 
 def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any]:
-    """A route for every host and path with one backend; keywords are fields of the rule, `protocol` and `tls` of it."""
+    """A route for every host and path with one backend; keywords are fields of the route, the rule or the backend."""
     target = {key: fields.pop(key) for key in ("protocol", "tls", "addresses") if key in fields}
     route: dict[str, Any] = {key: fields.pop(key) for key in ("hostnames", "kind", "listeners") if key in fields}
     addresses = {} if "addresses" in target else {"address": address}
@@ -153,7 +153,7 @@ def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any
 
 
 def open_descriptors(pid: int) -> Iterator[str]:
-    """What the descriptors of a process lead to."""
+    """What the descriptors of a process refer to."""
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
             yield str(entry.readlink())

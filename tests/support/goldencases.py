@@ -113,7 +113,7 @@ ORIGINS = [
 
 OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
 
-# Winner first: each pair differs in one criterion, and the loser is better in all criteria behind it.
+# Winner first: each pair differs in one criterion, and the loser is better in all lower criteria.
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], routing.PlainHead]] = {
     "exact hostname before wildcard": (
         route("win", path("/"), hostnames=["a.b.example"], createdAt=NEW),

@@ -1,4 +1,4 @@
-"""A gRPC server and clients by grpcio, with bytes as messages so that no generated code is needed.
+"""A gRPC server and clients by grpcio, with bytes as messages, so that no generated code is needed.
 
 Service `test.Echo`:
     Unary        one message -> the same; metadata `x-note` comes back as initial, `x-tail` as trailing metadata
@@ -7,7 +7,7 @@ Service `test.Echo`:
     Chat         each message -> the same, at once
     Fail         aborts with the code that the message names, and its details
     Late         sends a message, then aborts
-    Hang         answers nothing until the client has gone
+    Hang         sends nothing until the client has gone
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DETAILS = "details with spaces, and ümläuts"
 
 
 class GrpcServer:
-    """`hanging` is set when a call of `Hang` is there, `gone` when its client has left.
+    """`hanging` is set when a call of `Hang` has arrived, `gone` when its client has left.
 
     `deadlines` holds the seconds that clients of `Unary` had left, and when that was.
     """
@@ -94,14 +94,14 @@ class GrpcServer:
         context.abort(grpc.StatusCode.DATA_LOSS, DETAILS)
 
     def _hang(self, message: bytes, context: grpc.ServicerContext) -> bytes:
-        is_over = threading.Event()  # of this call: an earlier one may end only now
+        is_over = threading.Event()  # for this call: an earlier one may end only now
 
         def leave() -> None:
             is_over.set()
             self.gone.set()
 
         if not context.add_callback(leave):
-            leave()  # it was over before we came here
+            leave()  # it ended before the callback was added
         self.hanging.set()
         is_over.wait(30)
         return message
@@ -124,12 +124,12 @@ class GrpcClient:
         self._channel = channel
 
     def unary(self, method: str, message: bytes, *, timeout_s: float = 15.0, **options: Any) -> tuple[bytes, grpc.Call]:
-        """The response message, and the call for the rest."""
+        """The response message, and the call for further details."""
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/{method}")
         return call.with_call(message, timeout=timeout_s, **options)
 
     def start(self, method: str, message: bytes, timeout_s: float = 30.0) -> grpc.Future[bytes]:
-        """A call that is not waited for."""
+        """Start a call without waiting for it."""
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/{method}")
         return call.future(message, timeout=timeout_s)
 

@@ -1,4 +1,4 @@
-"""An HTTP/2 client by the `h2` package, for what other clients cannot be told to do: RFC 8441, windows, silence.
+"""An HTTP/2 client by the `h2` package, for what other clients cannot do on request: RFC 8441, windows, silence.
 
 One thread, one connection, many streams; every wait has a deadline.
 """
@@ -26,9 +26,9 @@ Fields: TypeAlias = list[tuple[str, str]]
 
 
 class H2Peer:
-    """`grants_credit` False: what was received is not given back to the peer's windows.
+    """With `grants_credit` False, received data is not returned to the peer's windows.
 
-    `is_strict` False: it sends any fields that it is told to, also such as no request may have.
+    With `is_strict` False, it sends any fields it is given, even those that no request may have.
     """
 
     def __init__(self, sock: socket.socket, *, grants_credit: bool = True, is_strict: bool = True) -> None:
@@ -41,7 +41,7 @@ class H2Peer:
         )
         self.connection = h2.connection.H2Connection(config)
         self.events: list[h2.events.Event] = []
-        """All that came."""
+        """All events so far."""
         self._grants_credit = grants_credit
         self._unread = b""
         self.connection.initiate_connection()
@@ -52,12 +52,12 @@ class H2Peer:
     def request(
         self, path: str = "/", method: str = "GET", fields: Iterable[tuple[str, str]] = (), *, end_stream: bool = True
     ) -> int:
-        """The number of the new stream."""
+        """Send a request; returns the new stream's id."""
         pseudo = [(":method", method), (":scheme", "http"), (":authority", "a.example"), (":path", path)]
         return self.begin([*pseudo, *fields], end_stream=end_stream)
 
     def connect_websocket(self, path: str = "/") -> int:
-        """RFC 8441."""
+        """Send an extended CONNECT (RFC 8441)."""
         pseudo = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", path)]
         return self.begin([*pseudo, (":authority", "a.example"), ("sec-websocket-version", "13")])
 
@@ -68,10 +68,10 @@ class H2Peer:
         return stream_id
 
     def send(self, stream_id: int, data: bytes, *, end_stream: bool = False) -> None:
-        """As the windows allow."""
+        """Send data as the windows allow."""
         while data:
             room = min(self.connection.local_flow_control_window(stream_id), self.connection.max_outbound_frame_size)
-            if room <= 0:  # below zero where SETTINGS made it smaller than what was sent already
+            if room <= 0:  # negative if SETTINGS made it smaller than what had been sent
                 self.receive(time.monotonic() + TIMEOUT_S)
                 continue
             self.connection.send_data(stream_id, data[:room])
@@ -94,7 +94,7 @@ class H2Peer:
                 raise AssertionError(f"never came: {what}; seen {self.events[-10:]}")
 
     def receive(self, end_s: float) -> bool:
-        """Once; False when the time is over or the peer has closed."""
+        """Receive once; returns False if the time is over or the peer has closed."""
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -112,7 +112,7 @@ class H2Peer:
         return True
 
     def _next_frame(self) -> bytes:
-        """Whole frames only, so that what came before a frame that the library refuses is not lost."""
+        """Returns complete frames only, so that nothing is lost of what preceded a frame that the library refuses."""
         size_bytes = 9 + int.from_bytes(self._unread[:3], "big")
         if len(self._unread) < size_bytes:
             return b""
@@ -123,7 +123,7 @@ class H2Peer:
         try:
             events = self.connection.receive_data(frame)
         except h2.exceptions.ProtocolError:
-            # The library takes nothing after a GOAWAY, though streams below its number go on.
+            # The library accepts nothing after a GOAWAY, though streams with lower ids go on.
             if not self.has_goaway:
                 raise
             return
@@ -137,7 +137,7 @@ class H2Peer:
         self.sock.sendall(self.connection.data_to_send())
 
     def head(self, stream_id: int) -> dict[str, str]:
-        """Of the response, waited for."""
+        """Wait for the response head."""
 
         def found() -> list[dict[str, str]]:
             responses = [event for event in self.events if isinstance(event, h2.events.ResponseReceived)]
@@ -149,7 +149,7 @@ class H2Peer:
         return found()[0]
 
     def data(self, stream_id: int) -> bytes:
-        """So far."""
+        """The stream's data so far."""
         parts = [event for event in self.events if isinstance(event, h2.events.DataReceived)]
         return b"".join(event.data for event in parts if event.stream_id == stream_id)
 
@@ -162,12 +162,12 @@ class H2Peer:
         return any(event.stream_id == stream_id for event in resets)
 
     def reset_code(self, stream_id: int) -> int:
-        """Of a stream that was reset."""
+        """Error code of a stream that was reset."""
         resets = [event for event in self.events if isinstance(event, h2.events.StreamReset)]
         return next(int(event.error_code) for event in resets if event.stream_id == stream_id)
 
     def body(self, stream_id: int) -> bytes:
-        """To its end."""
+        """Wait for the end of the body, and return it."""
         self.wait_for(lambda: self.has_ended(stream_id), f"the end of stream {stream_id}")
         return self.data(stream_id)
 
@@ -176,7 +176,7 @@ class H2Peer:
         return any(isinstance(event, h2.events.ConnectionTerminated) for event in self.events)
 
     def setting(self, code: h2.settings.SettingCodes) -> int | None:
-        """As the peer announced it."""
+        """The peer's announced value of a setting."""
         self.wait_for(lambda: any(isinstance(e, h2.events.RemoteSettingsChanged) for e in self.events), "SETTINGS")
         changes = [event for event in self.events if isinstance(event, h2.events.RemoteSettingsChanged)]
         found = [event.changed_settings[code].new_value for event in changes if code in event.changed_settings]
@@ -195,7 +195,7 @@ class H2Peer:
 
 
 class H2Client(H2Peer):
-    """On a connection that it makes itself."""
+    """A peer on a connection that it opens itself."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, *, grants_credit: bool = True) -> None:
         sock = socket.create_connection((LOOPBACK, port), timeout=TIMEOUT_S)

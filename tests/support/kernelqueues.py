@@ -1,7 +1,7 @@
-"""What lies in the kernel on its way between processes: sent and not yet read (proc(5), /proc/net/tcp).
+"""Data in the kernel's queues between processes: sent and not yet read (proc(5), /proc/net/tcp).
 
-How large the kernel lets its buffers grow is a matter of the machine. What processes hold themselves is what was sent,
-less what was read and what lies here.
+How large the kernel lets its buffers grow depends on the machine. What the processes themselves hold is what was sent,
+less what was read and what is queued here.
 """
 
 import os
@@ -11,7 +11,7 @@ from tests.support.gateway import open_descriptors
 
 
 def queued_bytes(*pids: int) -> int:
-    """In all connections over TCP of these processes and of this one."""
+    """Queued in all TCP connections of these processes and of this one."""
     sockets = {descriptor for pid in (os.getpid(), *pids) for descriptor in open_descriptors(pid)}
     total_bytes = 0
     for table in ("tcp", "tcp6"):

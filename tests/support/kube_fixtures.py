@@ -2,7 +2,7 @@
 
 `scene` is the whole chain with each store in turn; `stage` opens it with other settings.
 
-The programs are built by `make test` (`tests/programs/install.py`), never by a test. Where one is missing the test is
+The programs are built by `make test` (`tests/programs/install.py`), never by a test. If one is missing, the test is
 skipped and says what to run; with `TUNNELGW_TESTS_REQUIRE_ALL=1`, as in continuous integration, it fails instead.
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def require(find: Callable[[], T]) -> T:
-    """What `find` returns; where a program is missing, a skip, or a failure when everything is required."""
+    """What `find` returns. If a program is missing, skip the test, or fail if everything is required."""
     try:
         return find()
     except MissingProgram as missing:
@@ -49,7 +49,7 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @pytest.fixture(scope="session")
 def kube_api(kube: Environment) -> Iterator[KubeApi]:
-    """The administrator's access to it, with DNSEndpoint objects defined."""
+    """Administrator access to the API server, with the DNSEndpoint CRD installed."""
     crd = require(lambda: find_program("dnsendpoint-crd"))
     with KubeApi(kube) as api:
         api.install_crd(crd)
@@ -58,7 +58,7 @@ def kube_api(kube: Environment) -> Iterator[KubeApi]:
 
 @pytest.fixture(params=["embedded", "v2", "integration"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreView]:
-    """Parametrize it indirectly to choose some of them."""
+    """Every store; parametrize it indirectly to choose some of them."""
     view = EmbeddedView(tmp_path) if request.param == "embedded" else UnifiView(request.param, tmp_path)
     yield view
     view.close()

@@ -1,6 +1,6 @@
-"""Whether a WSGI app lets go of a request with its answer, or leaves it to the collector of garbage; and others alike.
+"""Whether a WSGI app, or other code, releases a request with its response, or leaves it to the garbage collector.
 
-Daemons look for garbage rarely: requests in cycles would add up to tens of MiB before it goes.
+Daemons collect garbage rarely: requests in cycles would add up to tens of MiB before they are freed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from werkzeug.test import EnvironBuilder
 
 
 class _Watched(dict[str, Any]):
-    """A dictionary that can be referred to weakly."""
+    """A dictionary that supports weak references."""
 
 
 def lets_go(app: Callable[..., Iterable[bytes]], path: str, method: str = "GET", body: bytes = b"") -> bool:
-    """Answers one request, whatever comes of it."""
+    """Whether the request is released once it has been handled, whatever the outcome."""
     builder = EnvironBuilder(path=path, method=method, data=body, content_type="application/json")
-    # Whatever is left is found by looking, not by chance.
+    # Leftovers must be found by looking, not by chance.
     gc.disable()
     try:
         environ = _Watched(builder.get_environ())
@@ -50,12 +50,11 @@ def _answered(app: Callable[..., Iterable[bytes]], environ: _Watched) -> None:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[Callable[[str], list[Any]]]:
-    """No garbage goes within the block. What is given tells, and forgets, what a package has left of it since: its
-    objects, and frames of its functions.
-    """
+    """Disables garbage collection within the block. The function yielded returns, and forgets, what a package has left
+    as garbage since: its objects, and frames of its functions."""
     gc.collect()
     gc.disable()
-    others = gc.get_objects()  # so that what earlier tests hold, in threads that end now, does not become garbage here
+    others = gc.get_objects()  # keeps what earlier tests hold, in threads that end now, from becoming garbage here
     try:
         yield _garbage_of
     finally:

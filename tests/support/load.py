@@ -1,4 +1,4 @@
-"""Requests without a pause from several threads, and what became of each."""
+"""Continuous requests from several threads, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STOP_S = 30.0
 
 
 class Load:
-    """Runs inside its `with` block; afterwards `failures` tells which requests got no complete 200, and why.
+    """Runs inside its `with` block; afterwards, `failures` tells which requests got no complete 200, and why.
 
-    Each thread asks on a connection of its own: for each request anew, or with `keeps_alive` the same as long as the
-    proxy keeps it. A kept connection that ends before the first byte of a response is replaced and the request sent
-    again, which every client must be ready to do (RFC 9112, 9.3.1); `repeated` counts these.
+    Each thread sends on a connection of its own: a new one for each request, or with `keeps_alive` the same as long as
+    the proxy keeps it. If a kept connection ends before the first byte of a response, it is replaced and the request
+    sent again, for which every client must be prepared (RFC 9112, 9.3.1); `repeated` counts these.
     """
 
     def __init__(self, port: int, *, threads: int = 4, keeps_alive: bool = False, target: str = "/") -> None:
@@ -47,7 +47,7 @@ class Load:
             assert not thread.is_alive(), "a request of the load never ended"
 
     def wait_for(self, more: int, timeout_s: float = TIMEOUT_S) -> None:
-        """Until so many further requests were answered."""
+        """Wait until this many further requests have been answered."""
         with self._news:
             wanted = self.done + more
             assert self._news.wait_for(lambda: self.done >= wanted, timeout_s), (
@@ -79,7 +79,7 @@ class Load:
 
 
 def _ask(connection: http.client.HTTPConnection, target: str) -> tuple[str, bool]:
-    """What went wrong, and whether it may be tried again."""
+    """What went wrong, and whether the request may be repeated."""
     try:
         connection.request("GET", target, headers={"Host": "a.example"})
         response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""Calls from a test's thread into that of a loop."""
+"""Calls from a test's thread into a loop's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def call_in(loop: Loop, what: Callable[[], T], timeout_s: float) -> T:
-    """In the loop's thread; what it raises is raised here."""
+    """Call `what` in the loop's thread; exceptions are raised here."""
     done = threading.Event()
     found: list[T] = []
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""The pages of docs/ about each daemon: a manual is a guide and the pages beside it."""
+"""The pages of docs/ about each daemon: a manual consists of a guide and further pages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ _PARTS = ("records", "reference", "troubleshooting", "migration")
 
 
 def pages_of(daemon: str) -> Iterator[Path]:
-    """The guide first."""
+    """The guide comes first."""
     yield DOCS / f"{daemon}.md"
     for part in _PARTS:
         page = DOCS / f"{daemon}-{part}.md"

@@ -1,7 +1,7 @@
-"""A store in memory that keeps the rules of a real one, fails on demand, and can be halted in the middle of a call.
+"""A store in memory that follows the rules of a real one, fails on demand, and can be halted in the middle of a call.
 
-It stands for the outside world: what the webhook sees of it is the `Store` interface alone. Every call is written down
-in `calls`; `fail` makes calls raise, `halt` makes them wait at a `Gate` until the test lets them go on.
+It represents the outside world: the webhook sees only its `Store` interface. Every call is recorded in `calls`; `fail`
+makes calls raise, `halt` makes them wait at a `Gate` until the test releases them.
 """
 
 import threading
@@ -53,7 +53,7 @@ class Gate:
 @dataclass
 class _Fault:
     error: StoreError | None
-    """None: the call is confirmed, and not carried out."""
+    """None: the call is confirmed but not carried out."""
     operation: str
     name: str
     value: str
@@ -75,7 +75,7 @@ class MemoryStore:
     limits: Capabilities | StoreError = CAPABILITIES
     can_update: bool = True
     calls: list[tuple[str, str, str, str]] = field(default_factory=list)
-    """Every write that was called: operation, name, type, value; those that failed too."""
+    """Every write that was called, including failed ones: operation, name, type, value."""
     generation: int = 0
     listings: int = 0
     probes: int = 0
@@ -97,12 +97,12 @@ class MemoryStore:
     def fail(
         self, operation: str, error: StoreError, *, name: str = "", value: str = "", times: float = float("inf")
     ) -> None:
-        """Make calls of `operation` raise; on one name or value only, so many times, when that is given."""
+        """Make calls of `operation` raise; if given, only for this name or value, and only this many times."""
         with self._lock:
             self._faults.append(_Fault(error, operation, name, value, times))
 
     def ignore(self, name: str, *, times: float = float("inf")) -> None:
-        """Confirm deletes of rows of a name, so many times, and keep them."""
+        """Confirm deletes of a name's rows this many times without removing them."""
         with self._lock:
             self._faults.append(_Fault(None, "delete", name, "", times))
 
@@ -111,12 +111,12 @@ class MemoryStore:
             self._faults.clear()
 
     def halt(self, operation: str) -> Gate:
-        """From now on calls of `operation` wait at the gate that is returned."""
+        """Make calls of `operation` wait, from now on, at the returned gate."""
         with self._lock:
             return self._gates.setdefault(operation, Gate())
 
     def forget_listing(self) -> None:
-        """After its rows were set."""
+        """To be called after setting rows directly."""
         with self._lock:
             self._listing = None
 

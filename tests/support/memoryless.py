@@ -1,4 +1,4 @@
-"""Processes that get no memory files for a while, as on a machine that has no memory or no open files left."""
+"""Makes processes unable to create memory files for a while, as on a machine without free memory or descriptors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_memory_files(pid: int = 0) -> Iterator[None]:
-    """For that process; 0: for this one."""
+    """Applies to the process with this id; 0: to this one."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
     try:

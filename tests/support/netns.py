@@ -1,9 +1,9 @@
-"""A network namespace of its own for a probe: loopback and one more address, nothing else, and no port is in use.
+"""A network namespace for a probe: loopback and one more address, nothing else, and no port in use.
 
     python -m tests.support.netns ADDRESS COMMAND [ARGUMENT ...]
 
-runs COMMAND in there. Exit code 77 says that this machine does not allow it. Only Linux has namespaces; where the
-caller is not root, a user namespace comes with it.
+runs COMMAND in it. Exit code 77 means that this machine does not allow it. Only Linux has namespaces; if the caller is
+not root, a user namespace is created as well.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ IFF_UP = 0x1
 
 
 def enter() -> None:
-    """Move this process, which must have one thread only, into a new namespace; raises OSError."""
+    """Move this process, which must have only one thread, into a new namespace; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET) and libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "unshare: no network namespace can be made here")
 
 
 def set_up(address: str) -> None:
-    """Loopback up, with `address` (IPv4) on it too."""
+    """Bring loopback up, with `address` (IPv4) as a second address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
         there = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

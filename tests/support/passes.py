@@ -1,7 +1,7 @@
-"""Several passes of the client model in a row, as the loop of external-dns makes them, with every answer kept.
+"""Several passes of the client model in a row, as in the loop of external-dns, with every response kept.
 
-What external-dns would survive (`SoftError`) is noted and the next pass goes on; what would end it (`HardError`) is
-raised.
+An error that external-dns would survive (`SoftError`) is noted, and the next pass follows; one that would make it exit
+(`HardError`) is raised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SURVIVED = frozenset({200, 204, *range(500, 511)})
 
 
 class Loop(ClientModel):
-    """external-dns with registry `txt`. `replies` are all answers so far."""
+    """external-dns with registry `txt`. `replies` are all responses so far."""
 
     def __init__(self, url: str, owner_id: str = OWNER_ID, planner: Planner | None = None) -> None:
         super().__init__(url, planner, TxtRegistry(owner_id))
@@ -34,7 +34,7 @@ class Loop(ClientModel):
             return error
 
     def settle(self, desired: Sequence[Endpoint], max_passes: int = MAX_PASSES) -> bool:
-        """Passes until one has nothing to do; False when none of `max_passes` came to that."""
+        """Make passes until one has nothing to do; returns False if none of `max_passes` did."""
         for _ in range(max_passes):
             outcome = self.try_pass(desired)
             if isinstance(outcome, Pass) and outcome.is_no_op:
@@ -48,7 +48,7 @@ class Loop(ClientModel):
 
 
 def assert_survived(replies: Iterable[Reply]) -> None:
-    """No answer that would end external-dns, and each refusal says what is wrong in the one agreed shape."""
+    """Check that no response makes external-dns exit, and that each refusal explains itself in the error format."""
     for reply in replies:
         assert reply.status_code in SURVIVED, reply
         if reply.status_code >= 500:
@@ -59,12 +59,12 @@ def assert_survived(replies: Iterable[Reply]) -> None:
 
 
 def endpoint(name: str, record_type: str, *targets: str, ttl_s: int = 0) -> Endpoint:
-    """As a source of external-dns makes it: labelled with the object that it came from."""
+    """An endpoint as a source of external-dns creates it: labelled with its originating object."""
     return Endpoint(name, record_type, targets, ttl_s, labels={"resource": f"crd/tests/{record_type}-{name}".lower()})
 
 
 def rows_of(desired: Iterable[Endpoint], owner_id: str = OWNER_ID) -> set[HeldRow]:
-    """The rows of endpoints in canonical spelling, ownership records included."""
+    """The rows of endpoints in canonical spelling, including ownership records."""
     rows = set()
     for each in desired:
         rows |= {HeldRow(each.dns_name, each.record_type, target, each.ttl_s) for target in each.targets}

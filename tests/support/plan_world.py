@@ -1,4 +1,4 @@
-"""A store made of a list of rows, on which a plan is played step by step with every safety rule watched."""
+"""A store made of a list of rows, on which a plan is executed step by step while every safety rule is checked."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Pla
 
 
 class World:
-    """Rows by id. Raises AssertionError as soon as a write breaks a rule that a real appliance would suffer from."""
+    """Rows by id. Raises AssertionError as soon as a write breaks a rule in a way that would harm a real appliance."""
 
     def __init__(self, rows: Iterable[Record]) -> None:
         self.rows = {row.id: row for row in rows}
@@ -49,7 +49,7 @@ class World:
         }
 
     def check(self) -> None:
-        """What a resolver would not start with."""
+        """Check that a resolver would start."""
         for row in self.rows.values():
             if row.type == "CNAME" and row.is_enabled:
                 others = [other for other in self.rows.values() if other.name == row.name and other.is_enabled]
@@ -72,7 +72,7 @@ class World:
             self.names_ever_empty.add(record.name)
 
     def _led_to(self, name: str) -> list[str]:
-        """The names that a resolver comes to from this one, which is the first."""
+        """The names that a resolver reaches from this one, which is the first."""
         targets = {row.name: row.value for row in self.rows.values() if row.type == "CNAME" and row.is_enabled}
         names = [name]
         while (target := targets.get(names[-1])) is not None and target not in names:

@@ -1,7 +1,7 @@
-"""Ports that are ours before the program that will listen on them has started.
+"""Ports that are reserved before the program that will listen on them has started.
 
-A reserved port is bound and never listens: the kernel gives it to nobody who asks for any free port, and queues no
-connection here. Programs that set SO_REUSEPORT themselves can bind it, several at a time; of those that only set
+A reserved port is bound but never listens: the kernel gives it to nobody who asks for any free port, and queues no
+connection on it. Programs that set SO_REUSEPORT themselves can bind it, several at a time; of those that only set
 SO_REUSEADDR, as most servers do, one can listen.
 """
 

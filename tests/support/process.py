@@ -1,7 +1,7 @@
 """A program under test as a real process: its log is collected, every wait has a deadline, signals are real.
 
-One thread reads standard output and standard error as one stream of lines; whoever waits for a line is woken by it. A
-wait that fails shows the log. The environment is what the caller gives plus PATH and HOME, so that no setting of the
+One thread reads standard output and standard error as one stream of lines, and wakes those who wait for a line. A
+failed wait shows the log. The environment is what the caller gives plus PATH and HOME, so that no setting of the
 machine reaches the program. The process is tied to this one (see `tests.support.tied`).
 """
 
@@ -25,7 +25,7 @@ SHOWN_CHARACTERS = 400
 
 
 class Process:
-    """Starts with `start` or `with`; leaving the block stops it and fails when it had to be killed."""
+    """Starts with `start` or `with`; leaving the block stops it, and fails if it had to be killed."""
 
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Process:
         return shown(self.lines[-LOG_TAIL_LINES:])
 
     def wait_for_line(self, is_wanted: Callable[[str], bool], what: str, timeout_s: float, nth: int = 1) -> str:
-        """The first (or `nth`) line, past or to come, that is wanted."""
+        """The first (or `nth`) wanted line, past or future."""
 
         def seen() -> bool:
             return self._is_read_to_end or sum(map(is_wanted, self._lines)) >= nth
@@ -103,7 +103,7 @@ class Process:
         return exit_code
 
     def stop(self, grace_s: float = STOP_GRACE_S) -> int:
-        """SIGTERM and the exit code; when `grace_s` is not enough, SIGKILL and an AssertionError."""
+        """Send SIGTERM and return the exit code; if `grace_s` is not enough, SIGKILL and an AssertionError."""
         if self.is_running:
             self.send_signal(signal.SIGTERM)
         try:
@@ -113,7 +113,7 @@ class Process:
             raise
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut would leave behind."""
+        """Send SIGKILL; leaves behind what a power cut would."""
         self._running.kill()
         self.wait(STOP_GRACE_S)
 
@@ -142,5 +142,5 @@ class Process:
 
 
 def shown(lines: Iterable[str]) -> str:
-    """Log lines fit for a failure message."""
+    """Log lines, shortened for a failure message."""
     return "\n".join(line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "…" for line in lines)

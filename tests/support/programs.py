@@ -1,4 +1,4 @@
-"""Programs that are not ours and that the tests need: where they are, and short runs of them."""
+"""Third-party programs that the tests need: where they are, and short runs of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sb
 
 
 def program(name: str, package: str = "") -> str:
-    """The path of an installed program; without it the test is skipped, and fails in continuous integration."""
+    """The path of an installed program; without it, the test is skipped, or fails in continuous integration."""
     found = shutil.which(name, path=_PATH)
     if found is None:
         not_possible_here(f"{name} is not installed (Debian: apt install {package or name})")
@@ -23,7 +23,7 @@ def program(name: str, package: str = "") -> str:
 
 
 def built_program(name: str) -> Path:
-    """A Go program that `tests/programs/install.py` builds."""
+    """A Go program built by `tests/programs/install.py`."""
     path = program_path(name)
     if not path.exists():
         not_possible_here(f"{name} is not built: run `tests/programs/install.py {name}`")
@@ -31,7 +31,7 @@ def built_program(name: str) -> Path:
 
 
 def run(command: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """A program to its end, whatever its exit code."""
+    """Run a program to its end, whatever its exit code."""
     try:
         return subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
@@ -39,6 +39,6 @@ def run(command: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") 
 
 
 def curl(*arguments: str, stdin: bytes = b"", timeout_s: float = 30.0) -> subprocess.CompletedProcess[bytes]:
-    """`curl` that shows only what the test asks for and never waits long."""
+    """`curl` with only the output that the test requests, and a limited time."""
     command = [program("curl"), "--silent", "--show-error", "--max-time", str(int(timeout_s)), *arguments]
     return run(command, stdin=stdin, timeout_s=timeout_s + 5)

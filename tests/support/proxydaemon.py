@@ -1,4 +1,4 @@
-"""`tunnelgw-proxy run` as a process: where its config API is, and what its metrics say."""
+"""`tunnelgw-proxy run` as a process: the address of its config API, and its metrics."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import requests
 from tests.support.daemon import Daemon
 
 ANSWER_S = 60.0
-"""More than a PUT may take, which waits for the workers."""
+"""Longer than a PUT may take, which waits for the workers."""
 
 
 class ProxyDaemon(Daemon):
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        """The config API is on a free port of loopback unless `arguments` say otherwise."""
+        """The config API is on a free loopback port unless `arguments` say otherwise."""
         address = [] if "--config-addr" in arguments else ["--config-addr", "127.0.0.1:0"]
         super().__init__("proxy", ["run", *address, *arguments], env)
 
     @cached_property
     def api(self) -> str:
-        """Looked for once: the log of a proxy under load is long."""
+        """Determined once, since the log of a proxy under load is long."""
         return self.url("config")
 
     @property
@@ -29,12 +29,12 @@ class ProxyDaemon(Daemon):
         return f"{self.api}/config"
 
     def send(self, document: bytes, headers: Mapping[str, str]) -> requests.Response:
-        """PUT /config."""
+        """Send PUT /config."""
         given = {"Content-Type": "application/json", **headers}
         return requests.put(self.config_url, data=document, headers=given, timeout=ANSWER_S)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """The sum of the samples of this name that have these labels; None: there are none."""
+        """The sum of the samples with this name and these labels; None if there are none."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         page = requests.get(f"{self.api}/metrics", timeout=ANSWER_S).text
         lines = [line for line in page.splitlines() if line.startswith((name + "{", name + " "))]

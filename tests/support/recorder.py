@@ -1,7 +1,7 @@
-"""A pass-through between external-dns and the webhook that keeps every call: request, answer, and in which order.
+"""A pass-through between external-dns and the webhook that records every call: request, response, and order.
 
-It changes nothing: headers and bodies go through as they are, a webhook that answers late is answered late, and one
-that drops the connection has its caller's connection dropped.
+It changes nothing: headers and bodies pass through verbatim, a late response stays late, and if the webhook drops the
+connection, the caller's connection is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Call:
     headers: Mapping[str, str]
     body: bytes
     status_code: int
-    """Of the answer; 0 when the webhook closed the connection without one."""
+    """Status code of the response; 0 if the webhook closed the connection without one."""
     answer: bytes
 
     @property
@@ -41,7 +41,7 @@ class Call:
 
 
 class WebhookRecorder:
-    """Listens on a free loopback port for as long as the block runs."""
+    """Listens on a free loopback port for the duration of the block."""
 
     def __init__(self, webhook_url: str) -> None:
         address = urlsplit(webhook_url).netloc
@@ -60,7 +60,7 @@ class WebhookRecorder:
                 recorder._pass_on(self, address)
 
             def log_message(self, format: str, *args: object) -> None:
-                """The calls are kept; nothing is printed."""
+                """Prints nothing: the calls are recorded."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -79,7 +79,7 @@ class WebhookRecorder:
         return sum(call.method == method and call.path == path for call in self.calls)
 
     def before_next(self, method: str, path: str, act: Callable[[], None]) -> None:
-        """Do this once the next such call has come, before it goes on."""
+        """Run `act` once the next such call has arrived, before forwarding it."""
         with self._lock:
             self._before[method, path] = act
 
@@ -134,5 +134,5 @@ def _answer(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse,
             handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
-    except OSError:  # the caller has given up meanwhile
+    except OSError:  # the caller has given up in the meantime
         handler.close_connection = True

@@ -1,7 +1,7 @@
-"""A backend that answers with what it received, read by h11, which is strict and not ours.
+"""A backend that responds with what it received, parsed by h11, which is strict and independent of our code.
 
-Every request is answered 200 with JSON: the request as a `Received`. A test's `respond` may answer otherwise. What came
-is also kept, so that copies (mirrors, retries) can be counted, and each connection's bytes as they were.
+Every request gets a 200 with JSON: the request as a `Received`. A test's `respond` may respond differently. Requests
+are also kept, so that copies (mirrors, retries) can be counted, and so are each connection's raw bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.socketbackend import PATIENCE_S, Dialogue, SocketBackend
 
 @dataclass(frozen=True)
 class Received:
-    """A request as this backend read it. Header names are lower case."""
+    """A request as this backend read it. Header names are in lower case."""
 
     backend: str
     connection: int
@@ -36,7 +36,7 @@ class Received:
         return [value for field, value in self.headers if field == name]
 
     def value(self, name: str) -> str | None:
-        """Of a field that was sent once, or not at all."""
+        """The value of a field that was sent once, or None; fails if it was sent more often."""
         values = self.values(name)
         assert len(values) <= 1, f"{name} was sent {len(values)} times: {values}"
         return values[0] if values else None
@@ -57,7 +57,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer; `chunks` makes it a chunked response with `trailers`."""
+    """The response; `chunks` makes it a chunked response with `trailers`."""
 
     status_code: int = 200
     headers: tuple[tuple[str, str], ...] = ()
@@ -74,7 +74,7 @@ Respond = Callable[[Received], Reply]
 
 
 class RecordingBackend:
-    """`name` tells several of them apart."""
+    """`name` distinguishes several of them."""
 
     def __init__(self, name: str = "backend", respond: Respond = echo, tls: ssl.SSLContext | None = None) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class RecordingBackend:
         self._sockets = SocketBackend(self._talk, tls)
         self.address = self._sockets.address
         self.raw: dict[int, bytearray] = {}
-        """By connection, all bytes that came."""
+        """All bytes received, by connection."""
 
     @property
     def received(self) -> list[Received]:
@@ -100,7 +100,7 @@ class RecordingBackend:
             self._received.clear()
 
     def wait_for_requests(self, count: int, timeout_s: float = PATIENCE_S) -> list[Received]:
-        """The requests, when there are at least so many."""
+        """The requests, once there are at least this many."""
         with self._news:
             assert self._news.wait_for(lambda: len(self._received) >= count, timeout_s), (
                 f"{self.name}: {len(self._received)} requests after {timeout_s:g} s, want {count}"
@@ -108,7 +108,7 @@ class RecordingBackend:
             return list(self._received)
 
     def wait_until_closed(self) -> None:
-        """Until all connections have ended."""
+        """Wait until all connections have ended."""
         self._sockets.wait_until_closed()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The order of precedence once more, written for reading and not for speed: every match of every route is looked at.
+"""The order of precedence once more, written for readability and not for speed: it checks every match of every route.
 
-Works on the plain JSON of a document with one listener and HTTP routes; regular expressions are Python's own. It
-shares no code with the router that it judges.
+Works on the plain JSON of a document with one listener and HTTP routes; regular expressions are Python's own. It shares
+no code with the router that it verifies.
 """
 
 import re
@@ -33,7 +33,7 @@ def host_fits(hostname: str, host: str) -> bool:
 
 
 def host_rank(hostname: str) -> tuple[int, int]:
-    """Exact names, then wildcards, then none; of two, the longer."""
+    """Exact names first, then wildcards, then none; of two, the longer."""
     kind = 2 if not hostname else 1 if hostname.startswith("*.") else 0
     return kind, -len(hostname)
 
@@ -68,7 +68,7 @@ def answers_preflights(rule: dict[str, Any]) -> bool:
 
 
 def announced(match: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
-    """A request that may follow a preflight, as the match would like it; what is no preflight stays as it is."""
+    """The request after a preflight, in the form most favourable to the match; other requests stay unchanged."""
     given = head["headers"]
     if head["method"] != "OPTIONS" or not {"origin", "access-control-request-method"} <= given.keys():
         return head

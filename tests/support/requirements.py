@@ -1,4 +1,4 @@
-"""What a test does on a machine that lacks something which not every machine has: a program, a right.
+"""What a test does on a machine that lacks something which not every machine has: a program, a privilege.
 
 It is skipped and says why; with `TUNNELGW_TESTS_REQUIRE_ALL=1`, as in continuous integration, it fails instead.
 """

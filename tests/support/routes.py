@@ -1,4 +1,4 @@
-"""Short ways to say a document, a request, and what became of it."""
+"""Short forms for a document, a request, and its outcome."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ def table_of(*routes: dict[str, Any], **settings: Any) -> routing.Table:
 
 
 def route(name: str, *matches: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A route with one rule; its backend's address tells its name."""
+    """A route with one rule; its backend's address contains the route's name."""
     rule = {"matches": list(matches), "backends": [backend(name)]}
     return {"name": name, "rules": [{**rule, **fields.pop("rule", {})}], **fields}
 
@@ -41,20 +41,20 @@ def headers(**wanted: str) -> list[dict[str, str]]:
 
 
 def request(url: str, method: str = "GET", **fields: str) -> routing.PlainHead:
-    """A head from `host/path?query`; keywords are header fields, `_` stands for `-`."""
+    """A head from `host/path?query`; keywords are header fields, with `_` for `-`."""
     host, slash, rest = url.partition("/")
     pairs = tuple((name.replace("_", "-").lower().encode(), value.encode()) for name, value in fields.items())
     return routing.PlainHead(method.encode(), host.encode(), (slash + rest).encode(), pairs)
 
 
 def draws(*values: float) -> Callable[[], float]:
-    """Chance with known outcomes; asking for more of them fails."""
+    """Random draws with known outcomes; drawing more of them fails."""
     left: Iterator[float] = iter(values)
     return lambda: next(left)
 
 
 def taken(table: routing.Table, head: routing.Head, door: str = DOOR) -> str:
-    """The backend that a request goes to, by the name in its address; else the answer's status code and reason."""
+    """The backend that a request goes to, by the name in its address; else the response's status code and reason."""
     decision = routing.decide(table, door, head, draws(0.0))
     match decision:
         case routing.Forward(backend=chosen):

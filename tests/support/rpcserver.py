@@ -1,11 +1,11 @@
-"""A server as Connect's conformance suite wants one, whose clients meet the proxy before it.
+"""A server as Connect's conformance suite expects one, whose clients reach it through the proxy.
 
     python -m tests.support.rpcserver SERVER PORT HTTP_VERSION CLEAR_PORT TLS_PORT AUTHORITY_FILE
 
-The suite runs this once for each kind of server it wants, which it tells on stdin; the answer on stdout says where
-clients find that server: at a door of the proxy. SERVER is the suite's own, and listens on PORT in clear, with HTTP/1
-or HTTP/2, whatever clients speak to the proxy. Messages are of Protocol Buffers, each behind its length in four bytes.
-The last value of a field is the one that counts there, so what is different here is appended, and nothing is parsed.
+The suite runs this once for each kind of server, which it describes on stdin; the reply on stdout says where clients
+find that server: at a port of the proxy. SERVER is the suite's own, and listens on PORT without TLS, with HTTP/1 or
+HTTP/2, whatever clients speak to the proxy. Messages are in Protocol Buffers, each preceded by its length in four
+bytes. The last value of a field is the one that counts there, so changed fields are appended, and nothing is parsed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import IO
 from tests.support.tied import tied
 
 _HTTP_VERSION, _USE_NO_TLS = b"\x10", b"\x20\x00"
-"""Of ServerCompatRequest."""
+"""Fields of ServerCompatRequest."""
 _PORT, _PEM_CERT = b"\x10", b"\x1a"
-"""Of ServerCompatResponse."""
+"""Fields of ServerCompatResponse."""
 
 
 def received(stream: IO[bytes]) -> bytes:
@@ -42,7 +42,7 @@ def varint(number: int) -> bytes:
 def main() -> None:
     server, port, http_version, clear_port, tls_port, authority_file = sys.argv[1:]
     wanted = received(sys.stdin.buffer)
-    is_tls = b"-----BEGIN" in wanted  # a certificate that the server may show, were it ours
+    is_tls = b"-----BEGIN" in wanted  # a certificate that the server could present if it ended TLS itself
 
     command = tied([server, "-port", port])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -1,7 +1,7 @@
 """The whole chain as one object: API server -> external-dns -> recorder -> dnswebhook -> a store with foreign rows.
 
-`open_scene` starts the daemon as a real process and hands out everything a test acts on or looks at. Rows of other
-people are in the store before the daemon sees it; every expectation of a test includes them.
+`open_scene` starts the daemon as a real process and provides everything that a test acts on or looks at. The store
+contains other people's rows before the daemon sees it; every expectation of a test includes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOREIGN = (
     HeldRow("theirs.example.org", "CNAME", "elsewhere.example.net"),
     HeldRow("cname-theirs.example.org", "TXT", '"heritage=external-dns,external-dns/owner=somebody-else"'),
 )
-"""Made by hand, or owned by another external-dns."""
+"""Created by hand, or owned by another external-dns."""
 FOREIGN_TO_CONTROLLERS = (
     HeldRow("one.example.org", "A", "192.0.2.243", 0, "disabled"),
     HeldRow("printer.example.org", "A", "192.0.2.244", 0, "derived"),
@@ -65,7 +65,7 @@ class Scene:
         return foreign_rows(self.store.label)
 
     def expected(self, desired: Mapping[str, Wanted]) -> set[HeldRow]:
-        """Everything the store holds once `desired` is applied."""
+        """Everything that the store holds once `desired` is applied."""
         rows = self.foreign | rows_of(desired, self.store.label)
         if self.external_dns.registry == "txt":
             owner_id, namespace = self.external_dns.owner_id, self.objects.namespace
@@ -77,7 +77,7 @@ class Scene:
         self.objects.create_all({name: each.endpoint for name, each in desired.items()})
 
     def start_counting(self) -> None:
-        """From here on `recorder` and `store.writes` count anew."""
+        """Restart the counts of `recorder` and `store.writes`."""
         self.recorder.forget()
         self.store.start_counting()
 
@@ -86,7 +86,7 @@ class Scene:
         assert outcome.exit_code == 0, f"{outcome.log}\n{self.daemon.tail}"
 
     def until_asked_for(self, desired: Mapping[str, Wanted]) -> None:
-        """Until the loop of external-dns knows of these: it watches the API server, whose word may be late."""
+        """Wait until external-dns's loop has these: it watches the API server, whose events may be late."""
         wanted = {
             f"crd/{self.objects.namespace}/{name}": (sorted(each.endpoint.targets), each.endpoint.ttl_s)
             for name, each in desired.items()
@@ -94,7 +94,7 @@ class Scene:
         assert wait_until(lambda: self._asked_for() == wanted, SETTLED_S), f"not asked for within {SETTLED_S:g} s"
 
     def _asked_for(self) -> Mapping[str, tuple[list[str], int]]:
-        """Targets and TTL by object, as of the last pass."""
+        """Targets and TTL by object, in the last pass."""
         calls = [call for call in self.recorder.calls if call.path == "/adjustendpoints"]
         return {
             each["labels"]["resource"]: (sorted(each["targets"]), each.get("recordTTL", 0))
@@ -121,7 +121,7 @@ def open_scene(
     env: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Iterator[Scene]:
-    """Everything up and running; on leaving, the daemon has to stop with exit code 0."""
+    """Start everything; on leaving, the daemon must stop with exit code 0."""
     with Daemon.dnswebhook({**store.env, **(env or {})}, arguments) as daemon:
         with WebhookRecorder(daemon.url("api")) as recorder, WebhookClient(recorder.url) as client:
             assert client.list_records().status_code == 200, daemon.tail  # opens the embedded store
@@ -139,7 +139,7 @@ def open_scene(
 def changed(
     desired: Mapping[str, Wanted], name: str, targets: Iterable[str] | None = None, ttl_s: int | None = None
 ) -> Wanted:
-    """The set of object `name` with other targets (canonical ones) or another TTL."""
+    """The set of object `name` with other targets (in canonical spelling) or another TTL."""
     each = desired[name]
     endpoint = replace_field(
         each.endpoint,

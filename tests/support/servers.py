@@ -1,4 +1,4 @@
-"""Servers in use elsewhere: nginx (HTTP/1.1 and TLS) and nghttpd (HTTP/2) behind the proxy, HAProxy before it."""
+"""Third-party servers: nginx (HTTP/1.1 and TLS) and nghttpd (HTTP/2) behind the proxy, HAProxy in front of it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _wait_for(address: str, process: Process) -> None:
 
 
 def nginx(certificate: Issued | None = None, locations: str = "") -> Server:
-    """Serves files (ranges, conditional requests) and takes uploads at /upload (WebDAV PUT); more by `locations`."""
+    """Serves files (ranges, conditional requests) and accepts uploads at /upload (WebDAV PUT); more by `locations`."""
     executable = program("nginx", "nginx-light")
     port = ReservedPort()
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-nginx-")
@@ -87,7 +87,7 @@ http {{
 
 
 def nghttpd(certificate: Issued | None = None, *options: str) -> Server:
-    """HTTP/2 in clear, or over TLS; `--echo-upload` and `--trailer=...` are useful options."""
+    """nghttpd with HTTP/2, without or with TLS; useful options are `--echo-upload` and `--trailer=...`."""
     executable = program("nghttpd", "nghttp2-server")
     port = ReservedPort()
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-nghttpd-")
@@ -100,7 +100,7 @@ def nghttpd(certificate: Issued | None = None, *options: str) -> Server:
 
 
 def haproxy(target: str, options: str) -> Server:
-    """Passes connections on to `target`, with the options of its `server`, such as `send-proxy`."""
+    """HAProxy that forwards connections to `target`; `options` belong to its `server` line, such as `send-proxy`."""
     executable = program("haproxy")
     port = ReservedPort()
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-haproxy-")

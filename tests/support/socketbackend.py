@@ -1,8 +1,8 @@
 """Backends that do exactly what a test tells them, byte by byte: refuse, reset, stall, talk garbage, hang up.
 
-A `SocketBackend` accepts connections and hands each to its `script`, a function that reads and writes as it likes in a
-thread of its own. What a script raises is kept, and shown by `close`. Scripts that wait, wait on the backend's `over`
-event or on events of the test, always with a deadline.
+A `SocketBackend` accepts connections and passes each to its `script`, a function that reads and writes as it likes in a
+thread of its own. Exceptions of a script are kept and shown by `close`. A script that waits does so on the backend's
+`over` event or on events of the test, always with a deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKLOG = 1024
 
 
 class Dialogue:
-    """One connection that the proxy made."""
+    """One connection from the proxy."""
 
     def __init__(self, backend: SocketBackend, sock: socket.socket, number: int) -> None:
         self.backend = backend
@@ -33,7 +33,7 @@ class Dialogue:
         self.unread = b""
 
     def read_until(self, end: bytes) -> bytes:
-        """Up to and with `end`; empty when the proxy closed before it sent anything more."""
+        """Read up to and including `end`; empty if the proxy closed without sending anything more."""
         while end not in self.unread:
             data = self.sock.recv(65536)
             if not data:
@@ -56,7 +56,7 @@ class Dialogue:
         return self.sock.recv(65536)
 
     def receive_idle(self) -> bytes:
-        """The first bytes of a request, for as long as the proxy keeps the connection; empty: it has closed."""
+        """The first bytes of a request, for as long as the proxy keeps the connection; empty if it has closed."""
         self.sock.settimeout(None)
         try:
             return self.receive()
@@ -64,12 +64,12 @@ class Dialogue:
             self.sock.settimeout(PATIENCE_S)
 
     def read_head(self) -> bytes:
-        """Of the next request; empty when there is none."""
+        """The head of the next request; empty if there is none."""
         self.unread = self.unread or self.receive_idle()
         return self.read_until(b"\r\n\r\n")
 
     def read_request(self) -> bytes:
-        """Head and body as sent; empty when there is no further request."""
+        """Head and body as sent; empty if there is no further request."""
         head = self.read_head()
         lowered = head.lower()
         if b"\r\ntransfer-encoding: chunked" in lowered:
@@ -87,7 +87,7 @@ class Dialogue:
                 return body
 
     def read_to_end(self) -> bytes:
-        """Until the proxy has closed, one way or the other."""
+        """Read until the proxy has closed, in one way or another."""
         parts = [self.unread]
         with contextlib.suppress(ConnectionError):
             while data := self.sock.recv(65536):
@@ -111,7 +111,7 @@ Script = Callable[[Dialogue], None]
 
 
 def answer_all(dialogue: Dialogue) -> None:
-    """The plain script: every request gets 200, with the number of its connection."""
+    """The simplest script: every request gets a 200 with the number of its connection."""
     while dialogue.read_request():
         dialogue.answer(b"connection %d" % dialogue.number)
 
@@ -138,14 +138,14 @@ class SocketBackend:
         return f"{LOOPBACK}:{self.port}"
 
     def wait_for_connections(self, count: int, timeout_s: float = PATIENCE_S) -> None:
-        """Until so many have been accepted since the beginning."""
+        """Wait until this many have been accepted since the beginning."""
         with self._news:
             assert self._news.wait_for(lambda: self.accepted >= count, timeout_s), (
                 f"{self.accepted} connections after {timeout_s:g} s, want {count}"
             )
 
     def wait_until_closed(self, timeout_s: float = PATIENCE_S) -> None:
-        """Until the scripts of all connections have ended."""
+        """Wait until the scripts of all connections have ended."""
         with self._news:
             assert self._news.wait_for(lambda: not self._open, timeout_s), f"{len(self._open)} connections still open"
 
@@ -175,7 +175,7 @@ class SocketBackend:
         except AssertionError as failed:
             if error is None:
                 raise
-            # What the test saw tells more, and may be why the script failed.
+            # What the test saw says more, and may be why the script failed.
             error.add_note(str(failed))
 
     def _accept(self) -> None:
@@ -211,7 +211,7 @@ class SocketBackend:
                 self._news.notify_all()
 
     def _wrap(self, sock: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
-        """What is known of the connection from here on is the wrapping socket, which takes the descriptor over."""
+        """Track the wrapping socket from now on, since it takes over the descriptor."""
         wrapped = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         with self._news:
             self._open.discard(sock)

@@ -1,7 +1,7 @@
-"""Requests at a steady rate, whatever becomes of them: none waits for the one before, and none is sent a second time.
+"""Requests at a steady rate, whatever their outcome: none waits for the previous one, and none is sent twice.
 
-A third each is a GET, a POST whose length is known, and a POST in chunks. An `EchoSite` sends bodies back, so each
-answer is known byte by byte; anything else is a failure. A `Download` lasts as long as its reader wants.
+A third each is a GET, a POST with a known length, and a chunked POST. An `EchoSite` sends bodies back, so each response
+is known byte by byte; anything else is a failure. A `Download` lasts as long as its reader wants.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _HOST = {"Host": "a.example"}
 
 
 class EchoSite(SocketBackend):
-    """`/download` pours chunks until its client has let `finish_downloads` be called; all else gets its body back."""
+    """`/download` sends chunks until its client has `finish_downloads` called; other requests get their body back."""
 
     def __init__(self) -> None:
         super().__init__(self._echo)
         self._finish = threading.Event()
         self.sums: list[str] = []
-        """SHA-256 of each download that was sent to its end."""
+        """SHA-256 of each download that was sent completely."""
 
     def begin_downloads(self) -> None:
         self._finish.clear()
@@ -74,7 +74,7 @@ def _chunks(framed: bytes) -> Iterator[bytes]:
 
 
 class SteadyLoad:
-    """Runs inside its `with` block. `threads` are as many requests as can be under way at a time."""
+    """Runs inside its `with` block. `threads` is the maximum number of requests in flight."""
 
     def __init__(self, port: int, rate_per_s: float, *, threads: int = 32) -> None:
         self._port = port
@@ -84,7 +84,7 @@ class SteadyLoad:
         self._stop = threading.Event()
         self._news = threading.Condition()
         self.durations_s: list[float] = []
-        """Of the requests that were answered as they should be, from when they were due."""
+        """Durations of the correctly answered requests, measured from when they were due."""
         self.failures: list[str] = []
         self._threads = [threading.Thread(target=self._run, name=f"load {n}", daemon=True) for n in range(threads)]
 
@@ -107,7 +107,7 @@ class SteadyLoad:
         return time.monotonic() - self._began_s
 
     def wait_for(self, more: int, timeout_s: float = STOP_S) -> None:
-        """Until so many further requests have ended, well or not."""
+        """Wait until this many further requests have ended, successfully or not."""
         with self._news:
             wanted = self._ended + more
             assert self._news.wait_for(lambda: self._ended >= wanted, timeout_s), f"{self._ended} of {wanted} requests"
@@ -141,7 +141,7 @@ def _connection(port: int) -> http.client.HTTPConnection:
 
 
 def _ask(connection: http.client.HTTPConnection, number: int) -> str:
-    """What went wrong; empty: nothing."""
+    """What went wrong; empty if nothing did."""
     try:
         expected = _KINDS[number % len(_KINDS)](connection, number)
         response = connection.getresponse()
@@ -174,7 +174,7 @@ _KINDS: tuple[Callable[[http.client.HTTPConnection, int], bytes], ...] = (_get, 
 
 
 class Download:
-    """One of an `EchoSite`, read from its head on, in a thread of its own, until the block ends."""
+    """A download from an `EchoSite`, read from its head on, in a thread of its own, until the block ends."""
 
     def __init__(self, port: int, site: EchoSite) -> None:
         self._site = site
@@ -193,7 +193,7 @@ class Download:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Lets it come to its end."""
+        """Let the download complete."""
         self._site.finish_downloads()
         self._thread.join(STOP_S)
         self._connection.close()
@@ -206,7 +206,7 @@ class Download:
 
     @property
     def failures(self) -> list[str]:
-        """What was wrong with it, known after the block."""
+        """What was wrong with the download; known after the block."""
         if self._error:
             return [f"the download: {self._error}"]
         return [] if self._digest.hexdigest() in self._site.sums else ["the download is not what was sent"]

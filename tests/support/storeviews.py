@@ -1,8 +1,8 @@
-"""The stores behind the webhook as end-to-end tests see them: filled, counted and read past the daemon.
+"""The stores behind the webhook as end-to-end tests see them: filled, counted and read without the daemon.
 
-A view gives the environment that points `dnswebhook` at it, says what it holds (canonical rows, whoever made them)
-and counts committed or attempted writes. The embedded store is read and counted in its database file, the UniFi ones
-in the simulated controller.
+A view provides the environment that points `dnswebhook` at it, tells what it holds (canonical rows, whoever created
+them), and counts committed or attempted writes. The embedded store is read and counted in its database file, the UniFi
+stores in the simulated controller.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class StoreView(ABC):
 
     @abstractmethod
     def add(self, rows: Iterable[HeldRow]) -> None:
-        """Store rows as somebody else would. The embedded store has to be open already."""
+        """Store rows as somebody else would. The embedded store must be open already."""
 
     @abstractmethod
     def held(self) -> set[HeldRow]:
-        """Every row; fails when two rows say the same."""
+        """Every row; fails if two rows say the same."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget every row, without counting that as a write."""
+        """Delete every row without counting that as a write."""
 
     @abstractmethod
     def start_counting(self) -> None:
@@ -50,7 +50,7 @@ class StoreView(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the store holds."""
+        """Release the store's resources."""
 
 
 class EmbeddedView(StoreView):
@@ -78,7 +78,7 @@ class EmbeddedView(StoreView):
             connection.execute("DELETE FROM record")
 
     def start_counting(self) -> None:
-        """The database counts by itself: a trigger per kind of write, in a table that the daemon knows nothing of."""
+        """Have the database count: one trigger per kind of write, into a table that the daemon does not know."""
         with closing(self._connect()) as connection, connection:
             connection.execute("CREATE TABLE IF NOT EXISTS written (name TEXT)")
             connection.execute("DELETE FROM written")
@@ -136,7 +136,7 @@ class UnifiView(StoreView):
 
     @property
     def writes(self) -> int:
-        """Refused ones included."""
+        """Writes, including refused ones."""
         return sum(self.controller.calls.writes.values())
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class UnifiView(StoreView):
 
 
 def _draft(row: HeldRow) -> Draft:
-    """The controller keeps the numbers of MX and SRV values apart from the host."""
+    """A draft of the row: the controller keeps the numbers of MX and SRV values separate from the host."""
     draft = Draft(row.name, row.type, row.value, row.ttl_s, enabled=row.kind != "disabled")
     if row.type == "MX":
         priority, host = row.value.split(" ")

@@ -1,6 +1,6 @@
 """Hypothesis strategies for DNS data as external-dns sends it, and for what people and controllers spell differently.
 
-`spellings` are texts with the one canonical text they stand for; `targets` mixes those with lightly damaged ones;
+`spellings` are texts with the canonical text they stand for; `targets` mixes those with slightly damaged ones;
 `endpoints` builds whole record sets of every type. Names and values are few, so that they collide.
 """
 
@@ -73,7 +73,7 @@ SPELLINGS: dict[str, dict[str, str]] = {
     },
     "DNAME": {"other.example.org": "other.example.org", "Other.Example.ORG.": "other.example.org"},
 }
-"""By record type: what is written, and the canonical text."""
+"""By record type: the text as written, and the canonical text."""
 
 RECORD_TYPES = tuple(SPELLINGS)
 
@@ -89,7 +89,7 @@ IMPOSSIBLE: dict[str, tuple[str, ...]] = {
     "NAPTR": ("", '1 1 "u" "s"', '70000 1 "" "" "" .', '1 1 "a"b" "s" "" .', '1 1 "" "" "\n" .'),
     "DNAME": ("", "*.example.org", "a\\b.example"),
 }
-"""By record type: texts that no store may be given."""
+"""By record type: texts that must never reach a store."""
 
 _LABELS = ("app", "App", "a", "cname", "_dmarc", "bücher", "xn--bcher-kva", "x" * 60, "9")
 _ZONES = ("example.com", "Example.COM.", "srv.example.org", "münchen.example", "lan")
@@ -97,7 +97,7 @@ _ZONES = ("example.com", "Example.COM.", "srv.example.org", "münchen.example", 
 
 @st.composite
 def names(draw: st.DrawFn) -> str:
-    """Owner names, valid and invalid, wildcards and long ones included."""
+    """Owner names, valid and invalid, including wildcards and long ones."""
     kind = draw(st.integers(0, 9))
     zone = draw(st.sampled_from(_ZONES))
     if kind == 0:
@@ -111,7 +111,7 @@ def names(draw: st.DrawFn) -> str:
 
 @cache
 def targets(record_type: str) -> st.SearchStrategy[str]:
-    """Mostly good targets of `record_type`; texts that cannot be held, and plain noise, are among them."""
+    """Mostly valid targets of `record_type`, mixed with texts that cannot be held and with noise."""
     good = st.sampled_from(sorted(SPELLINGS.get(record_type, {"anything": ""})))
     bad = st.sampled_from(IMPOSSIBLE.get(record_type, ("x",)))
     long_text = st.integers(1, 1100).map(lambda length: "t" * length)

@@ -2,9 +2,9 @@
 
     python -m tests.support.tied PARENT_PID COMMAND [ARGUMENT ...]
 
-A test run may be killed outright (a timeout, Ctrl-\\), and then no fixture stops anything; this makes sure that
-nothing outlives it. The program takes over the process id. The tie is to the *thread* that started it: start such
-programs from a thread that lives as long as they should. Only Linux has the call; elsewhere nothing is tied.
+A test run may be killed outright (a timeout, Ctrl-\\), and then no fixture stops anything; this makes sure that nothing
+outlives it. The program takes over the process id. The tie is to the *thread* that started it: start such programs from
+a thread that lives as long as they should. Only Linux has the call; elsewhere nothing is tied.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
-"""The world of the controller's transcripts: that of the proxy, with a controller that reads `manifests/`.
+"""The world of the controller's transcripts: that of the proxy, plus a controller that reads `manifests/`.
 
 Its words are those of the proxy's world, and
 
-    controlled    the controller runs, and everything is as it should be
-    settled       what was edited has its place in the statuses
+    controlled    the controller runs, and everything is in order
+    settled       the edits are reflected in the statuses
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class ControllerWorld(ProxyWorld):
             assert controller.stop() == 0, controller.tail
 
     def _is_settled(self) -> bool:
-        """The command knows from the files which generations there are."""
+        """Whether no status is old or pending: the command reads the generations from the files."""
         rows = self.run("tunnelgw status --manifests manifests")
         return bool(rows) and not any(row.startswith(("old", "pending")) for row in rows)
 

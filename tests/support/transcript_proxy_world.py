@@ -1,8 +1,8 @@
 """The world of a proxy's transcript: a real proxy, the small backends of `examples/`, and a shell beside them.
 
-Readers are told to use the ports below; here each stands for a free one. The files that the documents show lie in the
-shell's working directory, and so does `examples/`. PROXY_AUTH_TOKEN is set unless the proxy is to be open to all. The
-words of a set-up, in any order:
+The documents tell readers to use the ports below; here each stands for a free one. The files that the documents show
+are in the shell's working directory, and so is `examples/`. PROXY_AUTH_TOKEN is set unless the proxy is to be open to
+everyone. The words of a set-up, in any order:
 
     NAME=value           an environment variable of daemon and shell
     --flag=value         an argument of `tunnelgw-proxy run`
@@ -10,7 +10,7 @@ words of a set-up, in any order:
     empty                a proxy without a document
     alone                no proxy: for commands that need none
     stopped=PORT         the backend on that port is stopped
-    status=PORT:CODE     the backend on that port is started anew, and answers with this status code
+    status=PORT:CODE     the backend on that port is restarted, and responds with this status code
     restarted            the proxy is stopped and started
     hangup               the proxy gets SIGHUP, and has read its file again
 """
@@ -44,13 +44,13 @@ WAIT_S = 30.0
 
 
 class ProxyWorld(Shell):
-    """`files`: those that the document shows. Leaving the block stops everything; the proxy has to end with 0."""
+    """`files`: those that the document shows. Leaving the block stops everything; the proxy must exit with 0."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         super().__init__()
         self._files = files
         self._ports: dict[str, str] = {}
-        """As documented, and as used here."""
+        """Documented port and the port used here."""
         self._flags: list[str] = []
         self._backends: dict[str, Process] = {}
         self._proxy: Daemon | None = None
@@ -66,14 +66,14 @@ class ProxyWorld(Shell):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """As the document would show it."""
+        """The log as the document would show it."""
         return tuple(map(self._as_documented, self._running.lines))
 
     def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
         self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
 
     def change(self, words: Sequence[str]) -> None:
-        """Begin, or with the word `continued` go on, as `words` say."""
+        """Begin as `words` say, or go on if the first word is `continued`."""
         is_first = bool(words) and words[0] != CONTINUED
         if is_first:
             self._begin(words)
@@ -101,7 +101,7 @@ class ProxyWorld(Shell):
         self._flags = [word for word in words if word.startswith("--")]
         token = {} if OPEN in words else {"PROXY_AUTH_TOKEN": TOKEN}
         home = self._make_home({**token, **variables})
-        for port in (*DOOR_PORTS, *BACKENDS):  # also while a backend is stopped, or another program might answer there
+        for port in (*DOOR_PORTS, *BACKENDS):  # also while a backend is stopped, or another program might respond there
             self._ports[port] = str(self._resources.enter_context(ReservedPort()).number)
         for port in BACKENDS:
             self._start_backend(port)

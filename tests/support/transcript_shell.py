@@ -1,6 +1,6 @@
 """What all worlds of transcripts share: a home directory, a shell in it, and the two names of each thing.
 
-Documents name the addresses and paths of a usual installation; a world uses free ports and a folder of its own, and
+Documents name the addresses and paths of a usual installation; a world uses free ports and a directory of its own, and
 translates both ways.
 """
 
@@ -22,10 +22,10 @@ class Shell:
         self._resources = ExitStack()
         self._env: dict[str, str] = {}
         self._places: list[tuple[str, str]] = []
-        """What the document says, and what is meant by it here."""
+        """Pairs of the documented text and its meaning here."""
 
     def run(self, command: str) -> list[str]:
-        """The output, both streams as they come, as the document would show it."""
+        """The output, both streams in order, as the document would show it."""
         finished = subprocess.run(
             ["bash", "-c", self._as_meant(command)],
             env=self._env,
@@ -39,7 +39,7 @@ class Shell:
         return self._as_documented(finished.stdout.decode("utf-8", "replace")).splitlines()
 
     def _make_home(self, env: Mapping[str, str]) -> Path:
-        """A fresh one, with the variables of shell and daemon."""
+        """Make a new home directory, and set the variables of shell and daemon."""
         home = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="transcript-")))
         (home / ".curlrc").write_text(CURLRC, encoding="utf-8")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

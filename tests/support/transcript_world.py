@@ -1,7 +1,7 @@
 """The world of a transcript: a daemon as a real process, its store, a simulated controller, and a shell beside them.
 
-Documents name the addresses of a usual installation; the world uses free ports of its own and translates both ways.
-The words of a set-up, in any order:
+Documents name the addresses of a usual installation; the world uses free ports of its own and translates both ways. The
+words of a set-up, in any order:
 
     embedded, v2, integration     the store; the latter two with a simulated controller of Network 9.4 or 10.4
     NAME=value                    an environment variable of daemon and shell
@@ -11,9 +11,9 @@ The words of a set-up, in any order:
     stopped                       the controller is switched off
     sessions=expired              its logins have ended
     restarted                     the daemon is stopped and started
-    rows=NAME                     rows of other people, see ROWS
+    rows=NAME                     other people's rows, see ROWS
     fault=NAME, fault=none        see FAULTS
-    until=unready, until=ready    wait until the log says so; of one story, every change has to be waited for
+    until=unready, until=ready    wait until the log says so; within a story, every such change must be waited for
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ WAIT_S = 30.0
 
 
 class World(Shell):
-    """Leaving the block stops everything; the daemon has to end with exit code 0."""
+    """Leaving the block stops everything; the daemon must end with exit code 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,14 +72,14 @@ class World(Shell):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """As the document would show it."""
+        """The log as the document would show it."""
         return tuple(map(self._as_documented, self._running.lines))
 
     def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
         self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
 
     def change(self, words: Sequence[str]) -> None:
-        """Begin, or with the word `continued` go on, as `words` say."""
+        """Begin as `words` say, or go on if the first word is `continued`."""
         if words and words[0] != CONTINUED:
             self._begin(words)
         for word in words:

@@ -1,18 +1,18 @@
-"""Transcripts in a document: what a reader may type, with the answer; read here, run and compared by tests.
+"""Transcripts in a document: commands for the reader with their output; parsed here, run and compared by tests.
 
 A transcript is a fenced `console` block below a comment that names the set-up it was made in:
 
     <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `transcript_*_world`)
     <!-- transcript: continued fault=hangs -->            the world of the block above, after these changes
 
-In the block a line that begins with `$ ` is a command, which goes on in lines indented by four; what follows is its
-output. A `json` block below `<!-- log -->` holds lines that the daemon of that world has logged by then. A block below
-`<!-- file: NAME -->` is a file that the reader is to make; worlds that take files have it from the beginning.
+In the block, a line that begins with `$ ` is a command, which continues on lines indented by four; what follows is its
+output. A `json` block below `<!-- log -->` contains lines that the daemon of that world has logged by then. A block
+below `<!-- file: NAME -->` is a file for the reader to create; worlds that use files have it from the beginning.
 
-The document shows addresses, dates and fingerprints as a reader would see them; `same` compares without them.
-Console blocks without a comment are an error, so that nothing in the document is untested by accident.
+The document shows addresses, dates and fingerprints as a reader would see them; `same` ignores them when comparing. A
+console block without a comment is an error, so that nothing in the document is untested by accident.
 
-    python -m tests.support.transcripts docs/dnswebhook.md     put today's output wherever it differs
+    python -m tests.support.transcripts docs/dnswebhook.md     insert current output wherever it differs
 """
 
 import re
@@ -52,7 +52,7 @@ _VOLATILE = tuple(
 
 @dataclass(frozen=True)
 class Command:
-    """`line` counts from 0, as `output_lines` does; the output's last line is exclusive."""
+    """`line` counts from 0, as `output_lines` does; the end of the output is exclusive."""
 
     line: int
     text: str
@@ -62,7 +62,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Block:
-    """Either commands, or lines of the log."""
+    """Contains either commands or lines of the log."""
 
     line: int
     words: tuple[str, ...]
@@ -72,14 +72,14 @@ class Block:
 
 @dataclass
 class Story:
-    """Blocks that share a world; the first one says how it begins."""
+    """Blocks that share a world; the first one sets it up."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """For test reports."""
+        """The name in test reports."""
         return re.sub(r"\W+", "-", f"{self.title} {self.blocks[0].line + 1}".lower())
 
 
@@ -99,7 +99,7 @@ def stories(document: str) -> list[Story]:
 
 
 def files(document: str) -> dict[str, str]:
-    """What the document has its readers put into files, by name."""
+    """The files that the document has its readers create, by name."""
     found: dict[str, str] = {}
     for _, comment, _, lines in _fenced_blocks(document):
         match = _FILE.fullmatch(comment)
@@ -109,13 +109,13 @@ def files(document: str) -> dict[str, str]:
 
 
 def files_of_manual(document: Path, daemon: str) -> dict[str, str]:
-    """Those of the page itself, and those of its guide, which its readers have made before."""
+    """The files of the page itself, and those of its guide, which its readers have already created."""
     guide = document.with_name(f"{daemon}.md")
     return {name: text for page in (guide, document) for name, text in files(page.read_text(encoding="utf-8")).items()}
 
 
 def _fenced_blocks(document: str) -> Iterator[tuple[str, str, int, list[str]]]:
-    """Heading, the comment above, number of the fence's line, and the block with both fences."""
+    """Heading, the comment above, line number of the fence, and the block with both fences."""
     title, comment, opened = "", "", -1
     lines = document.splitlines()
     for number, line in enumerate(lines):
@@ -171,14 +171,14 @@ def is_logged(documented: str, entry: str) -> bool:
 
 
 def _steady(line: str) -> str:
-    """`line` without what differs from run to run."""
+    """`line` without the parts that differ from run to run."""
     for pattern, replacement in _VOLATILE:
         line = pattern.sub(replacement, line)
     return line.rstrip()
 
 
 class World(Protocol):
-    """What the transcripts of a document are run in: see the modules `transcript_*_world`."""
+    """The environment in which a document's transcripts run: see the modules `transcript_*_world`."""
 
     def __enter__(self) -> Self: ...
 
@@ -192,7 +192,7 @@ class World(Protocol):
 
 
 def world_of(document: Path) -> World:
-    """A new one of the kind that this document speaks of."""
+    """A new world of the kind that this document is about."""
     if document.name.startswith("controller"):
         from tests.support.transcript_controller_world import ControllerWorld
 
@@ -207,7 +207,7 @@ def world_of(document: Path) -> World:
 
 
 def rewritten(path: Path) -> str:
-    """The document with the output of today wherever it is not the `same`."""
+    """The document with current output wherever it is not the `same`."""
     document = path.read_text(encoding="utf-8")
     lines: list[str | None] = list(document.splitlines())
     for story in stories(document):

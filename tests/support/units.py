@@ -1,4 +1,4 @@
-"""The systemd units, as systemd reads them."""
+"""The systemd units, parsed as systemd does."""
 
 import configparser
 from typing import Final

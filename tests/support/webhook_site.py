@@ -21,13 +21,13 @@ MEDIA_TYPE = "application/external.dns.webhook+json;version=1"
 MAX_BODY_BYTES = 5_242_880
 ROW = Record("1", "app.example.com", "A", "192.0.2.1", 300)
 ENDPOINT = {"dnsName": "app.example.com", "targets": ["192.0.2.1"], "recordType": "A", "recordTTL": 300}
-"""What `ROW` is to external-dns."""
+"""The endpoint that `ROW` is to external-dns."""
 NEW = {"dnsName": "new.example.com", "targets": ["192.0.2.2"], "recordType": "A"}
 OTHER = {"dnsName": "other.example.com", "targets": ["192.0.2.3"], "recordType": "A"}
 
 
 class Site:
-    """`store_errors` are those that the app reported."""
+    """`store_errors` are the errors that the app reported."""
 
     def __init__(self, store: MemoryStore, *, call_deadline_s: float = WAIT_S, **policy: Any) -> None:
         self.store = store
@@ -60,7 +60,7 @@ BuildSite = Callable[..., Site]
 
 
 def assert_error(response: TestResponse, status_code: int, category: str) -> str:
-    """The error's message."""
+    """Check an error response, and return its message."""
     assert status_code == response.status_code, response.text
     assert "application/json" == response.headers["Content-Type"]
     body = json.loads(response.data)

@@ -1,7 +1,7 @@
-"""A WebSocket server by the `websockets` library, and what clients over HTTP/2 need of it: frames without a socket.
+"""A WebSocket server by the `websockets` library, and frames without a socket for clients over HTTP/2.
 
-The server's answer to a message, by its first word: `echo` (any other message too) sends it back, `close CODE REASON`
-closes the connection so, `large N` sends N bytes.
+The server's reply to a message depends on its first word: `echo` (or any other message) sends it back,
+`close CODE REASON` closes the connection accordingly, `large N` sends N bytes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_BYTES = 8 << 20
 class WebSocketServer:
     def __init__(self) -> None:
         self.closed: queue.Queue[tuple[int | None, str]] = queue.Queue()
-        """Code and reason of each connection that has ended, as the server saw them."""
+        """Code and reason of each connection that has ended, as seen by the server."""
         self.handshakes: queue.Queue[tuple[str, dict[str, str]]] = queue.Queue()
-        """Path and fields of each."""
+        """Path and fields of each handshake."""
         self._server = serve(
             self._talk, LOOPBACK, 0, max_size=MAX_BYTES, select_subprotocol=_first_offered, ping_interval=None
         )
@@ -64,12 +64,12 @@ class WebSocketServer:
 
 
 def client_frame(payload: bytes) -> bytes:
-    """A short text message (RFC 6455, 5.2), masked by zeros."""
+    """A short text message (RFC 6455, 5.2), masked with zeros."""
     return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
 
 
 def server_frame(payload: bytes) -> bytes:
-    """The same from the other side."""
+    """The same message from the server."""
     return bytes((0x81, len(payload))) + payload
 
 

@@ -1,8 +1,9 @@
 """A simulator of the UniFi network controller's DNS record APIs, over real HTTP(S), for tests, demo and benchmarks.
 
-It restates what is known of the appliance: the v2 "static-dns" API and the integration API's DNS policies over one
-store, logins, the usual faults, and what writes do to the gateway's resolver. Where the appliance's behaviour is not
-known, the stricter one is simulated. `Controller` is the way in; `python -m tests.support.controller` runs it alone.
+It reproduces what is known of the appliance: the v2 "static-dns" API and the integration API's DNS policies over one
+store, logins, the usual faults, and the effect of writes on the gateway's resolver. Where the appliance's behaviour is
+not known, the stricter one is simulated. `Controller` is the entry point; `python -m tests.support.controller` runs it
+alone.
 """
 
 from tests.support.controller import faults

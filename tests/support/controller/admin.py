@@ -4,14 +4,15 @@
     GET    /_sim/log             the last calls
     GET    /_sim/rows            all rows (?site=default)
     POST   /_sim/rows            store rows past every rule: [{"key", "type", "value", "ttl_s", "origin", …}]
-    DELETE /_sim/rows            forget all rows
+    DELETE /_sim/rows            delete all rows
     POST   /_sim/faults          {"effect": {"type": "Reply", "status": 503}, "scope": {"on": "create", "count": 1}}
     DELETE /_sim/faults          switch all faults off
     PATCH  /_sim/quirks          {"put_refusal": "exists", …}
     PUT    /_sim/latency         {"latency_s": 0.005}
     POST   /_sim/release-hangs, /_sim/expire-sessions, /_sim/reset
 
-It asks for no credentials: the simulator listens on loopback only. Its calls are not counted and meet no fault.
+It requires no credentials: the simulator listens on loopback only. Its calls are not counted, and faults do not affect
+them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PresetRow(Draft, frozen=True, forbid_unknown_fields=True):
-    """A row as a file of presets or the admin API gives it."""
+    """A row in the format of preset files and of the admin API."""
 
     origin: Origin = Origin.USER_DEFINED
     made_by: Api = Api.V2

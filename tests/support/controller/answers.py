@@ -1,4 +1,4 @@
-"""Requests and answers as values, between the HTTP server and the simulated APIs."""
+"""Requests and responses as values, between the HTTP server and the simulated APIs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Request(msgspec.Struct, frozen=True):
     """Names in lower case."""
     body: bytes
     wait: Callable[[int | None, float | None, bool], bool]
-    """`wait(fd, timeout_s, watches_peer)`: pause this connection; False when the peer left or the server stops."""
+    """`wait(fd, timeout_s, watches_peer)`: pause this connection; False if the peer has left or the server stops."""
 
 
 class Delivery(Enum):
-    """What happens to an answer on its way out."""
+    """What happens to a response on its way out."""
 
     WHOLE = "sent, connection kept"
     TRUNCATED = "half of the body is sent under its full length, then the connection closes"
@@ -53,7 +53,7 @@ def json_answer(status: int, content: Any) -> Answer:
 
 
 def html_answer(status: int, title: str) -> Answer:
-    """The web server's own page, as for a path or method that no application takes."""
+    """The web server's own page, as for a path or method that no application handles."""
     head = f"<head><title>{status} {title}</title></head>"
     page = f"<!doctype html>\n<html>{head}<body><h1>{status} {title}</h1></body></html>\n"
     return Answer(status, page.encode(), HTML)
@@ -69,12 +69,12 @@ def v2_error(status: int, code: str, message: str, invalid_fields: tuple[str, ..
 
 
 def classic_error(status: int, code: str) -> Answer:
-    """The shape of the application's older part; some firmware sends it with status 200."""
+    """The format of the application's older part; some firmware sends it with status 200."""
     return json_answer(status, {"meta": {"rc": "error", "msg": code}, "data": []})
 
 
 def front_end_error(status: int, message: str) -> Answer:
-    """The shape of the UniFi OS proxy before the application is reached."""
+    """The format of the UniFi OS proxy in front of the application."""
     return json_answer(status, {"error": {"code": status, "message": message}})
 
 
@@ -86,7 +86,7 @@ _STATUS_NAMES = {400: "BAD_REQUEST", 401: "UNAUTHORIZED", 404: "NOT_FOUND", 429:
 
 
 def integration_error(status: int, code: str, message: str, path: str) -> Answer:
-    """The error shape of the integration API."""
+    """The error format of the integration API."""
     return json_answer(
         status,
         {

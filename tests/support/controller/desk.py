@@ -1,7 +1,7 @@
-"""The way of one call through the simulated appliance: fault, credentials, latency, API, fault, counters.
+"""The path of one call through the simulated appliance: fault, credentials, latency, API, fault, counters.
 
-Called by the HTTP server from many threads. Shared state sits behind the locks of its owners; no lock is held while
-a call waits.
+Called by the HTTP server from many threads. Shared state is guarded by the locks of its owners; no lock is held while a
+call waits.
 """
 
 import os
@@ -34,7 +34,7 @@ ADMIN_PREFIX = "/_sim/"
 
 
 class Gate:
-    """Where hanging calls wait; opening it lets out those that are inside."""
+    """Where hanging calls wait; opening it releases those that are inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,14 +46,14 @@ class Gate:
         return self._fd
 
     def open(self) -> None:
-        """Readable for ever for those who wait on it; later calls wait on a fresh one."""
+        """Release all waiting calls for good; later calls wait on a new descriptor."""
         with self._lock:
             os.eventfd_write(self._fd, 1)
             self._fd = os.eventfd(0)
             self._used_fds.append(self._fd)
 
     def close(self) -> None:
-        """Call once nobody waits any more."""
+        """Call this once nobody waits any more."""
         with self._lock:
             for fd in self._used_fds:
                 os.close(fd)
@@ -61,7 +61,7 @@ class Gate:
 
 
 class _Name(msgspec.Struct):
-    """The name inside the body of either API, where it can be read."""
+    """The name in the body of either API, if it can be read."""
 
     key: str = ""
     domain: str = ""
@@ -132,7 +132,7 @@ class Desk:
         return self._apply(effect, request, Answer(0))
 
     def _apply(self, effect: Effect, request: Request, answer: Answer) -> Answer:
-        """What becomes of `answer` under the effect."""
+        """`answer` as modified by the effect."""
         match effect:
             case faults.Reply():
                 return Answer(effect.status, effect.body.encode(), effect.content_type, effect.headers)
@@ -147,13 +147,13 @@ class Desk:
         raise AssertionError(f"no such effect: {effect!r}")
 
     def _outlasts(self, effect: faults.Slow | faults.Hang, request: Request) -> bool:
-        """Wait as the effect says; False: the peer left or the server stops."""
+        """Wait as the effect demands; returns False if the peer has left or the server stops."""
         if isinstance(effect, faults.Slow):
             return request.wait(None, effect.delay_s, False)
         return request.wait(self._gate.fd, None, True)
 
     def _plain(self, request: Request, route: Route) -> Answer:
-        """The answer of an appliance without faults."""
+        """The response of an appliance without faults."""
         if route.misfit is Misfit.NOT_FOUND:
             return NOT_FOUND_PAGE
         if route.room is Room.SESSION:
@@ -203,7 +203,7 @@ class Desk:
         raise AssertionError(f"no such integration call: {route!r}")
 
     def _name_of(self, request: Request, route: Route) -> str:
-        """The name that a write concerns, as far as it can be known; else an empty text."""
+        """The name that a write concerns if it can be determined; else an empty text."""
         if route.row_id:
             by_uuid = self._sites_by_uuid.get(route.site)
             site = by_uuid or self._sites_by_reference.get(route.site)

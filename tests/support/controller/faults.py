@@ -1,8 +1,8 @@
 """Fault switches: what goes wrong, on which calls, how often.
 
 A `Fault` pairs an effect with a scope. Effects act before the call is carried out (nothing is stored) or, with
-`after_commit`, on the finished answer (the row is stored, the caller learns nothing). All are plain data, so that
-they can be set over the admin API too. `FaultBoard` decides, for one call after the other, which fault strikes.
+`after_commit`, on the finished response (the row is stored, but the caller does not learn of it). All are plain data,
+so that they can also be set through the admin API. `FaultBoard` decides, call by call, which fault strikes.
 """
 
 import fnmatch
@@ -33,13 +33,13 @@ ANY = "any"
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Base of the effects."""
+    """Base class of the effects."""
 
     after_commit: bool = False
 
 
 class Reply(Effect, frozen=True):
-    """Answer this."""
+    """Send this response."""
 
     status: int
     body: str = ""
@@ -48,21 +48,21 @@ class Reply(Effect, frozen=True):
 
 
 class Reset(Effect, frozen=True):
-    """Reset the connection (RST) without an answer."""
+    """Reset the connection (RST) without a response."""
 
 
 class Truncate(Effect, frozen=True):
-    """Declare the whole length, send half of the body, close."""
+    """Announce the whole length, send half of the body, and close."""
 
     after_commit: bool = True
 
 
 class Hang(Effect, frozen=True):
-    """Say nothing until `release_hangs()`; then go on where it stopped. Ends without commit when the peer leaves."""
+    """Send nothing until `release_hangs()`, then continue. If the peer leaves, end without committing."""
 
 
 class Slow(Effect, frozen=True):
-    """Go on only after `delay_s`, whether or not the peer is still there."""
+    """Continue only after `delay_s`, whether or not the peer is still there."""
 
     delay_s: float
 
@@ -73,7 +73,8 @@ class Huge(Effect, frozen=True):
     size_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        # Before the call that it answers, which may have 2 s in all: where memory is scarce, this takes as long.
+        # Built before the call that it answers, which may have only 2 s in all: where memory is scarce, this takes as
+        # long.
         _array_of(self.size_bytes)
 
     @property
@@ -99,7 +100,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault:
-    """One switched-on fault."""
+    """One active fault."""
 
     def __init__(self, effect: Effect, scope: Scope, predicate: Callable[[str], bool] | None) -> None:
         self.effect = effect
@@ -110,7 +111,7 @@ class Fault:
         self._predicate = predicate
 
     def strikes_call(self, operation: Operation, api: str, name: str) -> bool:
-        """Count this call; the caller holds the board's lock."""
+        """Whether the fault strikes this call, which is counted; the caller holds the board's lock."""
         if not self._concerns(operation, api, name):
             return False
         self._matches += 1
@@ -122,7 +123,7 @@ class Fault:
         return True
 
     def wait_for_strikes(self, strikes: int = 1, timeout_s: float = 10.0) -> None:
-        """Return once it has struck so often; for Hang and Slow that is when the call begins to wait."""
+        """Return once the fault has struck this often; for Hang and Slow, that is when the call begins to wait."""
         with self._struck:
             if not self._struck.wait_for(lambda: self.strikes >= strikes, timeout_s):
                 raise TimeoutError(
@@ -145,7 +146,7 @@ class Fault:
 
 
 class FaultBoard:
-    """The faults that are switched on; the first one that matches strikes."""
+    """The active faults; the first one that matches strikes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -194,7 +195,7 @@ def reply_of(answer: Answer, *, after_commit: bool = False) -> Reply:
 
 
 def rate_limited(retry_after: str = "1") -> Reply:
-    """429; `retry_after` is the header as sent: seconds, an HTTP date, or empty for none."""
+    """A 429; `retry_after` is the header as sent: seconds, an HTTP date, or empty for none."""
     answer = integration_error(429, "api.rate-limit.exceeded", "Too many requests", "/")
     return reply_of(answer.with_headers(("Retry-After", retry_after)) if retry_after else answer)
 
@@ -208,7 +209,7 @@ def unavailable() -> Reply:
 
 
 def object_instead_of_array() -> Reply:
-    """What an expired session may look like: status 200, an object where the listing should be."""
+    """A possible response to an expired session: status 200, with an object where the listing should be."""
     return reply_of(json_answer(200, {"meta": {"rc": "error", "msg": "api.err.LoginRequired"}, "data": []}))
 
 

@@ -8,7 +8,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 
 def is_key(text: str, max_characters: int) -> bool:
-    """A name as the controller takes it: no white space, no comma, no trailing dot."""
+    """Whether the controller accepts this name: no white space, no comma, no trailing dot."""
     if not 1 <= len(text) <= max_characters or text.endswith("."):
         return False
     return _FORBIDDEN_IN_KEY.search(text) is None
@@ -20,7 +20,7 @@ def is_host(text: str) -> bool:
 
 
 def is_service_name(text: str) -> bool:
-    """`_service._proto.name`."""
+    """Whether this is `_service._proto.name`."""
     labels = text.split(".", 2)
     return len(labels) == 3 and all(len(label) > 1 and label[0] == "_" for label in labels[:2]) and bool(labels[2])
 

@@ -11,7 +11,7 @@ _TOKEN = re.compile(r"(?P<name>[A-Za-z][A-Za-z.]*)\(|(?P<text>'(?:[^']|'')*')|(?
 
 
 class FilterError(ValueError):
-    """The expression cannot be understood, or names a property that may not be filtered."""
+    """The expression cannot be parsed, or names a property that may not be filtered."""
 
 
 def parse(expression: str, properties: frozenset[str]) -> Predicate:

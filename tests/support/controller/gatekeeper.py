@@ -1,4 +1,4 @@
-"""Logins and the admission of calls: what `sessions` decides, spelled as HTTP for the flavour."""
+"""Logins and the admission of calls: the verdicts of `sessions`, expressed as HTTP for the flavour."""
 
 import secrets
 from http.cookies import SimpleCookie
@@ -56,7 +56,7 @@ class Gatekeeper:
                 assert_never(other)
 
     def admit(self, request: Request, route: Route) -> tuple[Answer | None, str]:
-        """A refusal or None, and the CSRF token that the answer shall announce (or an empty text)."""
+        """A refusal or None, and the CSRF token that the response must announce (or an empty text)."""
         api_key = request.headers.get("x-api-key")
         if api_key is not None or route.room is Room.INTEGRATION:
             is_known = self._takes_keys and self._sessions.admit_key(api_key or "") is Verdict.ADMITTED

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server on threads, one per connection: just enough for tests, and cheap per request.
 
-It differs from the servers of libraries in what tests need: an answer can be cut, dropped or reset on its way out,
-a connection can be paused until its peer leaves, and `stop` ends every connection and thread before it returns, so
-that `start` may follow on the same port. Requests with a chunked body are answered 411.
+It differs from library servers in what tests need: a response can be cut, dropped or reset on its way out, a connection
+can be paused until its peer leaves, and `stop` ends every connection and thread before it returns, so that `start` may
+follow on the same port. Requests with a chunked body get a 411.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ Handler = Callable[[Request], Answer]
 
 
 class _PeerLeft(Exception):
-    """The connection is over."""
+    """The connection has ended."""
 
 
 class HttpServer:
@@ -38,7 +38,7 @@ class HttpServer:
         self._handle = handle
         self._host = host
         self.port = port
-        """The kernel's choice after the first `start` when 0 was given; kept over a restart, also from all others."""
+        """The kernel's choice after the first `start` if 0 was given; kept across restarts, and reserved in between."""
         self._reserved: ReservedPort | None = None
         self._tls = tls
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class HttpServer:
             thread.join()
 
     def close(self) -> None:
-        """It starts no more."""
+        """Stop for good, and release the port."""
         self.stop()
         if self._reserved is not None:
             self._reserved.close()
@@ -96,7 +96,7 @@ class HttpServer:
                 try:
                     connection = _Connection(sock, self._handle, self._tls)
                 except OSError:
-                    # The peer has reset it already.
+                    # The peer has already reset it.
                     sock.close()
                     continue
                 thread = threading.Thread(target=self._run, args=(connection,), name="sim-connection")
@@ -117,7 +117,7 @@ class _Connection:
 
     def __init__(self, sock: socket.socket, handle: Handler, tls: ssl.SSLContext | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Fails for a peer that has reset the connection; `wrap_socket` would fail too, and leak its half-made socket.
+        # Fails if the peer has reset the connection; `wrap_socket` would fail too, and leak its half-made socket.
         sock.getpeername()
         # The handshake happens in the connection's own thread.
         self._sock = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False) if tls else sock
@@ -125,9 +125,9 @@ class _Connection:
         self._received = bytearray()
 
     def interrupt(self) -> None:
-        """End it from another thread: reads and waits return at once."""
+        """End the connection from another thread: reads and waits return at once."""
         with contextlib.suppress(OSError):
-            # Not SSLSocket.shutdown, which drops the TLS state under the reader's feet.
+            # Not SSLSocket.shutdown, which would discard the TLS state while it is being read.
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class _Connection:
             return
 
     def _exchange(self) -> bool:
-        """One request and its answer; whether the connection goes on."""
+        """Handle one request; returns whether the connection goes on."""
         request, keeps_alive = self._read_request()
         try:
             answer = self._handle(request)
@@ -201,7 +201,7 @@ class _Connection:
         raise _PeerLeft
 
     def _send(self, answer: Answer) -> bool:
-        """Deliver the answer as it wants to be delivered; whether the connection can go on."""
+        """Deliver the response as it demands; returns whether the connection can go on."""
         match answer.delivery:
             case Delivery.CLOSED:
                 return False
@@ -219,9 +219,9 @@ class _Connection:
         return True
 
     def wait(self, fd: int | None, timeout_s: float | None, watches_peer: bool) -> bool:
-        """Pause until `fd` is readable (True), `timeout_s` is over (True), or the peer left or `stop` was called."""
+        """Pause; True once `fd` is readable or `timeout_s` is over, False if the peer has left or `stop` was called."""
         poller = select.poll()
-        # Without the peer's half-close flag a hang-up is still reported, which is what `interrupt` causes.
+        # Without the flag for the peer's half-close, a hang-up is still reported, which is what `interrupt` causes.
         poller.register(self._sock, select.POLLRDHUP if watches_peer else 0)
         if fd is not None:
             poller.register(fd, select.POLLIN)

@@ -1,4 +1,4 @@
-"""What was asked of the simulator: call counters, the number of parallel writes, and the last calls in order."""
+"""What the simulator was asked: call counters, the number of parallel writes, and the last calls in order."""
 
 import threading
 from collections import Counter, deque
@@ -15,9 +15,9 @@ LOG_LENGTH = 2000
 class Call(msgspec.Struct, frozen=True):
     method: str
     path: str
-    """With identifiers replaced by `{id}` and the site by `{site}`."""
+    """Identifiers are replaced by `{id}`, and the site by `{site}`."""
     status: int
-    """0 where no answer left: reset, hang that ended, closed."""
+    """0 if no response was sent: reset, hang that ended, closed."""
     name: str = ""
 
 
@@ -40,7 +40,7 @@ class Ledger:
 
     @contextmanager
     def in_progress(self) -> Iterator[None]:
-        """Also while a fault keeps the answer back, and the peer has left long ago."""
+        """Count a call as in progress, even while a fault holds back the response and the peer has long left."""
         with self._lock:
             self._calls_now += 1
         try:
@@ -51,7 +51,7 @@ class Ledger:
                 self._noted.notify_all()
 
     def wait_until_idle(self, timeout_s: float = 30.0) -> None:
-        """Return once no call is in progress: what was asked before can then change and count nothing any more."""
+        """Return once no call is in progress: earlier calls can then no longer change or count anything."""
         with self._noted:
             if not self._noted.wait_for(lambda: self._calls_now == 0, timeout_s):
                 raise TimeoutError(f"{self._calls_now} calls still in progress after {timeout_s} s")
@@ -70,7 +70,7 @@ class Ledger:
     def count(
         self, operation: Operation | str | None = None, *, api: str | None = None, status: int | None = None
     ) -> int:
-        """Calls that match what is given."""
+        """How many calls match the given criteria."""
         with self._lock:
             return sum(
                 calls
@@ -84,14 +84,14 @@ class Ledger:
             return dict(self.calls)
 
     def wait_for(self, operation: Operation | str, calls: int = 1, timeout_s: float = 10.0) -> None:
-        """Return once so many calls of this kind have been answered (or ended without an answer)."""
+        """Return once this many calls of this kind have been answered (or ended without a response)."""
         with self._noted:
             if not self._noted.wait_for(lambda: self.count(operation) >= calls, timeout_s):
                 raise TimeoutError(f"{self.count(operation)} {operation} calls after {timeout_s} s, want {calls}")
 
     @property
     def writes(self) -> dict[Operation, int]:
-        """Calls that asked for a write, refused ones included."""
+        """Calls that requested a write, including refused ones."""
         return {operation: self.count(operation) for operation in sorted(WRITES)}
 
     def reset(self) -> None:

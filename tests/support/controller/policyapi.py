@@ -28,7 +28,7 @@ _CODES = {
 }
 _SITE_PROPERTIES = frozenset({"id", "internalReference", "name"})
 _POLICY_PROPERTIES = frozenset({"id", "type", "domain", "metadata.origin"})
-# Comes and goes between two pages when rows shall move; never part of the store.
+# Appears and vanishes between two pages to make rows move; never part of the store.
 _PASSING_ROW = stored(
     Draft("passing.simulator.example", "A", "192.0.2.255"), 0xFFFF_FFFF_FFF0, Origin.ORCHESTRATED, Api.INTEGRATION
 )
@@ -109,7 +109,7 @@ class PolicyApi:
         return [row] if row is not None and not self._is_in_bucket(row) else []
 
     def _is_row_passing(self, request: Request) -> bool:
-        """A row appears, and later vanishes, in front of all others whenever a later page is asked for."""
+        """Whether the passing row is listed: it comes and goes in front of all others as later pages are requested."""
         with self._shift_lock:
             if self._quirks.page_shifts > 0 and "offset" in request.query and "offset=0" not in request.query:
                 self._quirks.page_shifts -= 1
@@ -119,7 +119,7 @@ class PolicyApi:
     def _page_answer(
         self, request: Request, items: Sequence[Any], properties: frozenset[str], as_json: Any = lambda item: item
     ) -> Answer:
-        """The page that the request asks for; items become JSON only where they are needed."""
+        """The requested page; items become JSON only where necessary."""
         query = parse_qs(request.query)
         try:
             offset, limit = _number(request, "offset", 0), _number(request, "limit", DEFAULT_LIMIT)

@@ -1,7 +1,7 @@
-"""The objects of the integration API and what it demands of them: request body -> draft, row -> JSON.
+"""The objects of the integration API and its requirements for them: request body -> draft, row -> JSON.
 
-Bodies are strict: a property that the type does not have is refused. The code `unknown-property` is attested;
-those of other refused bodies are plausible only.
+Bodies are strict: a property that the type does not have is refused. The code `unknown-property` is attested; the codes
+of other refused bodies are only plausible.
 """
 
 from typing import Any
@@ -60,7 +60,7 @@ _MAX_CNAME_TTL_S = 604800
 
 
 class PolicyRefused(Exception):
-    """400 with `code`."""
+    """A 400 with `code`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class PolicyRefused(Exception):
 
 
 def decode(body: bytes) -> Draft:
-    """The draft that a create or update asks for; raises PolicyRefused."""
+    """The draft that a create or update requests; raises PolicyRefused."""
     try:
         wanted = msgspec.json.decode(body)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Ways in which one firmware differs from another; all off by default, and changeable while the simulator runs."""
+"""Differences between firmware versions; all off by default, and changeable while the simulator runs."""
 
 from enum import StrEnum
 from typing import Literal
@@ -15,7 +15,7 @@ class PutRefusal(StrEnum):
 
 
 class ExpiredAnswer(StrEnum):
-    """What a call with an expired session gets."""
+    """The response to a call with an expired session."""
 
     UNAUTHORIZED = "unauthorized"
     INVALID_CSRF = "invalid_csrf"
@@ -30,23 +30,23 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     accepts_cname_overlap: bool = False
     """Old firmware: a second CNAME, or a CNAME beside other rows, is stored, and breaks the resolver."""
     shared_bucket_ids: bool = False
-    """The integration API lists all rows that were made through v2 under one id; deleting it deletes them all."""
+    """The integration API lists all rows created through v2 under one id; deleting it deletes them all."""
     page_shifts: int = 0
     """How many more times rows move between the pages of an integration listing while it is being read."""
     max_page_rows: int = 200
-    """Of the integration API; a page has no more rows, whatever limit it is asked for."""
+    """Most rows per page of the integration API, whatever limit is requested."""
     rounds_offsets: Literal["", "down", "up"] = ""
-    """The integration API counts in whole pages: it begins with the first row of one, whatever row it is asked for."""
+    """The integration API rounds offsets to whole pages, in this direction."""
     tells_asked_offset: bool = True
-    """Then, too, it says the offset that it was asked for."""
+    """Whether it then reports the offset that was requested."""
     refuses_odd_offsets: bool = False
-    """The integration API takes the offsets of whole pages only."""
+    """The integration API accepts only offsets of whole pages."""
     lists_derived: bool = True
-    """Otherwise the integration API leaves out the names of devices and clients, as v2 always does."""
+    """If false, the integration API leaves out the names of devices and clients, as v2 always does."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED
     tells_csrf_token: bool = True
-    """Otherwise it stands in the session's cookie alone, and is always the same."""
+    """If false, the token is only in the session's cookie, and never changes."""
     welcomes_strangers: bool = False
-    """Who is not logged in gets a new CSRF token and a new cookie of a balancer, each time."""
+    """A client that is not logged in gets a new CSRF token and a new load balancer cookie each time."""
     max_key_characters: int = 256
-    """v2; 128 in older releases."""
+    """For v2; 128 in older releases."""

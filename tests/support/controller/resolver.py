@@ -1,10 +1,10 @@
-"""A model of the gateway's resolver: what a write does to the names of the local network.
+"""A model of the gateway's resolver: the effect of writes on the names of the local network.
 
 Every committed write reloads it. It breaks, and stays broken until the record is reset, as soon as one name has two
 CNAMEs or a CNAME beside other enabled data, or a CNAME leads back to its own name (dnsmasq then refuses to start, and
-DHCP goes with it), or when a value cannot stand in a line of dnsmasq's configuration. It also remembers gaps: the times
-during which a name, or one type of a name, that had been served was served no longer. The record store calls it under
-its own lock.
+DHCP goes with it), or a value does not fit into a line of dnsmasq's configuration. It also records gaps: the times
+during which a name, or one type of a name, that had been served was not served any more. The record store calls it
+under its own lock.
 """
 
 import re
@@ -21,12 +21,12 @@ K = TypeVar("K")
 MAX_LINE_OCTETS = 1023
 _PLAIN_KEY = re.compile(r"[!#-+\--.0-~]+")
 _PLAIN_VALUE = re.compile(r"[!#-+\--\[\]-~]+")
-# Quoted text may hold anything printable; a backslash inside takes the next character with it.
+# Quoted text may contain anything printable; a backslash inside escapes the next character.
 _QUOTED_OR_PLAIN = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s,"])*')
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Somebody was served, then was not, then was again."""
+    """A key was served, then was not, then was again."""
 
     who: str
     start_s: float
@@ -38,7 +38,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class GapTracker(Generic[K]):
-    """Counts the enabled rows of each key and notes when a count falls to zero and rises again."""
+    """Counts the enabled rows of each key and records when a count falls to zero and rises again."""
 
     def __init__(self, spell: Callable[[K], str]) -> None:
         self._spell = spell
@@ -80,7 +80,7 @@ class Resolver:
         """The targets of each name's CNAMEs."""
 
     def reload(self, removed: Row | None, added: Row | None, same_name: Collection[Row]) -> None:
-        """One committed write; `same_name` holds all rows under the name of `added`, itself included."""
+        """Apply one committed write; `same_name` holds all rows under the name of `added`, including itself."""
         self.reloads += 1
         self.load(removed, added, same_name)
 
@@ -111,7 +111,7 @@ class Resolver:
     def _alias(self, name: str, target: str) -> None:
         self._aliases[name].append(target)
         led_to = [target]
-        for each in led_to:  # grows meanwhile
+        for each in led_to:  # grows during the loop
             led_to += [further for further in self._aliases.get(each, ()) if further not in led_to]
         if name in led_to:
             self.breakages.append(f"{name!r}: CNAME loop by way of {led_to}")
@@ -129,8 +129,7 @@ def _host(value: str) -> str:
 
 def fits_one_line(key: str, value: str) -> bool:
     """Whether dnsmasq's `option=key,value` can hold this: no comma, space or open quote, no control character, and no
-    more than what it reads at once.
-    """
+    more than dnsmasq reads at once."""
     if len(f'txt-record={key},"{value}"'.encode()) > MAX_LINE_OCTETS:
         return False
     if _PLAIN_KEY.fullmatch(key) and _PLAIN_VALUE.fullmatch(value):

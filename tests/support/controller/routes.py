@@ -18,7 +18,7 @@ class Flavour(StrEnum):
 
 
 class Room(StrEnum):
-    """Which part of the appliance a path leads to; the word under which calls are counted."""
+    """Which part of the appliance a path leads to; also the key by which calls are counted."""
 
     V2 = "v2"
     INTEGRATION = "integration"

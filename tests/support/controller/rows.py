@@ -1,8 +1,8 @@
-"""The row that the simulated controller keeps, seen alike by both APIs, by the resolver model and by assertions.
+"""The row that the simulated controller stores, seen in the same way by both APIs, the resolver model and assertions.
 
 A row holds one value. `Draft` is what a caller wants stored; `Row` adds what the controller decides: the two
-identifiers (24 hexadecimal digits for v2, a UUID for the integration API), where the row came from and which API
-made it. Texts are kept exactly as they were sent.
+identifiers (24 hexadecimal digits for v2, a UUID for the integration API), the row's origin, and the API that created
+it. Texts are kept exactly as they were sent.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The key as the resolver compares it."""
+        """The key in the form in which the resolver compares it."""
         return self.key.lower()
 
     @property
@@ -75,7 +75,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 def stored(draft: Draft, number: int, origin: Origin, made_by: Api) -> Row:
-    """`draft` as row `number`, with the identifiers that follow from the number."""
+    """`draft` as row `number`, with the identifiers derived from the number."""
     return Row(
         id=f"65f0c0de{number:016x}",
         policy_id=f"0192b7e0-51aa-4c00-8000-{number:012x}",

@@ -1,7 +1,7 @@
 """Who may call: API keys, and cookie sessions with expiry, rotating CSRF tokens and a login limiter.
 
 A session accepts its last few CSRF tokens, so that parallel writers do not invalidate each other. Time comes from a
-clock that can be replaced.
+replaceable clock.
 """
 
 import base64
@@ -63,7 +63,7 @@ class Sessions:
         self._expired: set[str] = set()
         self._login_times_s: deque[float] = deque()
         self.logins = 0
-        """Successful ones."""
+        """Successful logins."""
         self.refused_logins = 0
 
     def log_in(self, username: str, password: str) -> Session | LoginRefusal:
@@ -87,7 +87,7 @@ class Sessions:
         return Verdict.ADMITTED if api_key in self._api_keys else Verdict.NO_CREDENTIALS
 
     def admit_session(self, cookie: str, csrf_token: str, *, is_write: bool) -> tuple[Verdict, str]:
-        """The verdict, and the new CSRF token where it was rotated (else an empty text)."""
+        """The verdict, and the new CSRF token if it was rotated (else an empty text)."""
         with self._lock:
             session = self._open.get(cookie)
             if session is None:
@@ -118,6 +118,6 @@ class Sessions:
 
 
 def _signed(claims: dict[str, str]) -> str:
-    """A JSON Web Token, which the cookie of a console is."""
+    """A JSON Web Token, the format of a console's cookie."""
     parts = (b'{"alg":"HS256","typ":"JWT"}', msgspec.json.encode(claims), secrets.token_bytes(32))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)

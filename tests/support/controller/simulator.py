@@ -1,11 +1,11 @@
-"""The simulated controller as tests hold it: started, filled, steered and questioned through one object.
+"""The simulated controller as tests use it: one object to start, fill, control and inspect it.
 
     with Controller() as controller:
         controller.add_row("app.example.com", "A", "192.0.2.10")
         requests.get(controller.v2_url, headers={"X-API-KEY": controller.api_key})
 
-Methods may be called from any thread. Leaving the block ends every connection and thread. Names of sites default to
-the first one.
+Methods may be called from any thread. Leaving the block ends every connection and thread. Site arguments default to the
+first site.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Controller:
         certificate_names: tuple[str, ...] = CERTIFICATE_NAMES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives seconds for session expiry, the login limiter and gaps."""
+        """`clock` returns seconds, for session expiry, the login limiter and gaps."""
         self.flavour = Flavour(flavour)
         self.version = version
         self.api_key = api_key
@@ -99,7 +99,7 @@ class Controller:
         self._server.start()
 
     def stop(self) -> None:
-        """Like switching the console off: connections end, rows stay, sessions stay (see `expire_sessions`)."""
+        """Like switching the console off: connections end, rows and sessions stay (see `expire_sessions`)."""
         self._server.stop()
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Controller:
 
     @property
     def network_url(self) -> str:
-        """Where the network application begins."""
+        """The URL below which the network application is served."""
         return self.url + ("/proxy/network" if self.flavour is Flavour.UNIFI_OS else "")
 
     @property
@@ -155,7 +155,7 @@ class Controller:
 
     @property
     def fingerprint_sha256(self) -> str:
-        """Of the server certificate, lower-case hexadecimal without colons."""
+        """SHA-256 of the server certificate, lower-case hexadecimal without colons."""
         return self._certificate.fingerprint_sha256
 
     # Rows
@@ -170,7 +170,7 @@ class Controller:
         origin: Origin | str = Origin.USER_DEFINED,
         made_by: Api | str = Api.V2,
     ) -> Row:
-        """Store a row as it is, past every rule and counter."""
+        """Store a row verbatim, past every rule and counter."""
         return self.add_rows((Draft(key, type, value, ttl, enabled),), origin, made_by)[0]
 
     def add_rows(
@@ -202,11 +202,11 @@ class Controller:
         count: int | None = None,
         predicate: Callable[[str], bool] | None = None,
     ) -> Fault:
-        """Switch a fault on; `faults.Scope` explains the scope, `predicate` is asked with the name of a write."""
+        """Activate a fault; `faults.Scope` explains the scope, `predicate` is called with the name of a write."""
         return self.faults.add(effect, Scope(on=on, api=api, name=name, nth=nth, count=count), predicate)
 
     def release_hangs(self) -> None:
-        """Let every call go on that hangs now."""
+        """Let all currently hanging calls continue."""
         self._gate.open()
 
     def expire_sessions(self) -> None:
@@ -224,7 +224,7 @@ class Controller:
 
     @property
     def resolver_reloads(self) -> int:
-        """Committed writes."""
+        """How many writes were committed."""
         return sum(resolver.reloads for resolver in self._resolvers())
 
     @property
@@ -237,7 +237,7 @@ class Controller:
 
     @property
     def max_gap_s(self) -> float:
-        """Longest time that a name was without any row before it got one again."""
+        """The longest time that a name was without any row before it got one again."""
         return max((gap.length_s for resolver in self._resolvers() for gap in resolver.by_name.gaps), default=0.0)
 
     @property
@@ -257,11 +257,11 @@ class Controller:
 
     @property
     def names_ever_empty(self) -> set[str]:
-        """Names that lost their last enabled row at some time, for good or not."""
+        """Names that lost their last enabled row at some time, permanently or not."""
         return {name for resolver in self._resolvers() for name in resolver.by_name.ever_empty.copy()}
 
     def reset_findings(self) -> None:
-        """Start counting anew: calls, reloads, breakages, gaps. Rows, faults and sessions stay."""
+        """Restart counting: calls, reloads, breakages, gaps. Rows, faults and sessions stay."""
         self.calls.reset()
         for site in self.sites.values():
             site.store.forget_history()
@@ -279,7 +279,7 @@ class Controller:
         return self.certificate
 
     def _make_certificate(self, names: tuple[str, ...]) -> "Certificate":
-        # Only here, so that the demo, which serves plain HTTP, needs no development package.
+        # Imported here, so that the demo, which serves plain HTTP, needs no development package.
         from tests.support.controller.tls import Certificate
 
         directory = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="controller-"))

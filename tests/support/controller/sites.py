@@ -6,9 +6,9 @@ from tests.support.controller.store import RecordStore
 class Site:
     def __init__(self, reference: str, uuid: str, name: str, store: RecordStore) -> None:
         self.reference = reference
-        """Internal reference, which v2 paths carry."""
+        """Internal reference, used in v2 paths."""
         self.uuid = uuid
-        """Which integration paths carry."""
+        """Used in integration paths."""
         self.name = name
         self.store = store
 

@@ -1,8 +1,8 @@
-"""The rows of one site, which both APIs read and write, and the rules that hold between rows.
+"""The rows of one site, which both APIs read and write, and the rules between rows.
 
-Rules inside one row belong to the API that received it (`v2rules`, `policyrules`); here live uniqueness, the CNAME
-rule and the names that devices own. Every method may be called from any thread. A listing is assembled
-from the encoded rows once per write and then handed out as the same object.
+Rules within one row belong to the API that received it (`v2rules`, `policyrules`). This module enforces uniqueness, the
+CNAME rule and the names that devices own. Every method may be called from any thread. A listing is assembled from the
+encoded rows once per write, and then returned as the same object.
 """
 
 import threading
@@ -97,7 +97,7 @@ class RecordStore:
             return row
 
     def preset(self, drafts: Iterable[Draft], origin: Origin = Origin.USER_DEFINED, made_by: Api = Api.V2) -> list[Row]:
-        """Store rows as they are, without any rule and without a reload."""
+        """Store rows verbatim, without any rule and without a reload."""
         rows = []
         with self._lock:
             for draft in drafts:
@@ -108,7 +108,7 @@ class RecordStore:
         return rows
 
     def clear(self) -> None:
-        """Forget every row without counting a write."""
+        """Delete every row without counting a write."""
         with self._lock:
             for row in list(self._rows.values()):
                 self._drop(row)

@@ -1,4 +1,4 @@
-"""A certificate authority and a server certificate for the simulated console, made afresh for each run."""
+"""A certificate authority and a server certificate for the simulated console, generated for each run."""
 
 import hashlib
 import ssl

@@ -1,4 +1,4 @@
-"""The v2 "static-dns" API on one site: each method is one call, body in, answer out."""
+"""The v2 "static-dns" API of one site: each method is one call, body in, response out."""
 
 from tests.support.controller.answers import JSON, METHOD_NOT_ALLOWED_PAGE, Answer, v2_error
 from tests.support.controller.quirks import PutRefusal, Quirks
@@ -63,7 +63,7 @@ class V2Api:
 
 
 def _hidden(store: RecordStore, row_id: str) -> bool:
-    """v2 knows only rows that a user defined."""
+    """Whether v2 hides this row: it shows only user-defined ones."""
     row = store.find(row_id)
     return row is None or row.origin is not Origin.USER_DEFINED
 

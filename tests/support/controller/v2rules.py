@@ -1,7 +1,7 @@
-"""What the v2 API demands of one record, decided from the request body alone.
+"""The v2 API's requirements for one record, checked on the request body alone.
 
-`decode` takes the body of a create or update and returns the draft to store, or raises Refused with the error code
-and the fields that the controller would name. The exact codes of malformed bodies are not attested.
+`decode` takes the body of a create or update and returns the draft to store, or raises Refused with the error code and
+the fields that the controller would name. The exact codes for malformed bodies are not attested.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ MAX_TEXT_LINE_CHARACTERS = 255
 MAX_NUMBER = 65535
 
 _MAX_TTL_S = {RecordType.A: 86400, RecordType.AAAA: 86400, RecordType.CNAME: 604800}
-# Numeric fields that may be non-zero; each of the others is refused by name.
+# Numeric fields that may be non-zero; all others are refused by name.
 _NUMERIC_FIELDS: dict[RecordType, frozenset[str]] = {
     RecordType.A: frozenset({"ttl"}),
     RecordType.AAAA: frozenset({"ttl"}),
@@ -29,7 +29,7 @@ _TYPES: dict[str, RecordType] = {record_type.value: record_type for record_type 
 
 
 class Refused(Exception):
-    """400 with `code`."""
+    """A 400 with `code`."""
 
     def __init__(self, message: str, *fields: str, code: str = INVALID_PARAMETERS) -> None:
         super().__init__(message)

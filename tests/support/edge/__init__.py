@@ -1,1 +1,1 @@
-"""An edge for tests: the other side of what `proxy.tunnel` says."""
+"""A tunnel edge for tests: the peer that `proxy.tunnel` talks to."""

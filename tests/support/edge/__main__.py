@@ -1,4 +1,4 @@
-"""Run an edge as a process: prints what connectors and clients need, then what happens. Ends on SIGTERM or SIGINT."""
+"""Run an edge as a process: prints what connectors and clients need, then events. Ends on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.edge.ledger import Record
 from tests.support.edge.tunnels import Tunnel
 
 TUNNEL = Tunnel("0123456789abcdef0123456789abcdef", uuid.UUID("aaaaaaaa-1111-4222-8333-444444444444"), b"d" * 32)
-"""The same in every run, so that a connector outlives the edge."""
+"""The same in every run, so that a connector can outlive the edge."""
 
 
 def main() -> None:
@@ -40,11 +40,11 @@ def main() -> None:
         threading.Thread(target=_tell, args=(edge, printing), name="teller", daemon=True).start()
         signal.sigwait(ending)
         edge.forgive()
-    printing.acquire()  # for good: the interpreter aborts where a thread is in the midst of a line as it ends
+    printing.acquire()  # for good: the interpreter aborts if a thread is in the middle of a line when it exits
 
 
 def _tell(edge: Edge, printing: threading.Lock) -> None:
-    """A line for each change of a connection."""
+    """Print a line for each change of a connection."""
     told: dict[int, str] = {}
     violations: list[str] = []
 
@@ -79,7 +79,7 @@ def _state(record: Record) -> str:
 
 
 def _authority(file: Path | None) -> EdgeAuthority | None:
-    """Kept in `file`, key and certificate, so that a restarted edge is trusted as the one before."""
+    """The authority kept in `file`, key and certificate, so that a restarted edge is trusted as before."""
     if file is None:
         return None
     if file.exists():

@@ -1,6 +1,6 @@
-"""The authority that vouches for an edge, and the edge's certificate.
+"""The certificate authority of an edge, and the edge's certificate.
 
-Made of what the proxy itself needs, so that the edge runs where nothing is installed for development: `make demo`.
+Uses only what the proxy itself needs, so that the edge runs without development packages: in `make demo`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SIGNS_CERTIFICATES = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
-"""Strict clients want to be told."""
+"""Strict clients require this extension."""
 
 
 class EdgeAuthority:
@@ -48,23 +48,23 @@ class EdgeAuthority:
 
     @classmethod
     def load(cls, pem: bytes) -> Self:
-        """What `pem_with_key` gave."""
+        """Restores an authority from `pem_with_key`."""
         key = serialization.load_pem_private_key(pem, None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(key, x509.load_pem_x509_certificate(pem))
 
     @property
     def pem(self) -> bytes:
-        """What connectors must trust."""
+        """The certificate that connectors must trust."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def pem_with_key(self) -> bytes:
-        """Secret."""
+        """Certificate and private key: secret."""
         return _pem(self._key) + self.pem
 
     def server_context(self, names: Iterable[str]) -> ssl.SSLContext:
-        """For a server with a new certificate for `names`."""
+        """The context of a server with a new certificate for `names`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "edge")])
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
@@ -72,7 +72,7 @@ class EdgeAuthority:
         builder = _builder(subject, self._certificate.subject, key).add_extension(alternatives, critical=False)
         leaf = builder.add_extension(issuer_id, critical=False).sign(self._key, hashes.SHA256())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Python's TLS reads certificates from files alone.
+        # Python's TLS reads certificates only from files.
         with tempfile.NamedTemporaryFile(prefix="tunnelgw-edge-") as file:
             file.write(_pem(key) + leaf.public_bytes(serialization.Encoding.PEM))
             file.flush()

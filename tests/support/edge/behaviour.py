@@ -1,4 +1,4 @@
-"""How the edge treats a connection, from its first byte to its end: well, unless a test says otherwise."""
+"""How the edge treats a connection, from its first byte to its end: correctly, unless a test says otherwise."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ DEFAULT_SETTINGS = h2.Settings(stream_window_bytes=1 << 20, connection_window_by
 
 
 class Hang(Enum):
-    """Where a connection gets stuck: the edge keeps it open and says no more."""
+    """Where a connection gets stuck: the edge keeps it open and sends nothing more."""
 
     BEFORE_TLS = auto()
     BEFORE_HTTP = auto()
-    """TLS is set up; no preface comes."""
+    """TLS is set up; no preface follows."""
     BEFORE_CONTROL = auto()
     """HTTP/2 is set up; the control stream is never opened."""
     BEFORE_BOOTSTRAP = auto()
-    """The control stream is open; nothing asked on it is answered."""
+    """The control stream is open; no question on it is answered."""
     BEFORE_REGISTRATION = auto()
     """The bootstrap is answered, the registration is not."""
 
@@ -32,24 +32,24 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     is_remotely_managed: bool = True
     hang: Hang | None = None
     refusal: Refusal | None = None
-    """The answer to the registration; the edge then closes the connection, as connectors expect it to."""
+    """The response to the registration; the edge then closes the connection, as connectors expect."""
     exception: str | None = None
     """The registration ends in an RPC exception with this reason."""
     closes_refused: bool = True
     register_delay_s: float = 0.0
-    """Before the registration is answered."""
+    """Delay before the registration is answered."""
     request_delay_s: float = 0.0
-    """Before a request of the front door is sent."""
+    """Delay before a request of the front door is sent."""
     keeps_sending_s: float = 0.5
-    """So long after an unregistration requests still come."""
+    """For how long requests are still sent after an unregistration."""
     drop_after_s: float | None = None
-    """The connection breaks so long after it was accepted."""
+    """The connection breaks this long after it was accepted."""
     drops_at_register: bool = False
-    """It breaks when the connector asks to be registered."""
+    """The connection breaks when the connector asks to register."""
     is_scattered: bool = False
-    """RPC messages come in several segments."""
+    """RPC messages are sent in several segments."""
     rpc_piece_bytes: int = 0
-    """RPC messages come in pieces of so many bytes; 0: whole."""
+    """RPC messages are sent in pieces of this size; 0 means whole."""
     h2_settings: h2.Settings = DEFAULT_SETTINGS
 
 

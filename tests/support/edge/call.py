@@ -1,7 +1,7 @@
-"""A stream that a test opens itself, with any fields, on any connection: what the front door would never send.
+"""A stream that a test opens itself, with any fields, on any connection: for requests that the front door never sends.
 
-Calls come from the test's thread and wait with deadlines. Credit is given back for what the test has read alone, so a
-call that nobody reads stalls its stream.
+Calls come from the test's thread and wait with deadlines. Credit is returned only for what the test has read, so a call
+that nobody reads stalls its stream.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.support.edge.stream import EdgeStream
 
 
 class Call:
-    """`stream` is set by whoever opens it, in the loop's thread."""
+    """Whoever opens the stream sets `stream`, in the loop's thread."""
 
     stream: EdgeStream
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
-        """`post` has its argument called in the loop's thread."""
+        """`post` arranges for its argument to be called in the loop's thread."""
         self._post = post
         self._news = threading.Condition()
         self._upload = Relay()
@@ -32,7 +32,7 @@ class Call:
         self.interims: list[ResponseHead] = []
         self.raw_head: ResponseHead | None = None
         self.pieces: list[int] = []
-        """Sizes of the DATA frames that came."""
+        """Sizes of the DATA frames received."""
         self.trailers: Fields | None = None
         self.has_ended = False
         self.lost: str | None = None
@@ -41,7 +41,7 @@ class Call:
     # -- to the connector --------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, end_stream: bool = False, *, waits: bool = True) -> None:
-        """Waits until the windows have taken all of it."""
+        """Send data; waits until the windows have taken all of it."""
         self._is_sent = False
 
         def add() -> None:
@@ -72,23 +72,23 @@ class Call:
     # -- from the connector ------------------------------------------------------------------------------------------
 
     def wait_for_head(self, timeout_s: float = PATIENCE_S) -> ResponseHead:
-        """As it came."""
+        """Wait for the response head, and return it as received."""
         self._wait(lambda: self.raw_head is not None or self.lost is not None, "a head", timeout_s)
         assert self.raw_head is not None, self.lost
         return self.raw_head
 
     def wait_for_interim(self) -> ResponseHead:
-        """The first 1xx head."""
+        """Wait for the first 1xx head."""
         self._wait(lambda: bool(self.interims) or self.lost is not None, "an interim head")
         assert self.interims, self.lost
         return self.interims[0]
 
     def response(self) -> Response:
-        """The head, read."""
+        """The parsed response head."""
         return read_response(self.wait_for_head())
 
     def read(self, size_bytes: int) -> bytes:
-        """So many, or fewer where the response has ended."""
+        """This many bytes, or fewer if the response has ended."""
 
         def is_there() -> bool:
             return len(self._unread) >= size_bytes or self.has_ended or self.lost is not None
@@ -98,7 +98,7 @@ class Call:
         return self._take(size_bytes)
 
     def read_all(self, timeout_s: float = PATIENCE_S) -> bytes:
-        """To the end of the response. `timeout_s` is for each piece."""
+        """Everything up to the end of the response. `timeout_s` applies to each piece."""
         found = bytearray()
         while True:
             self._wait(lambda: bool(self._unread) or self.has_ended or self.lost is not None, "more", timeout_s)
@@ -108,7 +108,7 @@ class Call:
                 return bytes(found)
 
     def wait_until_lost(self, timeout_s: float = PATIENCE_S) -> int | None:
-        """The code of the reset; None where the whole connection went."""
+        """Wait for a reset and return its code; None if the whole connection was lost."""
         self._wait(lambda: self.lost is not None, "a reset", timeout_s)
         return self.reset_code
 

@@ -1,7 +1,7 @@
 """One connector's connection at the edge: TLS server, HTTP/2 client, registered by its control stream.
 
-Everything that the connector does against the protocol is a violation: written down, and the end of the connection.
-After an unregistration the edge goes on sending requests for a while, and closes when the last one has been answered.
+Everything that the connector does against the protocol is a violation: it is recorded, and ends the connection. After
+an unregistration, the edge goes on sending requests for a while, and closes once the last one has been answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY = 1 << 40
 _LIMITS = h2.Limits(
     max_pings=_ANY, max_settings=_ANY, max_empty_data=_ANY, max_window_updates=_ANY, max_ignored=_ANY, max_dribbles=_ANY
 )
-"""A connector is no attacker, and benchmarks are no floods."""
+"""No limits: a connector is not an attacker, and a benchmark is not a flood."""
 _CONTROL_HEAD = (b"GET", b"http", b"edge.internal", b"/")
 
 
@@ -34,7 +34,7 @@ class Home(Protocol):
     def verdict(self, connection: EdgeConnection, registration: Registration) -> Refusal | None: ...
     def on_registered(self, connection: EdgeConnection) -> None: ...
     def on_leaving(self, connection: EdgeConnection) -> None:
-        """It gets no more requests."""
+        """The connection gets no more requests."""
 
     def on_closed(self, connection: EdgeConnection) -> None: ...
 
@@ -82,7 +82,7 @@ class EdgeConnection:
         return self._codec.openable > 0
 
     def open(self, head: RequestHead, end_stream: bool, owner: StreamOwner, *, is_counted: bool = True) -> EdgeStream:
-        """`is_counted`: it carries a request."""
+        """`is_counted`: the stream carries a request."""
         stream = EdgeStream(self, self._codec.open_stream(head, end_stream), owner)
         self._transport.flush_later()
         if is_counted:
@@ -94,7 +94,7 @@ class EdgeConnection:
         return stream
 
     def open_control_stream(self) -> None:
-        """A second one is a mistake of the edge, which tests ask for."""
+        """A second control stream is an error of the edge, which tests cause on purpose."""
 
         def verdict(registration: Registration) -> Refusal | None:
             return self._home.verdict(self, registration)
@@ -145,7 +145,7 @@ class EdgeConnection:
             self._forget(stream)
 
     def _tidy(self, stream: EdgeStream) -> None:
-        """Forget a stream that has ended both ways. The codec knows of an end before its owner is told of it."""
+        """Forget a stream that has ended both ways. The codec learns of an end before the stream's owner does."""
         if stream.has_ended and not self._codec.is_live(stream.stream_id):
             self._forget(stream)
 
@@ -262,18 +262,18 @@ class EdgeConnection:
         self._transport.flush_later()
 
     def goaway(self) -> None:
-        """Open no more streams, and say so."""
+        """Send GOAWAY and open no more streams."""
         self._home.on_leaving(self)
         self._codec.drain()
         self.send_bytes(frames.encode_goaway(0, h2.ErrorCode.NO_ERROR, b""))
 
     def ask_to_reconnect(self) -> None:
-        """GOAWAY, and close when idle: the only thing that makes every connector come again."""
+        """Send GOAWAY and close when idle: the only way to make every connector reconnect."""
         self.goaway()
         self.end_when_idle("asked to reconnect")
 
     def send_bytes(self, data: bytes) -> None:
-        """In the place of frames."""
+        """Send these bytes instead of frames."""
         self._garbage.append(data)
         self._transport.flush_later()
 
@@ -290,7 +290,7 @@ class EdgeConnection:
         return [*self._codec.buffers_to_send(), *garbage] if not self._is_mute else []
 
     def on_drained(self) -> None:
-        """Senders are held back by windows and by their credit."""
+        """Nothing to do: senders are limited by windows and by their credit."""
 
     def on_eof(self) -> None:
         self._leave("closed by the connector")
@@ -300,7 +300,7 @@ class EdgeConnection:
         self._leave(f"connection lost: {error}")
 
     def on_closed(self) -> None:
-        """`finish` is never used."""
+        """Nothing to do: `finish` is never used."""
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class EdgeConnection:
             self._transport.close()
 
     def drop(self, why: str) -> None:
-        """As if a cable was cut, but with a reset."""
+        """As if a cable had been cut, but with a reset."""
         if not self.is_gone:
             self._leave(why)
             self._transport.abort()

@@ -1,6 +1,6 @@
-"""The control stream as the edge's end of it lives: registers the connection, or does what a test wants instead.
+"""The edge's end of the control stream: registers the connection, or does what a test wants instead.
 
-The protocol is `ControlServer`'s; this decides what to answer, and when.
+`ControlServer` implements the protocol; this module decides what to answer, and when.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.edge.stream import EdgeStream
 
 
 class Connection(Protocol):
-    """What the control stream tells the connection that it is of."""
+    """What the control stream tells its connection."""
 
     def on_registered(self, registration: Registration) -> None: ...
     def on_unregistered(self) -> None: ...
@@ -31,11 +31,11 @@ class Connection(Protocol):
 Verdict = Callable[[Registration], Refusal | None]
 
 REFUSED_LINGER_S = 0.05
-"""Between a refusal and the end of its connection, so that the connector sees the one before the other."""
+"""Delay between a refusal and the end of its connection, so that the connector sees the refusal first."""
 
 
 class ControlDesk:
-    """The owner of the control stream; `stream` is set by whoever opens it."""
+    """The owner of the control stream; whoever opens the stream sets `stream`."""
 
     stream: EdgeStream
 
@@ -61,7 +61,7 @@ class ControlDesk:
         self._unsent = b""
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are, also such as are no message."""
+        """Send bytes verbatim, even if they are not a message."""
         if not self._is_gone:
             self._unsent += data
             self.on_writable()
@@ -150,7 +150,7 @@ class ControlDesk:
         if isinstance(answer, ConnectionDetails):
             self._connection.on_registered(question.registration)
         elif behaviour.closes_refused:
-            # Later: the connector is to see the answer before the end.
+            # Later: the connector must see the answer before the end.
             self._later = self._loop.deadline(lambda: self._connection.end("closed after the refusal"))
             self._later.set(self._loop.now_s + REFUSED_LINGER_S)
 
@@ -161,7 +161,7 @@ class ControlDesk:
             self.send(self._server.data_to_send())
 
     def on_writable(self) -> None:
-        """Never more than a message or two wait, so windows are no matter; pieces are frames of their own."""
+        """Only a message or two are ever waiting, so windows do not matter; each piece becomes a frame of its own."""
         piece_bytes = self._behaviour.rpc_piece_bytes or len(self._unsent) or 1
         while self._unsent:
             taken = self.stream.send_data(self._unsent[:piece_bytes], False, NOBODY)

@@ -1,4 +1,4 @@
-"""The edge's end of the control stream, without input or output: hears questions, answers when told to.
+"""The edge's end of the control stream, without I/O: receives questions, answers when told to.
 
     server = ControlServer()
     for event in server.receive(data): ...
@@ -6,7 +6,7 @@
     server.data_to_send()
 
 The bootstrap is answered at once unless `answers_bootstrap` is false. Answers may be split over segments, as the real
-edge may do. Stricter than it must be: what a connector should not do is an AssertionError.
+edge may do. It is stricter than necessary: anything that a connector should not do raises AssertionError.
 """
 
 from typing import TypeAlias
@@ -89,7 +89,7 @@ class ControlServer:
         self._send(rpc.Return(question_id, rpc.Payload(registration.encode_response(refusal))))
 
     def acknowledge(self, question_id: int) -> None:
-        """The empty result."""
+        """Send the empty result."""
         self._send(rpc.Return(question_id, rpc.Payload(capnp.EMPTY)))
 
     def fail(self, question_id: int, reason: str) -> None:

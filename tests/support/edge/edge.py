@@ -1,12 +1,12 @@
-"""An edge on loopback that connectors register at, with front doors for clients; faults at the word of a test.
+"""An edge on loopback with which connectors register, with front doors for clients, and faults on demand.
 
     with Edge() as edge:
         ... start a connector with edge.addresses, edge.ca_file, edge.tunnel.token
         edge.wait_for_registered(4)
         ... ask edge.front as a client, look at edge.ledger, cause faults
 
-One loop in one thread does all of it; the methods here may be called by any other thread. It never tries anything a
-second time. `stop` and `start` are a crash and a restart on the same ports, with the same certificate.
+A single loop in one thread does everything; other threads may call the methods here. The edge never retries anything.
+`stop` and `start` simulate a crash and a restart on the same ports, with the same certificate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.support.loops import call_in
 T = TypeVar("T")
 
 SERVER_NAMES: Final = ("h2.cftunnel.com", "quic.cftunnel.com", "probe.cftunnel.com")
-"""What connectors ask for, whatever address they dial."""
+"""The server names that connectors request, whatever address they dial."""
 _ANY_PORT: Final = "127.0.0.1:0"
 
 
@@ -53,7 +53,7 @@ class Edge:
         authority: EdgeAuthority | None = None,
         server_names: Iterable[str] = SERVER_NAMES,
     ) -> None:
-        """Two addresses by default: connectors keep away from one that has failed them. Call `start`, or use `with`."""
+        """Two addresses by default: connectors avoid one that has failed them. Call `start`, or use `with`."""
         self._folder = tempfile.TemporaryDirectory(prefix="tunnelgw-edge-")
         self.ca_file = Path(self._folder.name) / "ca.pem"
         self.authority = authority or EdgeAuthority.make()
@@ -64,7 +64,7 @@ class Edge:
         self.ledger = Ledger()
         self.tunnels = Tunnels()
         self.tunnel = new_tunnel()
-        """The one that is there from the start, for all hosts."""
+        """The initial tunnel, for all hosts."""
         self.tunnels.add(self.tunnel)
         self.treatment = Treatment()
         self._house: House | None = None
@@ -79,12 +79,12 @@ class Edge:
 
     @property
     def front(self) -> str:
-        """host:port, for clients; connectors are told that they came over http."""
+        """host:port for clients; connectors are told that requests came over http."""
         return self._front.address
 
     @property
     def secure_front(self) -> str:
-        """The same, over https; it speaks no TLS all the same."""
+        """The same, but connectors are told https; this door does not speak TLS either."""
         return self._secure_front.address
 
     def start(self) -> Self:
@@ -99,7 +99,7 @@ class Edge:
         return self
 
     def stop(self) -> None:
-        """All connections break, and nobody is let in."""
+        """Break all connections, and refuse new ones."""
         if self._thread is None or self._house is None:
             return
         loop = self._house.loop
@@ -122,13 +122,13 @@ class Edge:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Connectors that broke the protocol fail the test, unless it has taken note of that."""
+        """Connectors that broke the protocol fail the test, unless it has called `forgive`."""
         self.close()
         if kind is None:
             assert not self.ledger.violations, self.ledger.violations
 
     def forgive(self) -> list[str]:
-        """The violations so far, which are what the test wanted."""
+        """The violations so far, which the test expected; they no longer count."""
         with self.ledger.writing():
             violations, self.ledger.violations = self.ledger.violations, []
         return violations
@@ -136,42 +136,42 @@ class Edge:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     def wait_for_registered(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
-        """Until at least so many are, at the same time."""
+        """Wait until at least this many connections are registered at the same time."""
         self.wait_for(lambda: len(self.ledger.registered) >= count, f"{count} registered connections", timeout_s)
         return self.ledger.registered
 
     def wait_for_attempts(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
-        """Until so many connections have been accepted since the beginning."""
+        """Wait until this many connections have been accepted since the beginning."""
         self.wait_for(lambda: len(self.ledger.records) >= count, f"{count} connections", timeout_s)
         return self.ledger.records
 
     def wait_until_closed(self, record: Record, timeout_s: float = PATIENCE_S) -> str:
-        """How it ended."""
+        """Wait for the end of a connection, and return its reason."""
         self.wait_for(lambda: record.closed is not None, f"the end of connection {record.number}", timeout_s)
         assert record.closed is not None
         return record.closed
 
     def wait_for(self, is_there: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-        """A condition on the ledger and its records."""
+        """Wait for a condition on the ledger and its records."""
         self.ledger.wait_for(is_there, what, timeout_s)
 
     def push_at_registration(self, version: int, config: object) -> None:
-        """To every connection from now on; see `Record.push_answers`."""
+        """Push a configuration over every connection from now on; see `Record.push_answers`."""
         self.treatment.configuration = Update(version, config)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def behave(self, usual: Behaviour = WELL) -> None:
-        """From the next connection on."""
+        """Set the behaviour from the next connection on."""
         self.treatment.planned.clear()
         self.treatment.usual = usual
 
     def plan(self, *behaviours: Behaviour) -> None:
-        """For the next connections, one each; the ones after them meet the usual."""
+        """Set the behaviour of the next connections, one each; later ones get the usual one."""
         self.treatment.planned.extend(behaviours)
 
     def refuse(self, *addresses: str) -> None:
-        """Connections are refused by the kernel, at all addresses if none is named; those that are stay."""
+        """Have the kernel refuse connections, at all addresses if none is named; existing ones stay."""
         for address in addresses or self.addresses:
             self._do(partial(House.shut, address=address))
 
@@ -182,7 +182,7 @@ class Edge:
             self._do(partial(House.open, address=address, sock=sock))
 
     def lose_large(self, most_bytes: int) -> None:
-        """Segments to the edge that are larger, with their headers, are lost without a word."""
+        """Silently lose segments to the edge that are larger than this, headers included."""
         for listening in self._listening.values():
             listening.lose_large(most_bytes)
 
@@ -192,26 +192,26 @@ class Edge:
             self._do(partial(House.drop, number=record.number, why="dropped"))
 
     def close_connection(self, record: Record) -> None:
-        """In order, as an edge that has enough."""
+        """Close a connection in order."""
         self._at(record, lambda connection: connection.end("closed by the edge"))
 
     def ask_to_reconnect(self, record: Record) -> None:
-        """GOAWAY, no more requests, and the end when those in flight are answered."""
+        """Send GOAWAY and no more requests, and end once those in flight are answered."""
         self._at(record, EdgeConnection.ask_to_reconnect)
 
     def goaway(self, record: Record) -> None:
         self._at(record, EdgeConnection.goaway)
 
     def send_bytes(self, record: Record, data: bytes) -> None:
-        """What may be no HTTP/2 at all."""
+        """Send bytes that need not be HTTP/2."""
         self._at(record, lambda connection: connection.send_bytes(data))
 
     def send_control(self, record: Record, data: bytes) -> None:
-        """On the control stream, what may be no RPC at all."""
+        """Send bytes on the control stream that need not be RPC."""
         self._at(record, lambda connection: connection.control.send(data))
 
     def end_control(self, record: Record) -> None:
-        """END_STREAM on the control stream."""
+        """Send END_STREAM on the control stream."""
         self._at(record, lambda connection: connection.control.stream.send_data(b"", True, NOBODY))
 
     def reset_control(self, record: Record) -> None:
@@ -221,7 +221,7 @@ class Edge:
         self._at(record, EdgeConnection.open_control_stream)
 
     def stop_reading(self, record: Record) -> None:
-        """Whatever the connector sends stays in the sockets."""
+        """Leave everything that the connector sends in the sockets."""
         self._at(record, EdgeConnection.stop_reading)
 
     def resume_reading(self, record: Record) -> None:
@@ -230,7 +230,7 @@ class Edge:
     # -- streams -----------------------------------------------------------------------------------------------------
 
     def ping(self, record: Record) -> None:
-        """Waits for the answer."""
+        """Send a PING, and wait for the answer."""
         before = record.pings_acked
         self._at(record, lambda connection: connection.ping(b"edgeping"))
         self.wait_for(lambda: record.pings_acked > before, "the answer to a PING")
@@ -258,7 +258,7 @@ class Edge:
         return call
 
     def push(self, version: int, config: object, record: Record | None = None) -> PushAnswer:
-        """Send a configuration over one connection; returns what the connector says."""
+        """Send a configuration over one connection; returns the connector's answer."""
         call = self.call(fields=[UPDATE_CONFIGURATION], end_stream=False, record=record)
         call.send(msgspec.json.encode(Update(version, config)), True)
         check_head(call.wait_for_head())
@@ -275,6 +275,6 @@ class Edge:
         self._do(do)
 
     def _do(self, what: Callable[[House], T]) -> T:
-        """In the loop's thread; what it raises is raised here."""
+        """Call in the loop's thread; exceptions are raised here."""
         assert self._house is not None, "the edge is stopped"
         return call_in(self._house.loop, partial(what, self._house), PATIENCE_S)

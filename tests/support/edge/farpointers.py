@@ -1,6 +1,6 @@
-"""Messages as a writer makes them that runs out of room: each object in a segment of its own.
+"""Messages as a writer makes them when it runs out of room: each object is in a segment of its own.
 
-Every pointer is then a far one; half of them are double-far, whose landing pad is not beside the object.
+Every pointer is then a far pointer; half of them are double-far, with a landing pad that is not beside the object.
 """
 
 from proxy.tunnel.capnp import PointerList, Scalars, Struct, StructList, Value, encode
@@ -18,7 +18,7 @@ def encode_scattered(root: Struct) -> bytes:
 
 
 def _place(segments: list[bytearray], segment_id: int, at: int, value: Value | None) -> None:
-    """Give `value` a segment, and point at it from `at`."""
+    """Give `value` a segment, and store a pointer to it at `at`."""
     children = _children(value)
     if children is None:
         # No object of its own: nothing, a capability, or an empty struct.
@@ -28,7 +28,7 @@ def _place(segments: list[bytearray], segment_id: int, at: int, value: Value | N
     pointer, content = content[:WORD_BYTES], content[WORD_BYTES:]
     object_id = len(segments)
     if object_id % 2:
-        # The landing pad stands before its object.
+        # The landing pad precedes its object.
         segments.append(pointer + content)
         first, landing = WORD_BYTES, _far(object_id, 0, is_double=False)
     else:
@@ -43,7 +43,7 @@ def _place(segments: list[bytearray], segment_id: int, at: int, value: Value | N
 
 
 def _children(value: Value | None) -> list[tuple[int, Value | None]] | None:
-    """What the object points at, by the byte where the pointer stands in it; None where there is no object."""
+    """The objects that `value` points to, by byte offset of the pointer in it; None if there is no object."""
     if isinstance(value, Struct) and (value.data or value.pointers):
         return [(len(value.data) + index * WORD_BYTES, child) for index, child in enumerate(value.pointers)]
     if isinstance(value, bytes | Scalars):
@@ -61,7 +61,7 @@ def _children(value: Value | None) -> list[tuple[int, Value | None]] | None:
 
 
 def _alone(value: Value | None) -> bytes:
-    """The pointer to `value`, with offset 0, and the object without what it points at."""
+    """The pointer to `value`, with offset 0, and the object without what it points to."""
     return encode(Struct(b"", (_childless(value),)))[2 * WORD_BYTES :]
 
 

@@ -1,7 +1,7 @@
 """The front doors of an edge: HTTP/1.1 and HTTP/2 with prior knowledge, for clients such as curl.
 
-There are two, both in clear: one for clients that came over http, the other for those whose TLS is thought to have
-ended here, so that connectors are told https. Built of the proxy's own doors; what makes them an edge's is `begin`.
+There are two, both without TLS: one for clients that came over http, the other for clients whose TLS is assumed to have
+ended here, so that connectors are told https. Built from the proxy's own doors; `begin` is what makes them an edge's.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Front:
         connection.start(Transport(self._loop, sock, connection))
 
     def on_starved(self) -> None:
-        """No descriptor left: the client was turned away."""
+        """Out of descriptors: the client was turned away."""
 
     def _upgrade(self, before: H1Connection, transport: Transport, received: bytes) -> None:
-        """The client began with HTTP/2's preface."""
+        """Called when the client began with HTTP/2's preface."""
         arrival = msgspec.structs.replace(before.arrival, protocol="HTTP/2")
         connection = H2Connection(self._loop, self._terms, arrival, self)
         self._members.discard(before)
@@ -78,4 +78,4 @@ class Front:
         self._members.discard(member)
 
     def refused(self, cause: str, detail: str) -> None:
-        """Clients of tests are told themselves."""
+        """Nothing to record: clients of tests see the refusal themselves."""

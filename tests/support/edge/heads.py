@@ -1,7 +1,7 @@
 """Heads between the clients of an edge and its connectors, as the real edge makes and reads them.
 
-Requests go out as plain fields, with those that the edge adds for the backend's sake. Of a response the user's fields
-lie serialised in one; whatever else stands beside them is held to what connectors are known to send.
+Requests are sent as plain fields, plus those that the edge adds for the backend. In a response, one field holds the
+user's fields in serialised form; any other field must be one that connectors are known to send.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _METAS = {
     b'{"src":"cloudflared","flow_rate_limited":true}': "cloudflared",
 }
 _BESIDE = frozenset((SERIALIZED, META, _TRACING, b"content-length", b"content-type", b"date"))
-"""The last two: made up by the HTTP library of the provider's connector."""
+"""The last two are added by the HTTP library of the provider's connector."""
 _OF_THE_EDGE = frozenset(
     b"cf-connecting-ip cf-ipcountry cf-ray cf-visitor x-forwarded-proto cdn-loop connection http2-settings keep-alive"
     b" proxy-connection transfer-encoding upgrade".split()
 )
-"""What clients say of these is replaced, or ends at the edge."""
+"""Client values for these fields are replaced, or end at the edge."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A final head of a connector, read."""
+    """A connector's final head, parsed."""
 
     status_code: int
     source: str
-    """`origin` or `cloudflared`, the connector itself; empty where it does not say."""
+    """`origin` or `cloudflared` (the connector itself); empty if not given."""
     fields: Fields
-    """The user's."""
+    """The user's fields."""
     raw: ResponseHead
     connection: int = 0
-    """Number of the connection that it came over."""
+    """Number of the connection that carried it."""
 
     def values(self, name: bytes) -> list[bytes]:
         return [value for field, value in self.fields if field == name]
 
 
 def request_head(head: RequestHead, client_address: str, scheme: bytes, colo: str) -> RequestHead:
-    """A client's request, as it is sent to a connector."""
+    """A client's request in the form in which it is sent to a connector."""
     ray = f"{secrets.token_hex(8)}-{colo}".encode()
     address = client_address.encode()
     fields = [field for field in head.fields if field[0] not in _OF_THE_EDGE and not _is_reserved(field[0])]
@@ -78,7 +78,7 @@ def request_head(head: RequestHead, client_address: str, scheme: bytes, colo: st
 
 
 def read_response(head: ResponseHead) -> Response:
-    """Raises AssertionError for what no connector may send."""
+    """Raises AssertionError for anything that a connector may not send."""
     raw: dict[bytes, bytes] = {}
     for name, value in head.fields:
         assert name in _BESIDE, f"field {name!r} beside the serialised ones"
@@ -103,7 +103,7 @@ def read_response(head: ResponseHead) -> Response:
 
 
 def client_head(response: Response, ray: bytes) -> ResponseHead:
-    """For the client of the front door."""
+    """The head that the client of the front door gets."""
     return ResponseHead(response.status_code, [*response_fields(response.fields), (b"cf-ray", ray)])
 
 

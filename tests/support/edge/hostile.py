@@ -1,7 +1,7 @@
-"""One address of an edge whose HTTP/2 is the `h2` package's, and each frame the test's: what our own codec never says.
+"""One address of an edge that speaks HTTP/2 by the `h2` package: tests send frames that our own codec never sends.
 
-It belongs to an `Edge` that serves beside it, and shares its tunnel and its authority. Each connection is used by the
-test's thread alone, which answers nothing while it does something else.
+It belongs to an `Edge` that serves beside it, and shares its tunnel and its authority. Only the test's thread uses a
+connection, so nothing is answered while the test does something else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.ports import LOOPBACK
 
 GOAWAY_HEAD_BYTES = 8
 DIGEST_S = 60.0
-"""A flood is much work for a connector, more so on a slow machine."""
+"""A flood is a lot of work for a connector, especially on a slow machine."""
 
 
 class HostileEdge:
@@ -33,7 +33,7 @@ class HostileEdge:
         self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
 
     def accept(self) -> HostilePeer:
-        """The next connector, which nothing but our preface and SETTINGS has been said to."""
+        """The next connector, to which only our preface and SETTINGS have been sent."""
         sock, _ = self._listener.accept()
         sock.settimeout(TIMEOUT_S)
         try:
@@ -43,7 +43,7 @@ class HostileEdge:
             raise
 
     def register(self) -> HostilePeer:
-        """The next connector, registered, and asked once, so that both sides agree on how fields are packed."""
+        """The next connector, registered and after one request: both sides then agree on how fields are compressed."""
         peer = self.accept()
         try:
             peer.accept_registration()
@@ -81,12 +81,12 @@ class HostilePeer(H2Peer):
             self.send(control_id, server.data_to_send())
 
     def _more_than(self, said: bytes, stream_id: int) -> bytes:
-        """All that came on the stream, when there is more than before."""
+        """Everything received on the stream, once that is more than `said`."""
         self.wait_for(lambda: self.data(stream_id) != said, "a message of the connector")
         return self.data(stream_id)
 
     def send_raw(self, data: bytes) -> None:
-        """Frames or not; as far as the connector takes them."""
+        """Send frames or other bytes, as far as the connector takes them."""
         self.sock.settimeout(DIGEST_S)
         try:
             self.sock.sendall(data)
@@ -95,7 +95,7 @@ class HostilePeer(H2Peer):
                 raise AssertionError(f"the connector took no more for {DIGEST_S:g} s") from error
 
     def read_to_end(self) -> tuple[int, str] | None:
-        """Error code and text of the GOAWAY with which the connector left; None: it left without one."""
+        """Error code and text of the GOAWAY with which the connector left; None if it left without one."""
         raw = bytearray()
         self.sock.settimeout(DIGEST_S)
         try:
@@ -104,7 +104,7 @@ class HostilePeer(H2Peer):
         except TimeoutError as error:
             raise AssertionError(f"the connector did not leave; it sent {bytes(raw[-100:])!r}") from error
         except OSError:
-            pass  # it closed before it had read all
+            pass  # it closed before it had read everything
         while len(raw) >= frames.HEAD_BYTES:
             size_bytes = int.from_bytes(raw[:3], "big")
             kind, payload = raw[3], raw[frames.HEAD_BYTES : frames.HEAD_BYTES + size_bytes]

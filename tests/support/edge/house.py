@@ -1,6 +1,6 @@
-"""The loop's side of an edge: accepts connectors and clients, keeps the connections, says whose turn it is.
+"""The loop's side of an edge: accepts connectors and clients, holds the connections, chooses one for each request.
 
-Everything here runs in the loop's thread; `Edge` is what tests call.
+Everything here runs in the loop's thread; tests call `Edge`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tests.support.edge.tunnels import Tunnels
 
 
 class Treatment:
-    """What connections will meet: those to come in turn, then the usual. Set by tests, in any thread."""
+    """How connections will be treated: the planned ones in turn, then the usual. Set by tests, in any thread."""
 
     def __init__(self) -> None:
         self.usual: Behaviour = WELL
         self.planned: deque[Behaviour] = deque()
         self.refuses_duplicates = False
-        """One connection of a connector at each address, as where an address is one server."""
+        """Allow only one connection per connector and address, as if each address were one server."""
         self.configuration: Update | None = None
-        """Pushed over every connection once it is registered, as the provider does with a tunnel that it manages."""
+        """Pushed over every connection once it is registered, as the provider does for a tunnel that it manages."""
 
     def next(self) -> Behaviour:
         return self.planned.popleft() if self.planned else self.usual
@@ -60,7 +60,7 @@ class House:
         self._acceptors: dict[str, Acceptor] = {}
         self._fronts: list[Front] = []
         self._visits: dict[int, _Visit] = {}
-        """Not yet HTTP/2, by the number of their records."""
+        """Connections before HTTP/2, by the number of their records."""
         self.connections: dict[int, EdgeConnection] = {}
         self._rotation: dict[uuid.UUID, list[EdgeConnection]] = {}
         self._turn = itertools.count()
@@ -118,7 +118,7 @@ class House:
                 self.ledger.handshakes_failed.append(why)
 
     def drop(self, number: int, why: str) -> None:
-        """Whatever state the connection is in."""
+        """Break the connection, whatever its state."""
         if number in self._visits:
             self._visits[number].drop(why)
         elif number in self.connections:
@@ -159,7 +159,7 @@ class House:
     # -- clients -----------------------------------------------------------------------------------------------------
 
     def choose(self, authority: bytes) -> EdgeConnection | None:
-        """The next in turn that has room."""
+        """The next connection in turn that has room."""
         tunnel_id = self._tunnels.tunnel_for(authority)
         connections = [] if tunnel_id is None else self._rotation.get(tunnel_id, [])
         for _ in connections:
@@ -185,7 +185,7 @@ class _Entrance:
         self._house.on_accepted(sock, self._address, peer[0])
 
     def on_starved(self) -> None:
-        """No descriptor left: the connector was turned away."""
+        """Out of descriptors: the connector was turned away."""
 
 
 class _Visit:
@@ -240,7 +240,7 @@ class _Visit:
             self._leave("closed by the connector")
 
     def on_writable(self) -> None:
-        """Never asked for."""
+        """Never requested."""
 
     def on_bug(self) -> None:
         self._leave("given up after a bug of the edge")

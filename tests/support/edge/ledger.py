@@ -1,4 +1,4 @@
-"""What an edge has seen, for tests to read and wait on: connections, registrations, answers, and what was wrong.
+"""What an edge has seen, for tests to read and wait on: connections, registrations, answers, and violations.
 
 Written by the loop's thread alone, under one condition; every wait has a deadline.
 """
@@ -21,21 +21,21 @@ MAX_RESPONSES = 2000
 
 
 class PushAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """A connector's word on a configuration."""
+    """A connector's answer to a pushed configuration."""
 
     last_applied_version: int
     err: object
-    """None: it is applied, or is not newer."""
+    """None: the configuration is applied, or is not newer."""
 
 
 @dataclass(eq=False)
 class Record:
-    """One connection of a connector, from accepting on."""
+    """One connection of a connector, from accept on."""
 
     number: int
     """Counted from one."""
     address: str
-    """Of ours that it came to."""
+    """Our address, to which it connected."""
     accepted_at_s: float
     source: str
     """The IP address that it came from."""
@@ -43,32 +43,32 @@ class Record:
     tls_version: str | None = None
     registrations: list[Registration] = field(default_factory=list)
     answers: list[ConnectionDetails | Refusal | str] = field(default_factory=list)
-    """To the registrations; a text is the reason of an exception."""
+    """Answers to the registrations; a text is the reason of an exception."""
     local_configurations: list[bytes] = field(default_factory=list)
     push_answers: list[PushAnswer] = field(default_factory=list)
-    """To configurations that were pushed by the edge of its own accord."""
+    """Answers to configurations that the edge pushed on its own."""
     is_registered: bool = False
     is_in_rotation: bool = False
-    """Requests are sent over it."""
+    """Whether requests are sent over it."""
     is_unregistered: bool = False
-    """The connector has asked for its end."""
+    """Whether the connector has unregistered."""
     streams: int = 0
-    """In flight, the control stream not counted."""
+    """In flight, excluding the control stream."""
     max_streams: int = 0
     requests: int = 0
     pings_acked: int = 0
     goaways: list[int] = field(default_factory=list)
-    """Error codes of the GOAWAYs that came."""
+    """Error codes of the GOAWAYs received."""
     abort_reason: str | None = None
-    """The connector's last words on the control stream."""
+    """The reason with which the connector aborted the RPC of the control stream."""
     has_control_ended: bool = False
-    """The connector has ended its side of the control stream."""
+    """Whether the connector has ended its side of the control stream."""
     closed: str | None = None
-    """How it ended."""
+    """Why it ended."""
 
     @property
     def registration(self) -> Registration:
-        """The only one."""
+        """The registration; fails unless there is exactly one."""
         (registration,) = self.registrations
         return registration
 
@@ -79,13 +79,13 @@ class Ledger:
         self.records: list[Record] = []
         self.handshakes_failed: list[str] = []
         self.responses: deque[Response] = deque(maxlen=MAX_RESPONSES)
-        """Final heads, as they came, the newest last."""
+        """Final heads as received, the newest last."""
         self.requests = 0
-        """Of the front door, forwarded or not."""
+        """Requests of the front door, forwarded or not."""
         self.answered: Counter[int] = Counter()
-        """What the front door answered, by status code."""
+        """Responses of the front door, by status code."""
         self.failures: list[str] = []
-        """Requests of the front door that got no complete answer, and why."""
+        """Requests of the front door without a complete response, and why."""
         self.violations: list[str] = []
         """What connectors did that the protocol does not allow."""
 
@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def registered(self) -> list[Record]:
-        """Those that are now."""
+        """The currently registered connections."""
         return [record for record in self.records if record.is_registered]
 
     @property
@@ -114,7 +114,7 @@ class Ledger:
 
     @property
     def registrations(self) -> list[Registration]:
-        """All that were ever asked for, connection by connection."""
+        """All registrations ever requested, connection by connection."""
         return [registration for record in self.records for registration in record.registrations]
 
     @property
@@ -123,7 +123,7 @@ class Ledger:
 
     @property
     def tale(self) -> str:
-        """For messages."""
+        """A summary for error messages."""
         shown = [
             f"{record.number}: {len(record.registrations)} registrations, {record.closed or 'open'}"
             for record in self.records[-8:]

@@ -1,7 +1,7 @@
-"""One request of the front door on its way to a connector and back: the exchange of the edge.
+"""One request of the front door on its way to a connector and back: the edge's exchange.
 
-Bodies flow both ways as far as the other side takes them. Nothing is ever sent twice: what a connector fails at, fails
-for the client, who gets the words of the edge (502, or 530 when no connector is there).
+Bodies flow both ways as far as the other side takes them. Nothing is ever sent twice: if a connector fails, the request
+fails for the client, who gets the edge's own response (502, or 530 if there is no connector).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.edge.ledger import Ledger
 from tests.support.edge.stream import EdgeStream
 
 NO_TUNNEL = 530
-"""As the provider says that it knows no connector."""
+"""The provider's status code for a tunnel without a connector."""
 
 
 class Switchboard(Protocol):
@@ -32,7 +32,7 @@ class Switchboard(Protocol):
     loop: Loop
 
     def choose(self, authority: bytes) -> EdgeConnection | None:
-        """Whose turn it is."""
+        """The connection whose turn it is."""
 
 
 class Passage:
@@ -69,7 +69,7 @@ class Passage:
             self._fail(502, "the connection to the connector is gone, or full")
             return
         if self._head.protocol is not None and not _values(self._head.fields, b"sec-websocket-key"):
-            # RFC 8441 has none.
+            # RFC 8441 has no key.
             key = base64.b64encode(secrets.token_bytes(16))
             self._head = msgspec.structs.replace(
                 self._head, fields=[*self._head.fields, (b"sec-websocket-key", key), _VERSION]
@@ -170,7 +170,7 @@ class Passage:
             self._finish(ErrorCode.NO_ERROR)
 
     def _fail(self, status_code: int, error: str) -> None:
-        """The words of the edge itself."""
+        """Send the edge's own error response."""
         with self._ledger.writing():
             self._ledger.failures.append(error)
         body = f"{status_code} from the edge: {error}\n".encode()
@@ -181,7 +181,7 @@ class Passage:
         self._pump_down()
 
     def _finish(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """Over for both sides; what is still open at the connector's is reset."""
+        """End both sides; what is still open at the connector is reset."""
         if self._is_over:
             return
         self._is_over = True

@@ -1,4 +1,4 @@
-"""Configurations that the edge sends of its own accord: a stream each, whose answer goes into the record."""
+"""Configurations that the edge pushes on its own: one stream each, whose answer goes into the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Response fields as the edge takes them out of the one field that a connector sends."""
+"""Extracts response fields from the one field in which a connector sends them."""
 
 import base64
 import re

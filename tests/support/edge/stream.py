@@ -1,4 +1,4 @@
-"""One stream that the edge has opened on a connector's connection, and whoever listens to what comes back on it."""
+"""One stream that the edge has opened on a connector's connection, and the owner of what comes back on it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from proxy.loop import Creditor
 
 
 class StreamOwner(Protocol):
-    """Called by the loop's thread. `on_lost`, or the response's end, is the last call."""
+    """Called by the loop's thread. `on_lost` or the end of the response is the last call."""
 
     def on_interim(self, head: ResponseHead) -> None:
         """A 1xx head."""
 
     def on_head(self, head: ResponseHead, end_stream: bool) -> None:
-        """The final head, as it came."""
+        """The final head, as received."""
 
     def on_data(self, data: bytes | memoryview, end_stream: bool) -> None:
-        """The owner owes `EdgeStream.release(len(data))`."""
+        """The owner must call `EdgeStream.release(len(data))` later."""
 
     def on_trailers(self, fields: Fields) -> None:
         """The response has ended."""
 
     def on_writable(self) -> None:
-        """After `send_data` took less than it was given: it would take more now."""
+        """`send_data` had taken less than it was given, and would take more now."""
 
     def on_lost(self, error: str, code: int | None) -> None:
-        """The stream is gone; `code` of the reset, None where the connection is gone as well."""
+        """The stream is gone; `code` is that of the reset, None if the connection is gone as well."""
 
 
 class Connection(Protocol):
@@ -41,7 +41,7 @@ class Connection(Protocol):
 
 
 class EdgeStream:
-    """A sink for `proxy.exchange.relay`, and a creditor. After its end it takes everything and does nothing."""
+    """A sink for `proxy.exchange.relay`, and a creditor. After its end, it accepts everything and does nothing."""
 
     def __init__(self, connection: Connection, stream_id: int, owner: StreamOwner) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class EdgeStream:
         self.is_waiting = False
         """Less was taken than given."""
         self.has_ended = False
-        """The response has."""
+        """Whether the response has ended."""
 
     def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         return self._connection.send_data(self, data, end_stream, creditor)
@@ -62,5 +62,5 @@ class EdgeStream:
         self._connection.release(self, size_bytes)
 
     def reset(self, code: int = ErrorCode.CANCEL) -> None:
-        """Give it up; no call to the owner follows."""
+        """Give the stream up; no call to the owner follows."""
         self._connection.reset(self, code)

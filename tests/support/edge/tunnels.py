@@ -17,11 +17,11 @@ class Tunnel(msgspec.Struct, frozen=True):
     tunnel_id: uuid.UUID
     secret: bytes
     endpoint: str = ""
-    """The region whose edge its connectors are to use."""
+    """The region whose edge its connectors must use."""
 
     @property
     def token(self) -> str:
-        """What its connectors are given."""
+        """The token that its connectors are given."""
         content = {"a": self.account_tag, "t": str(self.tunnel_id), "s": base64.b64encode(self.secret).decode()}
         if self.endpoint:
             content["e"] = self.endpoint
@@ -36,14 +36,14 @@ def new_tunnel() -> Tunnel:
 
 
 class Tunnels:
-    """Changed by tests in any thread; what is read are single values."""
+    """Tests may change it in any thread; reads are of single values."""
 
     def __init__(self) -> None:
         self._tunnels: dict[uuid.UUID, Tunnel] = {}
         self._hosts: dict[bytes, uuid.UUID] = {}
 
     def add(self, tunnel: Tunnel, *hosts: str) -> None:
-        """Replaces one of the same id. Without `hosts` it is for all that no other tunnel has."""
+        """Add a tunnel, replacing one with the same id. Without `hosts`, it serves all that no other tunnel has."""
         self._tunnels[tunnel.tunnel_id] = tunnel
         for host in hosts:
             self._hosts[host.lower().encode()] = tunnel.tunnel_id
@@ -52,7 +52,7 @@ class Tunnels:
         self._tunnels.pop(tunnel_id)
 
     def flaw_of(self, registration: Registration) -> Refusal | None:
-        """Why it is refused."""
+        """Why the registration is refused; None if it is not."""
         token = registration.token
         tunnel = self._tunnels.get(token.tunnel_id)
         if tunnel is None:
@@ -64,7 +64,7 @@ class Tunnels:
         return None
 
     def tunnel_for(self, authority: bytes) -> uuid.UUID | None:
-        """Whose requests to this host are: named by `add`, or by its own name, or the one that takes all others."""
+        """The tunnel that serves this host: named by `add`, or by its own name, or the one that takes all others."""
         host = authority.partition(b":")[0].lower()
         if host in self._hosts:
             return self._hosts[host]

@@ -1,4 +1,4 @@
-"""The provider's answers: one envelope for everything, with its error codes."""
+"""The provider's responses: one envelope for everything, with its error codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.controller.answers import Answer, json_answer
 
 
 def success(result: Any, result_info: dict[str, int] | None = None) -> Answer:
-    """`messages` is filled, as at the provider, with the code that elsewhere is an error."""
+    """A successful response. As at the provider, `messages` contains the code that elsewhere is an error."""
     messages = [{"code": 10000, "message": "This API call was valid", "type": None}]
     envelope: dict[str, Any] = {"success": True, "errors": [], "messages": messages, "result": result}
     if result_info is not None:

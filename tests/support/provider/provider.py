@@ -1,4 +1,4 @@
-"""The provider as one object: a server on loopback, with its state and its faults in plain sight of the test."""
+"""The provider as one object: a server on loopback whose state and faults are open to the test."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Provider:
     """`calls` counts by name: `accounts`, `tunnel`, `read`, `write`, `other`."""
 
     def __init__(self, port: int = 0, account_id: str = ACCOUNT_ID, tunnel_id: str = TUNNEL_ID) -> None:
-        """There is one tunnel from the start."""
+        """Has one tunnel from the start."""
         self.tunnel = Tunnel(tunnel_id, account_id)
         self.tunnels = {tunnel_id: self.tunnel}
         self.accounts: list[str] = [account_id]
         self.tokens: dict[str, bool] = {TOKEN: True}
-        """Whether each has the permission that tunnels need."""
+        """Whether each token has the permission that tunnels need."""
         self.calls: Counter[str] = Counter()
         self.adds_empty_parts = True
         self.lists_accounts = True
-        """To tokens of an account it does not, or did not always."""
+        """The provider does not list accounts to an account's own tokens, or did not always."""
         self._lock = threading.RLock()
         self._noted = threading.Condition(self._lock)
         self._faults: list[_Fault] = []
@@ -86,17 +86,17 @@ class Provider:
 
     @property
     def hostnames(self) -> list[str]:
-        """Of the rules of the first tunnel, in order; `*` for the catch-all."""
+        """Hostnames of the first tunnel's rules, in order; `*` for the catch-all."""
         config = self.tunnel.config or {}
         return [rule.get("hostname") or "*" for rule in config.get("ingress", [])]
 
     def write(self, config: dict[str, Any]) -> None:
-        """As somebody else would, in the dashboard."""
+        """Write a configuration as somebody else would, in the dashboard."""
         with self._noted:
             self._store(self.tunnel, config)
 
     def fault(self, effect: Effect, call: str = "any", count: int | None = None) -> _Fault:
-        """`call` is a name of `calls`, or `any`."""
+        """`call` is one of the names in `calls`, or `any`."""
         fault = _Fault(effect, call, count)
         with self._lock:
             self._faults.append(fault)
@@ -107,13 +107,13 @@ class Provider:
             self._faults.clear()
 
     def wait_for(self, call: str, count: int = 1, timeout_s: float = 30.0) -> None:
-        """Return once `call` was answered so often."""
+        """Return once `call` has been answered this often."""
         with self._noted:
             if not self._noted.wait_for(lambda: self.calls[call] >= count, timeout_s):
                 raise TimeoutError(f"{self.calls[call]} calls {call!r} after {timeout_s} s, want {count}")
 
     def wait_for_hostnames(self, wanted: set[str], timeout_s: float = 30.0) -> None:
-        """Return once the first tunnel's document has rules for exactly these, beside the catch-all."""
+        """Return once the first tunnel's document has rules for exactly these hostnames, besides the catch-all."""
         with self._noted:
             if not self._noted.wait_for(lambda: set(self.hostnames) - {"*"} == wanted, timeout_s):
                 raise TimeoutError(f"hostnames {self.hostnames} after {timeout_s} s, want {sorted(wanted)}")

@@ -1,4 +1,4 @@
-"""What the provider checks in an ingress document, and how it changes one on the way back."""
+"""The provider's checks of an ingress document, and how it changes one on the way back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def problem_of(config: Any) -> str | None:
-    """Why a PUT is refused; None when it is taken."""
+    """Why a PUT is refused; None if it is accepted."""
     if not isinstance(config, dict):
         return "config must be an object"
     rules = config.get("ingress")
@@ -34,6 +34,6 @@ def _hostname_problem(hostname: str) -> str | None:
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
-    """As the provider returns it: empty parts are added."""
+    """The document as the provider returns it: with empty parts added."""
     rules = [{"originRequest": {}, **rule} for rule in config["ingress"]]
     return {"warp-routing": {"enabled": False}, **config, "ingress": rules}
