@@ -180,20 +180,31 @@ class Installed:
         self._helm.run("uninstall", "web", "--namespace", self.namespace)
 
     def may(self, verb: str, namespace: str = "", resource: str = "secrets", *, home: str = "", user: str = "") -> bool:
-        """Whether the controller, or `user`, may. Without a namespace: in all of them."""
-        asked = {"verb": verb, "group": "", "resource": resource, "namespace": namespace}
+        """Whether the controller, or `user`, may. Without a namespace: in all of them. `resource`: with its group."""
+        name, _, group = resource.partition(".")
+        asked = {"verb": verb, "group": group, "resource": name, "namespace": namespace}
         account = f"system:serviceaccount:{home or self.namespace}:web-tunnelgw-controller"
         document = {"spec": {"user": user or account, "resourceAttributes": asked}}
         answer = self.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", document)
         return bool(answer["status"]["allowed"])
 
-    def until(self, verb: str, namespace: str, *, is_allowed: bool = True, home: str = "", user: str = "") -> None:
-        """Roles count a moment after they were made."""
+    def until(
+        self,
+        verb: str,
+        namespace: str = "",
+        resource: str = "secrets",
+        *,
+        is_allowed: bool = True,
+        home: str = "",
+        user: str = "",
+    ) -> None:
+        """Roles count a moment after they were made, and those of one kind have nothing to do with another's."""
 
         def is_so() -> bool:
-            return self.may(verb, namespace, home=home, user=user) is is_allowed
+            return self.may(verb, namespace, resource, home=home, user=user) is is_allowed
 
-        assert wait_until(is_so, IN_TIME_S), f"{verb} in {namespace or 'all'} is not {is_allowed} after {IN_TIME_S:g} s"
+        asked = f"{verb} {resource} in {namespace or 'all'}"
+        assert wait_until(is_so, IN_TIME_S), f"{asked} is not {is_allowed} after {IN_TIME_S:g} s"
 
     def roles(self, namespace: str) -> list[str]:
         return [
@@ -221,7 +232,7 @@ def test_the_account_may_read_secrets_of_named_namespaces_and_of_no_other(instal
     for verb in ("create", "update", "patch", "delete", "deletecollection"):
         allowed = {namespace for namespace in (shop, installed.namespace, other, "") if installed.may(verb, namespace)}
         assert allowed == ({installed.namespace} if verb == "create" else set())
-    assert installed.may("list", resource="configmaps")
+    installed.until("list", resource="configmaps")
 
 
 def test_an_upgrade_gives_and_takes_namespaces_and_an_uninstall_leaves_none(installed: Installed) -> None:
@@ -306,6 +317,8 @@ def test_who_may_read_secrets_of_the_named_namespaces_alone_may_install(installe
         installed.api.call("POST", path, {"metadata": metadata, "roleRef": ref, "subjects": subjects})
     for namespace in (shop, installed.namespace):
         installed.until("list", namespace, user=user)
+    for resource in making["resources"]:
+        installed.until("create", resource=f"{resource}.{group}", user=user)
 
     with pytest.raises(Refused, match=r'permissions not currently held:\n.*"secrets"'):
         installed.do("install", [], user=user)

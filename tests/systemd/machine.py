@@ -75,6 +75,13 @@ class Machine:
             assert time.monotonic() < deadline, f"not {what} after {COMMAND_S:g} s:\n{done.stdout}\n{self.journal()}"
             time.sleep(_PAUSE_S)
 
+    def until_said(self, unit: str, words: str) -> None:
+        """Wait for words in a unit's journal, which gets lines a moment after they were written."""
+        deadline = time.monotonic() + COMMAND_S
+        while words not in (said := self.journal(unit)):
+            assert time.monotonic() < deadline, f"{words!r} is not in the journal after {COMMAND_S:g} s:\n{said}"
+            time.sleep(_PAUSE_S)
+
     def journal(self, unit: str = "") -> str:
         return self._run("journalctl", "--no-pager", "--output=cat", *(["--unit", unit] if unit else [])).stdout
 

@@ -165,7 +165,9 @@ def test_manifests_are_served_and_their_states_shown_to_root(machine: Machine) -
     machine.run("cat > /etc/tunnelgw/manifests/all.yaml", stdin=MANIFESTS)
 
     machine.until(SERVED, "served")
-    assert "well\tHTTPRoute infra/a" in machine.run(block_with("tunnelgw", "tunnelgw status"))
+    show = block_with("tunnelgw", "tunnelgw status")
+    machine.until(show, "all well")  # which is written when the proxy has answered
+    assert "well\tHTTPRoute infra/a" in machine.run(show)
 
 
 def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_changes_nothing(machine: Machine) -> None:
@@ -195,7 +197,7 @@ def test_a_container_that_takes_the_credentials_away_has_them_again_with_the_dro
     section = (DOCS / "bare-host.md").read_text(encoding="utf-8").partition("\n## LXC containers\n")[2]
     [[file, text]] = re.findall(r"^```ini\n# (/etc/\S+)\n(.*?)^```$", section, re.S | re.M)
     machine.run(block_with("tunnelgw-proxy", "systemd/tunnelgw-proxy.service"), fails=True)
-    assert "cannot read the file '/run/credentials/" in machine.journal("tunnelgw-proxy")
+    machine.until_said("tunnelgw-proxy", "cannot read the file '/run/credentials/")
     add_drop_in(machine, "tunnelgw-proxy", text)
     machine.run("systemctl restart tunnelgw-proxy", fails=True)
 
@@ -235,7 +237,7 @@ def test_a_daemon_that_hangs_is_replaced(machine: Machine) -> None:
     machine.run(f"kill -STOP {frozen}")
 
     machine.until(f"systemctl is-active {name} && [ $(systemctl show -P MainPID {name}) != {frozen} ]", "replaced")
-    assert f"{name}.service: Watchdog timeout" in machine.journal(name)
+    machine.until_said(name, f"{name}.service: Watchdog timeout")
 
 
 @pytest.mark.parametrize("name", MANUALS)
@@ -249,7 +251,7 @@ def test_a_daemon_with_a_mistake_in_its_settings_says_so_and_is_not_started_agai
 
     assert property_of(machine, name, "ActiveState") == "failed"
     assert property_of(machine, name, "NRestarts") == "0"
-    assert "LOG_LEVEL" in machine.journal(name)
+    machine.until_said(name, "LOG_LEVEL")
 
 
 def test_commands_of_the_webhook_see_what_the_daemon_keeps(machine: Machine) -> None:

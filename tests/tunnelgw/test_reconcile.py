@@ -140,7 +140,9 @@ class Controller:
 
     def until_done(self) -> None:
         """With all that the store was given so far: the turn that took it is over."""
-        for _ in range(2):  # what comes after it is taken by a later turn
+        # The first may be counted by the turn before, which counts what is in the store then; the second is counted in
+        # the middle of the turn that took all that was given, and the third by a later one.
+        for _ in range(3):
             self._marks += 1
             self.store.upsert(Kind.NAMESPACE, make(Kind.NAMESPACE, f"mark-{self._marks}", namespace=""))
             self.until(lambda: self._count(Kind.NAMESPACE, "read") == self._marks)

@@ -282,6 +282,8 @@ def test_a_server_that_says_when_to_come_again_is_not_asked_before(
     with running(api.kubeconfig(tmp_path)) as world:
         query(api)
         assert world.store.wait_listed({*Kind} - {Kind.HTTP_ROUTE}, DEADLINE_S), "others went on"
+        # From here on the log tells of it, also when all is over before.
+        assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.REFUSED) in world.restarts, DEADLINE_S)
 
     assert 30 < told_delay_s(caplog, "watch refused, retrying") < 31
     assert api.asked.empty()
@@ -326,7 +328,8 @@ def without_services(api: ScriptedApi, tmp_path: Path) -> Iterator[World]:
         world.until(lambda change: True, "the first listing")
         api.refusals[SERVICES] = (503, {"code": 503, "reason": "ServiceUnavailable"})
         is_cut.set()
-        assert wait_until(lambda: (Kind.SERVICE, Restart.REFUSED) in world.restarts, DEADLINE_S)
+        # The store knows of a restart a moment after it was told here.
+        assert wait_until(lambda: world.restarts.count((Kind.SERVICE, Restart.REFUSED)) >= 2, DEADLINE_S)
         assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
         yield world
 
