@@ -60,6 +60,7 @@ def test_a_program_that_leaves_a_process_with_its_log_is_reported() -> None:
     process = Process("leaver", python(leaver)).start()
     left = int(process.wait_for_line(str.isdigit, "a process id", PATIENCE_S))
     try:
+        assert wait_until(lambda: not process.is_running, PATIENCE_S)
         with pytest.raises(AssertionError, match="leaver has ended, but a process that it left holds its log open"):
             process.wait(1.0)
     finally:

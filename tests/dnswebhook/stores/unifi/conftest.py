@@ -13,6 +13,9 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from tests.support.controller import Controller
 
+PATIENCE_S = 10.0
+"""For one request: a machine that is busy for a moment is no controller that hangs."""
+
 
 class OpenStore(Protocol):
     """`open_store(controller, api="v2", ...)`: settings beyond the address and the API key as keywords, enums by their
@@ -48,7 +51,7 @@ def open_store() -> Iterator[OpenStore]:
     ) -> UnifiStore:
         if "user" not in settings:
             settings.setdefault("api_key", Secret(controller.api_key))
-        settings = {"base_url": controller.url, "request_timeout_s": 2.0, **settings}
+        settings = {"base_url": controller.url, "request_timeout_s": PATIENCE_S, **settings}
         store = UnifiStore(UnifiSettings(**settings), observe or (lambda *_: None), on_rate_limited, clock)
         opened.append(store)
         return store
@@ -69,5 +72,11 @@ def store(controller: Controller, open_store: OpenStore, api: str) -> UnifiStore
 
 
 @pytest.fixture
+def hasty_store(controller: Controller, open_store: OpenStore, api: str) -> UnifiStore:
+    """Gives an answer that never comes up soon."""
+    return open_store(controller, api=api, request_timeout_s=2.0)
+
+
+@pytest.fixture
 def deadline() -> Deadline:
-    return Deadline.after(10)
+    return Deadline.after(3 * PATIENCE_S)

@@ -11,7 +11,7 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CapabilitiesUnknown, CredentialsRefused, RateLimited, StoreTimeout, StoreUnreachable
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi.store import UnifiStore
-from tests.dnswebhook.stores.unifi.conftest import OpenStore
+from tests.dnswebhook.stores.unifi.conftest import PATIENCE_S, OpenStore
 from tests.support.controller import Controller, Hang, Reply, Reset, faults
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
@@ -101,7 +101,8 @@ def test_a_passing_failure_decides_nothing(
     error: type[Exception],
 ) -> None:
     # Short only where it is used up: else a pause of the machine would be another failure.
-    store = open_store(controller, state_dir=tmp_path, request_timeout_s=0.3 if isinstance(effect, Hang) else 2.0)
+    timeout_s = 0.3 if isinstance(effect, Hang) else PATIENCE_S
+    store = open_store(controller, state_dir=tmp_path, request_timeout_s=timeout_s)
     controller.fault(effect)
     with pytest.raises(error):
         store.list_records(deadline)

@@ -159,13 +159,13 @@ def test_a_lasting_502_page_is_unreachable_and_quoted(
     ids=repr,
 )
 def test_a_create_that_was_carried_out_is_found_by_listing(
-    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
+    hasty_store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
 ) -> None:
     controller.fault(effect, on="create", count=1)
-    record = store.create(SPEC, deadline)
+    record = hasty_store.create(SPEC, deadline)
 
     assert record.spec == SPEC
-    assert record in store.list_records(deadline).records
+    assert record in hasty_store.list_records(deadline).records
     assert calls(controller, "create") == 1
 
 
@@ -181,12 +181,12 @@ def test_a_create_that_was_carried_out_is_found_by_listing(
     ids=repr,
 )
 def test_a_create_that_was_not_carried_out_is_never_repeated(
-    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, error: type[Exception]
+    hasty_store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, error: type[Exception]
 ) -> None:
     controller.fault(effect, on="create", count=1)
 
     with pytest.raises(error):
-        store.create(SPEC, deadline)
+        hasty_store.create(SPEC, deadline)
     assert calls(controller, "create") == 1
     assert controller.rows() == []
 
@@ -202,12 +202,12 @@ def test_a_create_that_was_not_carried_out_is_never_repeated(
     ids=repr,
 )
 def test_a_create_that_nobody_answered_may_still_come(
-    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, is_pending: bool
+    hasty_store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, is_pending: bool
 ) -> None:
     controller.fault(effect, on="create", count=1)
 
     with pytest.raises(StoreError) as failure:
-        store.create(SPEC, deadline)
+        hasty_store.create(SPEC, deadline)
     assert failure.value.is_pending == is_pending
 
 

@@ -15,6 +15,7 @@ from dnswebhook.model import Record, RecordSpec
 from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 
+WAIT_S = 30.0
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
 SECRET = "a-session-token"
 
@@ -70,7 +71,10 @@ def controller_saying(*replies: bytes) -> Iterator[str]:
 @contextlib.contextmanager
 def store_at(url: str, *, uses_key: bool = True) -> Iterator[UnifiStore]:
     credentials = {"api_key": Secret("key")} if uses_key else {"user": "user", "password": Secret("password")}
-    store = UnifiStore(UnifiSettings(base_url=url, api=ApiChoice.V2, flavour=FlavourChoice.OS, **credentials))
+    settings = UnifiSettings(
+        base_url=url, api=ApiChoice.V2, flavour=FlavourChoice.OS, request_timeout_s=WAIT_S, **credentials
+    )
+    store = UnifiStore(settings)
     try:
         yield store
     finally:
@@ -94,7 +98,7 @@ def test_a_hostile_reply_is_a_store_error_unless_it_is_passed_over(hostile: str,
     is_passed_over = (hostile, operation) in PASSED_OVER
     outcome = contextlib.nullcontext() if is_passed_over else pytest.raises(StoreError)
     with controller_saying(HOSTILE[hostile]) as url, store_at(url) as store, outcome:
-        deadline = Deadline.after(2)
+        deadline = Deadline.after(WAIT_S)
         match operation:
             case "list":
                 assert store.list_records(deadline).records == ()
@@ -123,7 +127,7 @@ def test_a_hostile_session_is_a_store_error_without_its_secrets(headers: dict[st
     said = ""
     with controller_saying(login, reply(b"[]")) as url, store_at(url, uses_key=False) as store:
         try:
-            store.list_records(Deadline.after(2))
+            store.list_records(Deadline.after(WAIT_S))
         except StoreError as error:
             said = str(error)
     assert SECRET not in said
@@ -136,4 +140,4 @@ def test_what_a_compressed_bomb_unpacks_to_counts_against_the_limit() -> None:
         store_at(url) as store,
         pytest.raises(StoreError, match="longer than the limit"),
     ):
-        store.list_records(Deadline.after(5))
+        store.list_records(Deadline.after(WAIT_S))

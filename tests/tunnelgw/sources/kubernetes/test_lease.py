@@ -385,7 +385,7 @@ def test_a_leader_that_renews_nothing_is_told_when_its_time_is_over_not_with_its
         if not is_held:
             lost.set()
 
-    timing = LeaseTiming(duration_s=90, limit_s=0.3, retry_s=90 * DEADLINE_S, request_s=2.0)
+    timing = LeaseTiming(duration_s=90, limit_s=1.0, retry_s=90 * DEADLINE_S, request_s=2.0)
     leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, on_change, timing)
     thread = threading.Thread(target=leadership.run, daemon=True)
     thread.start()

@@ -68,12 +68,12 @@ def no_tls(sock: socket.socket) -> None:
     sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def failure(url: str) -> str:
+def failure(url: str, timeout_s: float = WAIT_S) -> str:
     """As the log shows it."""
     configuration = Configuration()
     configuration.host = url
     with contextlib.closing(ApiServer(lambda: configuration)) as server, pytest.raises(Unreachable) as told:
-        server.request("GET", "/version", timeout_s=0.2)
+        server.request("GET", "/version", timeout_s=timeout_s)
     return describe_error(told.value)
 
 
@@ -90,7 +90,7 @@ def failure(url: str) -> str:
 )
 def test_why_there_is_no_answer_is_told_in_words_with_the_server_s_address(talk: Talk, scheme: str, words: str) -> None:
     with peer(talk) as address:
-        told = failure(f"{scheme}://{address}")
+        told = failure(f"{scheme}://{address}", 0.2 if talk is silent else WAIT_S)
 
         assert re.fullmatch("Unreachable: GET /version: " + words.format(re.escape(f"{scheme}://{address}")), told), (
             told

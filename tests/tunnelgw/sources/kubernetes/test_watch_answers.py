@@ -344,14 +344,19 @@ def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api:
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
-def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(api: ScriptedApi, tmp_path: Path) -> None:
+def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What has waited for it may refer to the last of it."""
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.watch._CATCHING_UP_S", 2.0)  # however slow this machine is
     missed = 300
 
     def tell_of_services(send: Send) -> None:
+        events = []
         for number in range(missed):
             metadata = {"name": f"s{number}", "namespace": "default", "resourceVersion": str(number + 7)}
-            send({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}})
+            events.append(json.dumps({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}}).encode() + b"\n")
+        send(b"".join(events))
         api.stay(send)
 
     with without_services(api, tmp_path) as world:
