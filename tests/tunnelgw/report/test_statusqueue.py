@@ -429,7 +429,7 @@ def test_the_status_of_an_object_that_has_gone_is_not_tried_again(*, is_in_hand:
     """A server that forbids us to write it says so of objects that do not exist, too."""
     server = Server()
     server.outcomes = [Outcome.FAILED]
-    with working(server) as office:
+    with working(server, clock=lambda: 0.0) as office:  # it is not tried again before its object has gone
         if is_in_hand:
             server.open.clear()
         office.queue.want(wish("one"))
