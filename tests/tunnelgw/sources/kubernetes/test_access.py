@@ -22,6 +22,7 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from tests.kube.processes import wait_until
 from tests.support.certificates import Authority, bare_authority
 from tests.support.lettinggo import uncollected
+from tests.support.ports import ReservedPort
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, let_one_kind_alone_come_back_soon, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
 from tunnelgw.model.kinds import Kind
@@ -306,17 +307,18 @@ def test_an_authority_that_stands_in_a_kubeconfig_is_trusted_also_when_temporary
 def test_a_kubeconfig_that_cannot_be_read_any_more_takes_nothing_away(
     tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
-    with echoing() as url:
-        path = kubeconfig(tmp_path, url, {"token": SECRET})
-        server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
-        server.request("GET", "/version")
-    spoil(Path(path))
-    with pytest.raises(Unreachable):
-        server.request("GET", "/version")
+    with ReservedPort() as port:
+        with echoing(port=port.number) as url:
+            path = kubeconfig(tmp_path, url, {"token": SECRET})
+            server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
+            server.request("GET", "/version")
+        spoil(Path(path))
+        with pytest.raises(Unreachable):
+            server.request("GET", "/version")
 
-    with echoing(port=int(url.rpartition(":")[2])):
-        assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
-    server.close()
+        with echoing(port=port.number):
+            assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+        server.close()
 
 
 def test_the_authority_of_a_pod_is_read_at_each_connection(tmp_path: Path) -> None:
