@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from tests.proxy.site import TOKEN as PROXY_TOKEN
 from tests.proxy.site import Proxy, eventually
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
+from tests.tunnelgw.deliver.test_dispatch import served
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
 from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make, route
@@ -120,7 +121,8 @@ class Controller:
             assert not thread.is_alive()
         assert self._dispatch.join(time.monotonic() + WAIT_S)
         assert self.crashes == []
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("courier ")]
+        # Their threads end a moment after their last call has.
+        eventually(lambda: not served(), "all couriers have ended")
 
     def lead(self) -> None:
         self.leads = True

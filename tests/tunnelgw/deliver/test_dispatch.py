@@ -92,6 +92,11 @@ class Desk:
         with self.news:
             assert self.news.wait_for(is_so, WAIT_S)
 
+    def until_all_have_ended(self) -> None:
+        """Also their threads, by which it is seen who is served: they end a moment after their last call has."""
+        assert self.dispatch.join(time.monotonic() + WAIT_S)
+        eventually(lambda: not served(), "all couriers have ended", WAIT_S)
+
 
 @contextmanager
 def open_desk(
@@ -113,7 +118,7 @@ def open_desk(
     )
     yield desk
     desk.dispatch.stop()
-    assert desk.dispatch.join(time.monotonic() + WAIT_S)
+    desk.until_all_have_ended()
     assert not desk.crashes
 
 
@@ -282,7 +287,7 @@ def test_after_a_stop_nobody_is_served_and_hostnames_wait_for_documents_anew() -
         assert not dispatch.proxy_receipts("shared")
         assert not dispatch.tunnel_receipts()
         assert not desk.told_of_tunnels()
-        assert dispatch.join(time.monotonic() + WAIT_S)
+        desk.until_all_have_ended()
         hold = front.hold(lambda _: True)
         dispatch.send(plane(front.url))
         hold.wait()
