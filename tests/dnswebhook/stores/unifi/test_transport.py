@@ -19,6 +19,7 @@ from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
 from tests.support.controller import Controller, generated_drafts
 
+WAIT_S = 30.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
@@ -85,7 +86,7 @@ def test_an_answer_that_trickles_in_ends_at_the_deadline(text: bytes) -> None:
 def test_a_chunked_answer_is_read_whole() -> None:
     body = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"2\r\n[1\r\n2\r\n,2\r\n1\r\n]\r\n0\r\n\r\n"
     with peer(lambda connection, _: connection.sendall(body)) as port:
-        assert exchange(port, 5).body == b"[1,2]"
+        assert exchange(port, WAIT_S).body == b"[1,2]"
 
 
 def test_a_chunked_answer_without_end_is_cut_at_the_limit() -> None:
@@ -95,21 +96,21 @@ def test_a_chunked_answer_without_end_is_cut_at_the_limit() -> None:
             connection.sendall(b"1000\r\n" + b" " * 4096 + b"\r\n")
 
     with peer(serve) as port, pytest.raises(NoReply, match="longer than the limit of 50000 bytes"):
-        exchange(port, 10, max_response_bytes=50_000)
+        exchange(port, WAIT_S, max_response_bytes=50_000)
 
 
 def test_a_port_that_answers_tls_with_plain_text_is_said() -> None:
     with peer(lambda connection, _: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port:
         transport = Transport(UnifiSettings(base_url=f"https://127.0.0.1:{port}", api_key=Secret("k")))
         with pytest.raises(NoReply, match=r"TLS failed.*speak https"):
-            transport.exchange(Request("GET", "/"), {}, Deadline.after(2))
+            transport.exchange(Request("GET", "/"), {}, Deadline.after(WAIT_S))
         transport.close()
 
 
 def test_an_answer_that_is_no_http_is_unreachable() -> None:
     with peer(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as port:
         with pytest.raises(NoReply) as failure:
-            exchange(port, 5)
+            exchange(port, WAIT_S)
 
         assert isinstance(failure.value.error, StoreUnreachable)
 
@@ -118,7 +119,7 @@ def test_credentials_do_not_appear_in_the_errors_of_any_exchange() -> None:
     settings = UnifiSettings(base_url="http://127.0.0.1:1", api_key=Secret("k"))
     transport = Transport(settings)
     with pytest.raises(NoReply) as failure:
-        transport.exchange(Request("GET", "/"), {"X-API-KEY": "hunter2"}, Deadline.after(2))
+        transport.exchange(Request("GET", "/"), {"X-API-KEY": "hunter2"}, Deadline.after(WAIT_S))
     transport.close()
 
     assert not failure.value.was_sent
@@ -130,7 +131,7 @@ def test_a_session_cookie_cannot_smuggle_a_line_into_the_next_request() -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         transport = Transport(UnifiSettings(base_url=url, api_key=Secret("k")))
         with pytest.raises(NoReply, match="control character"):
-            transport.exchange(Request("GET", "/"), {"Cookie": "TOKEN=a\r\nX-Evil: 1"}, Deadline.after(2))
+            transport.exchange(Request("GET", "/"), {"Cookie": "TOKEN=a\r\nX-Evil: 1"}, Deadline.after(WAIT_S))
         transport.close()
 
         listener.settimeout(10)
@@ -144,7 +145,7 @@ def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with peer(lambda connection, _: connection.sendall(HEAD + b"Content-Length: 2\r\n\r\n[]")) as port:
-        assert exchange(port, 5).body == b"[]"
+        assert exchange(port, WAIT_S).body == b"[]"
 
 
 def test_resolving_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
