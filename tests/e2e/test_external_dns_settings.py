@@ -204,9 +204,10 @@ def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_re
             loop.wait_settled()
             scene.desire({"other": other})
             loop.wait_settled()
+            soft_errors = loop.soft_errors
             fault = controller.fault(faults.bad_gateway(), "write")
             scene.objects.delete("one")
-            loop.wait_for_soft_error()
+            loop.wait_for_soft_error(soft_errors)
             controller.faults.remove(fault)
             other = wanted("A", ONE.name, ["192.0.2.134"])
             scene.objects.replace("other", other.endpoint)
@@ -231,12 +232,13 @@ def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_re
         with replace(scene.external_dns, extra=["--txt-cache-interval=1h"]).loop() as loop:
             loop.wait_settled()
             for gone in (None, ONE):
+                soft_errors = loop.soft_errors
                 fault = controller.fault(faults.bad_gateway(), "delete")
                 if gone:
                     scene.objects.delete("one")
                 else:
                     scene.objects.replace("one", wanted("A", ONE.name, ["192.0.2.133"]).endpoint)
-                loop.wait_for_soft_error()
+                loop.wait_for_soft_error(soft_errors)
                 controller.faults.remove(fault)
                 scene.until_asked_for({} if gone else {"one": wanted("A", ONE.name, ["192.0.2.133"])})
                 loop.wait_settled()
@@ -356,9 +358,10 @@ def test_what_the_api_of_a_newer_firmware_would_not_take_stays_through_the_upgra
         with scene.external_dns.loop() as loop:
             loop.wait_settled()
             before = store.held()
+            soft_errors = loop.soft_errors
             controller.faults.clear()
             controller.stop()
-            loop.wait_for_soft_error()
+            loop.wait_for_soft_error(soft_errors)
             scene.start_counting()
             controller.start()
             scene.daemon.wait_for_message("controller API chosen", api="integration")

@@ -105,9 +105,14 @@ class ExternalDnsLoop(Process):
         so_far = sum(map(_is_no_op, self.lines))
         self.wait_for_line(_is_no_op, "a pass without changes", timeout_s, nth=so_far + 2)
 
-    def wait_for_soft_error(self, timeout_s: float = SETTLED_S) -> None:
-        """Return once a pass has failed in a way that external-dns survives."""
-        self.wait_for_line(lambda line: "consecutive soft errors" in line, "a soft error", timeout_s)
+    @property
+    def soft_errors(self) -> int:
+        """How many passes have failed in a way that external-dns survives."""
+        return sum(map(_is_soft_error, self.lines))
+
+    def wait_for_soft_error(self, since: int = 0, timeout_s: float = SETTLED_S) -> None:
+        """Return once a further pass has failed so. `since`: `soft_errors` before there was anything that makes it."""
+        self.wait_for_line(_is_soft_error, "a soft error", timeout_s, nth=since + 1)
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels, such as `controller_consecutive_soft_errors`."""
@@ -127,3 +132,7 @@ class ExternalDnsLoop(Process):
 
 def _is_no_op(line: str) -> bool:
     return NO_OP in line
+
+
+def _is_soft_error(line: str) -> bool:
+    return "consecutive soft errors" in line
