@@ -66,20 +66,24 @@ class Crash:
             controller.release_hangs()
             return
         written = sum(is_write(line) for line in daemon.lines)
-        with self._slow_disk():
+        with self._hanging_disk():
             nth = written + WRITES_BEFORE_THE_CRASH
             yield lambda: daemon.wait_for_line(is_write, "a write", DEADLINE_S, nth)
 
     @contextmanager
-    def _slow_disk(self) -> Iterator[None]:
-        """Each write counts to 50,000 first, which takes SQLite some milliseconds."""
-        count = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT max(n) FROM c"
+    def _hanging_disk(self) -> Iterator[None]:
+        """The write after those counts on and on first."""
+        last = f"CASE WHEN (SELECT count(*) FROM written) > {WRITES_BEFORE_THE_CRASH} THEN -1 ELSE 1 END"
+        count = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {last}) SELECT max(n) FROM c"
         with closing(sqlite3.connect(self._database)) as connection:
+            connection.execute("CREATE TABLE written (at)")
             for event in ("INSERT", "UPDATE", "DELETE"):
-                connection.execute(f"CREATE TRIGGER slow_{event} AFTER {event} ON record BEGIN {count}; END")
+                steps = f"INSERT INTO written VALUES (0); {count};"
+                connection.execute(f"CREATE TRIGGER slow_{event} AFTER {event} ON record BEGIN {steps} END")
             yield
             for event in ("INSERT", "UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER slow_{event}")
+            connection.execute("DROP TABLE written")
 
 
 def is_write(line: str) -> bool:
