@@ -1,7 +1,7 @@
 """Bad requests and bad clients against the running daemon: each is answered for what it is, and harms nobody else.
 
-After every test the daemon has to answer a good call, and at the end its log must hold no bug. The call deadline is
-short, so that a client which takes its time is seen off within the test.
+After every test the daemon has to answer a good call, and at the end its log must hold no bug. Where a client takes its
+time, the call deadline is short, so that it is seen off within the test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tests.daemonkit.rawhttp import Answer, RawClient
 from tests.support.client_model import MEDIA_TYPE
 from tests.support.daemon import Daemon
 
-CALL_DEADLINE_S = 2
 MAX_BODY_BYTES = 5_242_880
 MAX_RSS_MIB = 128
 LEVELS = 400_000
@@ -33,14 +32,18 @@ posts = pytest.mark.parametrize(("path", "key"), POSTS, ids=["apply", "adjust"])
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """With the arguments that a test gives it, see `impatient`."""
     env = {"DNSWEBHOOK_STORE": "embedded", "DNSWEBHOOK_STATE_DIR": str(tmp_path_factory.mktemp("state"))}
-    with Daemon.dnswebhook(env, ["--call-deadline", f"{CALL_DEADLINE_S}s", "--grace-period", "5s"]) as daemon:
+    with Daemon.dnswebhook(env, ["--grace-period", "5s", *getattr(request, "param", [])]) as daemon:
         yield daemon
         assert daemon.stop() == 0, daemon.tail
     bugs = [entry for entry in daemon.log if entry["level"] == "ERROR" or "stack" in entry]
     assert not bugs
     assert len(daemon.log) == len(daemon.lines), "lines that are no JSON object"
+
+
+impatient = pytest.mark.parametrize("daemon", [["--call-deadline", "2s"]], indirect=True, ids=["impatient"])
 
 
 @pytest.fixture(scope="module")
@@ -381,6 +384,7 @@ def trickled(client: RawClient, octet: bytes) -> Answer:
     raise AssertionError("no answer within 20 s")
 
 
+@impatient
 def test_a_body_that_trickles_is_cut_off_at_the_deadline_with_an_answer_that_the_client_survives(
     client: RawClient,
 ) -> None:
@@ -393,6 +397,7 @@ def test_a_body_that_trickles_is_cut_off_at_the_deadline_with_an_answer_that_the
     assert answer.fields["connection"] == "close"
 
 
+@impatient
 def test_silent_and_slow_clients_are_seen_off_and_keep_nobody_waiting(port: int) -> None:
     """More of them than there are threads; good calls are answered meanwhile."""
     silent = [RawClient(port) for _ in range(20)]
