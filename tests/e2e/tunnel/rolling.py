@@ -60,7 +60,9 @@ def restart_in_turns(rate_per_s: int, is_enough: Callable[[Outcome], bool]) -> O
 
 def connector(edge: Edge, site: EchoSite, name: str) -> Connector:
     """Started, and told its document."""
-    proxy = Connector(edge, connections=CONNECTIONS, arguments=["--access-log", "errors"]).start()
+    # On a slow machine a turn takes long, and the download that goes on meanwhile must not be cut off.
+    arguments = ["--access-log", "errors", "--grace-period", "10m"]
+    proxy = Connector(edge, connections=CONNECTIONS, arguments=arguments).start()
     naming = {"responseHeaderModifier": {"set": [{"name": NAME, "value": name}]}}
     proxy.serve(route_to(site.address, filters=naming))
     return proxy

@@ -230,9 +230,10 @@ def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: Reco
 
 def test_a_wait_for_the_next_attempt_ends_with_sigterm() -> None:
     with Edge() as edge:
-        edge.refuse()
-        with Connector(edge) as proxy:
-            line = proxy.wait_for_log(lambda line: line.get("delay_s", 0) > 2, "a long wait", 60)
+        edge.behave(Behaviour(refusal=busy(EXIT_S)))
+        with Connector(edge, arguments=["--register-without-config"]) as proxy:
+            line = proxy.wait_for_message(BOOTSTRAP_LINE, 60)
+            assert line["delay_s"] >= EXIT_S
             proxy.send_signal(signal.SIGTERM)
             assert proxy.wait(line["delay_s"]) == 0
 

@@ -207,7 +207,8 @@ def test_a_response_that_is_cut_off_is_reset_and_told_to_the_access_log() -> Non
 
 
 def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> None:
-    with reserved_port() as port, Proxy("--shutdown-delay", "3s") as proxy:
+    # However long all of this takes; the signal at the end of the block ends it at once.
+    with reserved_port() as port, Proxy("--shutdown-delay", "10m") as proxy:
         proxy.use(fixed(port))
         proxy.send_signal(signal.SIGTERM)
         proxy.wait_for_message("stopping")
@@ -218,7 +219,16 @@ def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> Non
         refused = proxy.put(fixed(port, "other"))
         assert (refused.status_code, refused.json()["message"]) == (503, "this proxy is stopping")
 
+
+def test_a_proxy_ends_by_itself_when_its_shutdown_delay_is_over() -> None:
+    with reserved_port() as port, Proxy("--shutdown-delay", "1s") as proxy:
+        proxy.use(fixed(port))
+        began_s = time.monotonic()
+
+        proxy.send_signal(signal.SIGTERM)
+
         assert proxy.wait(DEADLINE_S) == 0
+        assert time.monotonic() - began_s >= 1
 
 
 def test_a_second_signal_ends_everything_at_once() -> None:

@@ -456,16 +456,18 @@ def test_a_dial_that_fails_with_an_earlier_token_delays_the_other_no_further(
     monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
     other = new_tunnel()
     edge.tunnels.add(other)
-    edge.behave(Behaviour(refusal=busy(0.0), register_delay_s=1.0))
+    edge.behave(Behaviour(hang=Hang.BEFORE_REGISTRATION))
     chances = iter([0.0] * 12)
     monkeypatch.setattr(random, "random", lambda: next(chances, 0.1))
     edge.plan(*[Behaviour(refusal=busy(0.0))] * 12)
     with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
         place = tunnel.places[0]
-        until(lambda: place.waits.attempts == 12 and bool(place.number), "a dial that is answered late")
+        until(lambda: place.waits.attempts == 12 and bool(place.number), "a dial that is not answered")
+        (*_, hanging) = edge.wait_for_attempts(13, WAIT_S)
         tunnel.use_token(Secret(other.token))
-        until(lambda: place.waits.attempts == 1, "its failure")
         edge.behave()
+        edge.drop(hanging)
+        until(lambda: place.waits.attempts == 1, "its failure")
         edge.wait_for_registered(1, WAIT_S)
 
 
