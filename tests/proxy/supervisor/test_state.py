@@ -163,7 +163,7 @@ def test_a_disk_that_hangs_at_the_start_holds_up_no_document_and_has_it_in_the_e
     (tmp_path / "state" / NAME).write_bytes(document_file(tmp_path, "before").read_bytes())
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
     configuration.open_state(restores=True)
-    assert is_asked.is_set()
+    assert is_asked.wait(DEADLINE_S)
 
     loading = run_in_thread(partial(configuration.load_file, document_file(tmp_path, "meanwhile")))
     loading.join(DEADLINE_S)
