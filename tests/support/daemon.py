@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tests.support.process import Process
 
-READY_S = 20.0
+READY_S = 60.0
 
 LogLine = Mapping[str, Any]
 
