@@ -51,7 +51,7 @@ def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None
     configuration = Configuration(fleet, sockets, state)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
     tunnel = _tunnel(daemon, options, fleet)
-    api = _api(daemon, options, configuration, fleet, tunnel)
+    api = _api(options, configuration, fleet, tunnel)
     try:
         # Before any document is loaded: if another proxy has this address, we would share its document's ports, and
         # reset those of its clients that connect to us.
@@ -119,9 +119,7 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     return tunnel
 
 
-def _api(
-    daemon: Daemon, options: Options, configuration: Configuration, fleet: Fleet, tunnel: "Tunnel | None"
-) -> HttpServer:
+def _api(options: Options, configuration: Configuration, fleet: Fleet, tunnel: "Tunnel | None") -> HttpServer:
     registry = CollectorRegistry()
     process_metrics(registry, PROG.replace("-", "_"), daemonkit.__version__)
     certificate = ApiCertificate()
@@ -151,7 +149,8 @@ def _api(
         token=options.auth_token,
         is_open=options.allow_unauthenticated_config,
         max_document_bytes=options.max_document_bytes,
-        is_stopping=daemon.stop.is_set,
+        # As readiness says it: the daemon's own `stop` is set a moment later.
+        is_stopping=lambda: fleet.is_stopping,
         remote_version=None if tunnel is None else lambda: tunnel.remote_version,
     )
     return HttpServer(

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 import requests
+from werkzeug.test import Client
 
+from daemonkit.options import parse
 from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, Ready, Report
+from proxy.options import COMMANDS, PREFIX, Options
+from proxy.supervisor import main as supervisor
 from proxy.supervisor.configuration import Configuration, Stopping
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import State
@@ -69,6 +73,21 @@ def test_a_proxy_that_is_stopped_before_its_workers_have_a_document_says_that_it
 
     with pytest.raises(Stopping, match="this proxy is stopping"):
         Configuration(fleet, ListeningSockets(1), None).put(b'{"routes": []}')
+
+
+def test_a_document_is_refused_from_the_moment_on_in_which_readiness_says_that_the_proxy_stops() -> None:
+    """It was taken until the daemon had told its other parts."""
+    arguments = ["--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
+    _, options = parse(Options, prefix=PREFIX, argv=arguments, environ={}, commands=COMMANDS)
+    fleet = Fleet([])
+    configuration = Configuration(fleet, ListeningSockets(1), None)
+    client = Client(supervisor._api(options, configuration, fleet, None)._app)
+
+    fleet.stop_is_near()
+    answer = client.put("/config", json={"routes": []})
+
+    assert (answer.status_code, "this proxy is stopping" in answer.text) == (503, True)
+    assert configuration.loaded is None
 
 
 def test_a_worker_that_begins_after_the_ports_were_closed_is_not_taken_for_one_that_hears_nothing(
