@@ -1,4 +1,4 @@
-"""Stands in for a target that cannot be served because something is missing; reports it like any other failure."""
+"""Takes the place of a target that cannot be served because something is missing, and reports that as a failure."""
 
 import math
 
@@ -7,7 +7,7 @@ from tunnelgw.deliver.receipts import Remark
 
 
 class BarredTarget:
-    """Used until its credentials change, when another target takes its place."""
+    """Used until the target's key changes, for example its credentials; then another target takes its place."""
 
     look_soon_s = math.inf
 

@@ -1,7 +1,7 @@
 """A client of a proxy's config API: `PUT /config`, and `HEAD` for the loaded version.
 
-Over http, https (verified with the system's authorities or a CA file) or a unix socket. One connection is kept open,
-and replaced if the proxy has closed it. Only one thread may call.
+Speaks http, https (verified with the system's authorities or a CA file), or HTTP over a unix socket. Keeps one
+connection open, and replaces it if the proxy has closed it. Only one thread may call.
 """
 
 import errno
@@ -25,12 +25,12 @@ from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
-"""For the whole answer. The proxy itself waits for its workers for up to 30 s."""
+"""Time limit for the whole answer. The proxy itself waits for its workers for up to 30 s."""
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _MAX_ANSWER_BYTES = 64 * 1024
 _PACKET_BYTES = 96 * 1024
-"""How much is sent at once. The C library reuses a buffer of this size; larger ones it takes from the system each
-time."""
+"""How many bytes are sent at once. The C library reuses a buffer of this size, but requests a larger one from the
+system each time."""
 _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
@@ -54,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     version: int
     has_problems: bool = False
-    """Whether ports cannot be bound now; the answer to a `put` tells which."""
+    """Whether some ports cannot be bound now; the answer to a `put` says which."""
 
 
 class PutAnswer(msgspec.Struct, frozen=True):
@@ -184,7 +184,7 @@ class ConfigClient:
     def _exchange(
         self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Tries once more on a new connection if the proxy has closed the one that was kept."""
+        """Retries once on a new connection if the proxy has closed the one that was kept open."""
         was_used = self._is_used
         try:
             return self._once(method, body, most_bytes)
@@ -243,7 +243,7 @@ class ConfigClient:
 
 
 def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer pieces; pieces that are large already stay as they are."""
+    """The same bytes in fewer pieces; pieces that are already large stay as they are."""
     packet: list[bytes] = []
     size_bytes = 0
     for piece in pieces:

@@ -1,8 +1,8 @@
-"""A thread per target that sends it the newest of what it should hold, again and again until it holds it.
+"""One thread per target: sends it the newest parcel, and retries until the target holds it.
 
 Targets never wait for each other: one that is down, slow or refusing has its own back-off. A newer parcel replaces an
-older one that has not been delivered yet. Every now and then the target is visited anyway, since it may have been
-restarted empty, or edited by somebody else.
+older one that has not been delivered yet. A target that holds its parcel is still visited now and then, since it may
+have been restarted empty, or edited by somebody else.
 """
 
 import math
@@ -23,10 +23,10 @@ log = get_logger(__name__)
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
 STARTING_S = 30.0
-"""For this long a target that was never found may still be starting, for example a container that pulls its image."""
+"""How long a target that was never reached counts as starting, for example a container whose image is being pulled."""
 _STARTING_PAUSE_S = 1.0
 _TOLD_EACH = 10
-"""This many failures in a row are logged each; after that there is one line a minute."""
+"""The first failures in a row, up to this many, are each logged; after that, one line a minute."""
 
 
 class Undelivered(Exception):
@@ -76,7 +76,8 @@ class Target(Protocol[P_contra]):
 
     @property
     def look_soon_s(self) -> float:
-        """How soon to visit it after the last delivery, even if visits are rarer; inf: nothing is in doubt."""
+        """How soon to visit it again after the last delivery, if that is before the next regular visit; inf: no need
+        to."""
 
     def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
         """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered, Withheld."""
@@ -98,14 +99,15 @@ class Courier(Generic[P]):
         starting_s: float = STARTING_S,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`make` builds the target, which must ask before each call whether the courier still serves it.
+        """`make` builds the target. Its argument tells whether the courier still serves the target, which must ask
+        before each call.
 
-        `look_again_s` after its first success the target is visited even if visits are rarer: by then, what somebody
-        else had sent has arrived.
+        `look_again_s`: there is a visit this long after the first success, even if regular visits are rarer: by then,
+        what somebody else had sent before has arrived.
         `on_end` is called by the courier's thread when `has_ended` has become true.
         """
         stopping = self._stopping = threading.Event()
-        self.target = make(lambda: not stopping.is_set())  # without `self`, which the target would keep after its end
+        self.target = make(lambda: not stopping.is_set())  # without `self`, or the target would keep it after its end
         self._on_end = on_end
         self._report = report
         self._on_crash = on_crash
@@ -122,21 +124,21 @@ class Courier(Generic[P]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of the courier is under way any more."""
+        """Whether the courier's thread has finished, so that no call is in progress any more."""
         return self._ended.is_set()
 
     def start(self) -> None:
         self._thread.start()
 
     def send(self, parcel: P) -> None:
-        """From now on this is what the target should hold."""
+        """Replace the parcel that the target should hold."""
         with self._changed:
             if parcel is not self._parcel:
                 self._parcel = parcel
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """No new call is begun; one that is under way finishes or times out. See `join`."""
+        """Begin no new call; one in progress finishes or times out. See `join`."""
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
@@ -188,7 +190,8 @@ class Courier(Generic[P]):
             done = parcel
 
     def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
-        """Wait for the parcel to deliver next: a new one, or the last one again when its time has come; None: stop."""
+        """Wait for the next parcel to deliver: a new one, or the last one again when its time has come. None:
+        stopped."""
         with self._changed:
             while not self._stopping.is_set():
                 due_s = not_before_s if self._parcel is not done else next_visit_s
@@ -199,7 +202,8 @@ class Courier(Generic[P]):
             return None
 
     def _pause_s(self, pause_s: float, failure: Undelivered, *, is_starting: bool) -> float:
-        """Noticing that a target is back must not take longer than noticing that one has been restarted."""
+        """Without a refusal no longer than the period of visits: it must not take longer to notice that a target is
+        back than that one has been restarted."""
         longest_s = math.inf if failure.is_refusal else self._visit_every_s
         return max(min(pause_s, longest_s, _STARTING_PAUSE_S if is_starting else math.inf), failure.retry_after_s)
 
@@ -214,7 +218,7 @@ class Courier(Generic[P]):
         held, remarks = (last.held, last.remarks) if last is not None else ("", ())
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
-        # Only its text, which includes that of its cause already.
+        # The text alone, without the exception: it includes the text of the cause already.
         if not is_starting:
             told = log if attempts <= _TOLD_EACH else self._rare_log
             told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)

@@ -1,9 +1,10 @@
-"""The couriers of all targets of one sort: there is one for each target that should hold something now.
+"""The couriers of all targets of one sort: one courier for each target that should hold something now.
 
-A target is at a place. If a place gets a new courier, because of other credentials or because we did not lead for a
-while, it begins only when the last call of the former courier has ended: that call could still undo newer content.
+Each target is at a place. When a place gets a new courier, because of other credentials or because we did not lead for
+a while, that one starts only after the last call of the former courier has ended: that call could still overwrite newer
+content.
 
-Only one thread may call `send`, `stop` and `join`; any thread may call `receipts`.
+Only one thread may call `send`, `stop` and `join`; any thread may call `receipts` and `receipt`.
 """
 
 import math
@@ -31,7 +32,7 @@ class Located(Hashable, Protocol):
 K = TypeVar("K", bound=Located)
 P = TypeVar("P", bound=Parcel)
 Make = Callable[[K, Callable[[], bool]], Target[P]]
-"""Builds the target of a key. The target must ask the function before each call whether it is still to be served."""
+"""Builds the target of a key. Before each call, the target must ask the function whether it is still to be served."""
 
 
 class Couriers(Generic[K, P]):
@@ -56,12 +57,12 @@ class Couriers(Generic[K, P]):
         self._receipts: dict[K, Receipt] = {}
         self._couriers: dict[K, Courier[P]] = {}
         self._leaving: list[tuple[str, Courier[P]]] = []
-        """Dismissed couriers, with the places that they have not left yet."""
+        """Dismissed couriers that may still be in a call, each with its place."""
 
     def send(self, wanted: Mapping[K, P]) -> None:
-        """From now on exactly these targets are served, each with its newest parcel.
+        """Serve exactly these targets from now on, each with its newest parcel.
 
-        To be called again after `on_news`: a place that its former courier has not left yet is served then.
+        Call it again after `on_news`: then places are served whose former courier has ended since.
         """
         for key in self._couriers.keys() - wanted.keys():
             self._dismiss(key)
@@ -78,12 +79,12 @@ class Couriers(Generic[K, P]):
                 courier.send(parcel)
 
     def receipts(self) -> dict[K, Receipt]:
-        """The newest result for each target that has answered, or failed to."""
+        """The newest receipt of each target that has one."""
         with self._lock:
             return dict(self._receipts)
 
     def receipt(self, key: K) -> Receipt | None:
-        """The newest result for one target."""
+        """The newest receipt of one target."""
         with self._lock:
             return self._receipts.get(key)
 
@@ -93,11 +94,11 @@ class Couriers(Generic[K, P]):
         self._forget_unserved({})
 
     def join(self, deadline_s: float) -> bool:
-        """True when all have ended by `deadline_s` (monotonic clock)."""
+        """Returns whether all dismissed couriers have ended by `deadline_s` (monotonic clock)."""
         return all(courier.join(deadline_s - time.monotonic()) for _, courier in self._leaving)
 
     def _hire(self, key: K, parcel: P) -> Courier[P] | None:
-        """None: no more threads can be started. Targets that have couriers already are served all the same."""
+        """None: no more threads can be started. Targets that already have couriers are served all the same."""
         courier: Courier[P] = Courier(
             lambda is_served: self._make(key, is_served),
             lambda receipt: self._note(key, hired(), receipt),
@@ -106,7 +107,7 @@ class Couriers(Generic[K, P]):
             look_again_s=self._look_again_s,
             on_end=self._on_news,
         )
-        hired = weakref.ref(courier)  # otherwise its callback would keep it after its end, with its parcel
+        hired = weakref.ref(courier)  # a strong reference would keep the courier and its parcel after its end
         self._couriers[key] = courier
         try:
             courier.start()
@@ -118,7 +119,7 @@ class Couriers(Generic[K, P]):
         return courier
 
     def _note_unserved(self, key: K, receipt: Receipt) -> None:
-        """Logged once only, since each `send` tries it again."""
+        """Logs it only once, since each `send` tries again."""
         with self._lock:
             is_known = self._receipts.get(key) == receipt
             self._receipts[key] = receipt

@@ -1,12 +1,12 @@
-"""Proxies of Gateways that have gone, while they still serve the last document of the Gateway.
+"""Proxies whose Gateway is gone, but which still serve its last document.
 
-    own proxies of Gateways -> proxies to be emptied, until they are, or for as long as it makes sense
+    own proxies of Gateways -> proxies to be emptied, until they are, or until it makes no sense to try any longer
 
-A proxy without its Gateway would go on serving a document that nobody updates, at addresses that people can reach. So
-it gets an empty one, but not before its Gateway has been gone for a while: objects are deleted and made anew. If the
-Gateway still exists and only does not name the proxy any more, the proxy keeps its document: it may be the same proxy
-under another name. Tokens are remembered, since Secrets often go first. After a restart nothing is remembered. Only the
-reconciler's thread calls what is here.
+Without its Gateway, a proxy would go on serving a document that nobody updates, at addresses that people can reach. So
+it gets an empty one, but only when its Gateway has been gone for a while: objects may be deleted and created again. If
+the Gateway still exists and merely does not name the proxy any more, the proxy keeps its document: it may be the same
+proxy under another name. Tokens are remembered, since Secrets are often deleted first. Nothing is remembered across
+restarts. Only the reconciler's thread calls this module.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ from tunnelgw.translate.gateways import SHARED
 log = get_logger(__name__)
 
 PATIENCE_S: Final = 600.0
-"""How long to try a proxy that cannot be reached: most were stopped together with their Gateway."""
+"""How long to try to reach a proxy: most were stopped together with their Gateway."""
 
 
 class _Served(msgspec.Struct, frozen=True):
@@ -35,9 +35,10 @@ class DepartedProxies:
         """Times are of one monotonic clock, in seconds."""
         self._grace_s = grace_s
         self._served: dict[str, _Served] = {}
-        """By URL: the data plane that a proxy belongs to, or did last, and its last usable credentials, if any."""
+        """By URL: the data plane that a proxy belongs to, or last belonged to, and its last usable credentials, if
+        any."""
         self._since_s: dict[str, float] = {}
-        """Since when a proxy has been without its Gateway, by URL."""
+        """By URL: since when a proxy has been without its Gateway."""
 
     def follow(self, planes: Mapping[str, Plane], is_there: Callable[[str], bool], now_s: float) -> None:
         """`is_there`: whether the Gateway of a data plane exists, or may exist."""
@@ -57,12 +58,12 @@ class DepartedProxies:
                 self._since_s.setdefault(url, now_s)
 
     def serves(self, plane: str) -> bool:
-        """Whether a Gateway's own data plane has a proxy that is not emptied yet, as far as we know."""
+        """Whether, as far as we know, a Gateway's own data plane still has a proxy that is not emptied."""
         return any(served.plane == plane for served in self._served.values())
 
     @property
     def served(self) -> Collection[str]:
-        """The URLs of all proxies that are to be emptied once their Gateway has gone, or are now."""
+        """The URLs of all proxies that are emptied now, or will be once their Gateway is gone."""
         return self._served.keys()
 
     def proxies(self, now_s: float) -> dict[str, Credentials]:

@@ -1,11 +1,12 @@
-"""Sends out what was translated: documents to all proxies, then hostnames to the provider; and collects the results.
+"""Delivers documents to all proxies, then hostnames to the provider, and collects the results.
 
     translation + targets -> couriers -> receipts -> Delivery (for statuses)
 
-A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document:
-requests that the edge sent earlier would be refused. A data plane whose proxies all fail does not hold up the others.
-One whose proxies do not answer, or keep changing, does so only for a while: the author of its GatewayConfig must not be
-able to stop the rest. Only the reconciler's thread calls what is here; receipts come from the couriers' threads.
+A tunnel's ingress document follows once each data plane behind the tunnel has a proxy that holds the plane's newest
+document: requests that the edge sent earlier would be refused. A data plane whose proxies all fail does not hold up the
+others. One whose proxies do not answer, or keep changing, holds them up for a limited time only: the author of its
+GatewayConfig must not be able to stop the rest. Only the reconciler's thread calls this module; receipts come from the
+couriers' threads.
 """
 
 import math
@@ -33,33 +34,33 @@ from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 from tunnelgw.translate.gateways import SHARED
 
 _MAX_REMEMBERED = 1000
-"""How many documents of a data plane are remembered, about which slow proxies may still answer."""
+"""How many documents of each data plane are remembered: slow proxies may still answer about older ones."""
 
 
 class Settings(msgspec.Struct, frozen=True):
     provider_url: str
     marker: str
-    """`service` of our rules in ingress documents."""
+    """The `service` of our rules in ingress documents."""
     proxy_ca_file: str = ""
     proxy_server_name: str = ""
     visit_every_s: float = 5.0
     drift_every_s: float = 600.0
     look_again_s: float = math.inf
-    """When to look at a tunnel again after the first success: the former leader may have had a write under way."""
+    """When to look at a tunnel again after the first success: the former leader may have had a write in progress."""
     adopt: bool = False
     is_dry_run: bool = False
     settle_s: float = SETTLE_S
     """When to look at a tunnel's document again after writing it."""
     patience_s: float = 20.0
-    """How long to wait for data planes that neither take a document nor fail to, if others behind the tunnel have
-    theirs."""
+    """How long to wait for data planes that neither take a document nor fail to, if another one behind the tunnel holds
+    its document."""
 
 
 class PassReport(Protocol):
     """Thread-safe."""
 
     def keep(self, tunnels: Collection[str]) -> None:
-        """From now on there are these tunnels; what was reported about others does not hold any more."""
+        """Keep reports about these tunnels only; what was reported about others does not hold any more."""
 
     def note(self, tunnel: str, found: Pass) -> None:
         """Report the result of a look at a tunnel's ingress document."""
@@ -70,7 +71,7 @@ class ProxyKey(msgspec.Struct, frozen=True):
     url: str
     token: Credentials
     is_taken: bool = False
-    """Whether another data plane has the proxy already."""
+    """Whether the proxy already belongs to another data plane."""
 
     @property
     def place(self) -> str:
@@ -79,7 +80,7 @@ class ProxyKey(msgspec.Struct, frozen=True):
 
 _NO_PLANE = Plane((), Credentials(None))
 _DEPARTED = ""
-"""Stands for the data plane's id of proxies that are to be emptied."""
+"""Takes the place of the data plane's id for proxies that are to be emptied."""
 
 
 def _key(name: str, plane: Plane, url: str) -> ProxyKey:
@@ -116,12 +117,13 @@ class Dispatch:
         """By token, since the provider counts calls per token. A budget lives as long as a client that uses it."""
         self._documents: dict[str, DocumentParcel] = {}
         self._turns: dict[str, dict[str, int]] = {}
-        """The last turn for which each document of a data plane was made, by its digest."""
+        """By data plane and digest of a document: the last turn for which it was made."""
         self._listeners: dict[str, dict[str, tuple[Listener, ...]]] = {}
-        """The listeners of each of these documents."""
+        """The listeners of the same documents."""
         self._planes: Mapping[str, Plane] = {}
         self._versions: dict[str, int] = {}
-        """The version that each own proxy of a Gateway took last from us, by URL. Written by couriers' threads."""
+        """By URL: the last version that a proxy took from us, for proxies named by GatewayConfigs. Written by couriers'
+        threads."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
         self._held_up_since_s: dict[Tunnel, float] = {}
         """Tunnels whose newest hostnames wait for data planes."""
@@ -129,7 +131,7 @@ class Dispatch:
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def put_document(self, plane: str, parcel: DocumentParcel, listeners: tuple[Listener, ...], turn: int) -> None:
-        """From now on a data plane must serve this document. Turns are counted from 1."""
+        """Serve this document on the data plane from now on. Turns are counted from 1."""
         self._documents[plane] = parcel
         turns, listeners_of = self._turns.setdefault(plane, {}), self._listeners.setdefault(plane, {})
         turns.pop(parcel.digest, None)  # so that the oldest comes first
@@ -146,7 +148,7 @@ class Dispatch:
     def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Credentials] | None = None) -> None:
         """Deliver the newest documents to exactly the proxies of these data planes.
 
-        `departed`: proxies, by URL, that are emptied if they still have what they took last from us.
+        `departed`: proxies, by URL, to be emptied if they still hold what they last took from us.
         """
         self._planes = planes
         if self._settings.is_dry_run:
@@ -158,18 +160,18 @@ class Dispatch:
             for url in plane.endpoints
         }
         for url, token in (departed or {}).items():
-            # If it never took anything from us, a version that no proxy has, so that nothing is done.
+            # If it never took anything from us: a version that no proxy has, so nothing is done.
             wanted[ProxyKey(_DEPARTED, url, token)] = DocumentParcel.nothing(self._versions.get(url, -1))
         self._proxies.send(wanted)
 
     def remember_only(self, urls: Collection[str]) -> None:
-        """Only these proxies may still be emptied: forget what the others took."""
+        """Forget which versions all other proxies took: only these may still have to be emptied."""
         for url in set(self._versions).difference(urls):
             self._versions.pop(url, None)
 
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
-        """Deliver each tunnel's hostnames to the provider, as soon as its data planes can serve them; or some of these,
-        if the others fail or take too long.
+        """Deliver each tunnel's hostnames to the provider as soon as all of its data planes can serve them, or only
+        some, if the others fail or take too long.
 
         `planes_of`: data planes by id of the tunnel that leads to them.
         """
@@ -197,7 +199,7 @@ class Dispatch:
         self._tunnels.send(sent)
 
     def stop(self) -> None:
-        """Nothing is delivered until `send` and `send_hosts` are called again."""
+        """Deliver nothing until `send` and `send_hosts` are called again."""
         self._sent_hosts, self._held_up_since_s = {}, {}
         self._proxies.stop()
         self._tunnels.stop()
@@ -218,13 +220,13 @@ class Dispatch:
         )
 
     def has_answered(self, plane: str, turn: int = sys.maxsize) -> bool:
-        """Whether a proxy holds the document that the data plane had at `turn`, or a newer one, or all of its proxies
-        failed to take it. Without `turn`: the newest document.
+        """Whether one of the data plane's proxies holds the document of this turn or a newer one, or all of them failed
+        to take it. Without `turn`: the newest document.
         """
         return self.answers()(plane, turn)
 
     def answers(self) -> Callable[[str, int], bool]:
-        """`has_answered` as of now: later answers do not count."""
+        """`has_answered`, based on the receipts of this moment."""
         return partial(self._has_answered, self._proxies.receipts())
 
     def _has_answered(self, receipts: Mapping[ProxyKey, Receipt], plane: str, turn: int) -> bool:
@@ -257,7 +259,7 @@ class Dispatch:
         return [self._proxies.receipt(_key(plane, found, url)) for url in found.endpoints]
 
     def departed_receipts(self) -> dict[str, Receipt]:
-        """The receipts of proxies that are to be emptied, by URL."""
+        """The receipts of proxies to be emptied, by URL."""
         return {key.url: receipt for key, receipt in self._proxies.receipts().items() if key.plane == _DEPARTED}
 
     def tunnel_receipts(self) -> dict[str, Receipt]:
@@ -265,8 +267,8 @@ class Dispatch:
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
 
     def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
-        """The listeners of a document in its order, to which remarks about ports refer; none if it is not known any
-        more. Without `digest`: of the newest document.
+        """The listeners of a document, in its order: remarks about ports refer to them by index. Empty if the document
+        is not known any more. Without `digest`: the newest document.
         """
         if digest is None and plane in self._documents:
             digest = self._documents[plane].digest
@@ -287,7 +289,7 @@ class Dispatch:
         return ProxyTarget(endpoint, client, lambda version: self._note_version(key, version))
 
     def _note_version(self, key: ProxyKey, version: int) -> None:
-        if key.plane != SHARED:  # shared replicas come and go, so their URLs would pile up
+        if key.plane != SHARED:  # URLs of shared replicas would pile up, since replicas come and go
             self._versions[key.url] = version
 
     def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
@@ -318,6 +320,6 @@ class Dispatch:
         )
 
     def _require_duty(self, is_served: Callable[[], bool]) -> None:
-        """Called before each call: a former leader, or a replaced courier, must not write after its successor."""
+        """Called before each call, since a former leader or a replaced courier must not write after its successor."""
         if not (is_served() and self._may_write()):
             raise Withheld

@@ -1,11 +1,12 @@
-"""Tunnels that nothing names any more, while their ingress documents still have hostnames of ours.
+"""Tunnels that nothing names any more, but whose ingress documents still have hostnames of ours.
 
     tunnels that were named before -> tunnels to be emptied, until they are, or the provider keeps refusing it
 
-None is emptied while an object that might name it cannot be read, nor before it has been unnamed for a while: objects
-are deleted and made anew, or written in any order. Tunnels are remembered with their last credentials, since those are
-often deleted together with the objects that named them. After a restart they are found by statuses and by
-configurations that no Gateway uses (see `targets.left_tunnels`). Only the reconciler's thread calls what is here.
+A tunnel is not emptied while an object that might name it cannot be read, nor before it has been unnamed for a while:
+objects may be deleted and created again, or written in any order. Tunnels are remembered with their last credentials,
+since those are often deleted together with the objects that named them. After a restart they are found through
+statuses, and through configurations that no Gateway uses (see `targets.left_tunnels`). Only the reconciler's thread
+calls this module.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,12 +30,12 @@ class FormerTunnels:
         self._left = dict(left)
         self._grace_s = grace_s
         self._since_s: dict[str, float] = {}
-        """Since when it has been certain that nothing names a tunnel, by id."""
+        """By id: since when it has been certain that nothing names the tunnel."""
         self._last: dict[str, Tunnel] = {}
         """Named tunnels whose documents are ours to keep, with their last usable credentials, if they ever had any."""
 
     def tunnels(self, now_s: float) -> tuple[Tunnel, ...]:
-        """Tunnels to be emptied now."""
+        """Tunnels that are to be emptied now."""
         return tuple(self._left[id_] for id_ in sorted(self._due(now_s)))
 
     def follow(self, named: Collection[str], kept: Mapping[str, Tunnel], now_s: float, *, is_certain: bool) -> None:
@@ -47,7 +48,7 @@ class FormerTunnels:
         if is_certain:
             for id_ in self._last.keys() - named:
                 self._left[id_] = self._last.pop(id_)
-            for id_ in self._last.keys() - kept.keys():  # its document is somebody else's to keep now
+            for id_ in self._last.keys() - kept.keys():  # its document is not ours to keep any more
                 del self._last[id_]
         self._since_s = {id_: self._since_s.get(id_, now_s) for id_ in self._left} if is_certain else {}
         for id_, tunnel in kept.items():
@@ -56,12 +57,12 @@ class FormerTunnels:
 
     def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
         """`receipts`: by id. Receipts for anything but the emptying are ignored: hostnames that were wanted shortly
-        before may still have been on their way.
+        before may still have been in delivery.
         """
         for id_ in self._due(now_s) & receipts.keys():
             receipt = receipts[id_]
             if receipt.wanted != NO_HOSTS.digest:
-                continue  # it is about hostnames that were wanted before
+                continue  # it is about hostnames that were wanted before the emptying
             if receipt.is_current:
                 self._drop(id_)
             elif receipt.is_refusal and receipt.attempts >= REFUSALS:

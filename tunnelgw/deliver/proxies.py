@@ -1,8 +1,8 @@
 """A proxy replica as a target: it should hold the newest document of its data plane.
 
-Versions rise by one from what the proxy has loaded, so clocks do not matter, and the next leader goes on where the last
-one stopped. A proxy that was restarted empty, or was given another document by hand, has another version than the one
-that we sent, and gets ours again.
+Each version is one above the version that the proxy has loaded, so clocks do not matter, and the next leader continues
+where the last one stopped. If the proxy was restarted empty, or was given another document by hand, its version differs
+from the one that we sent, and it gets our document again.
 """
 
 import math
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 _MAX_CONFLICTS = 3
 """More in a row mean that somebody else keeps writing."""
 _MANY_REPLACED = 3
-"""This many visits in a row must have found another document than ours: a single one may be an accident."""
+"""This many visits in a row must find another document than ours: a single one may be an accident."""
 _REPLACED = (
     "somebody else keeps replacing its document, for example another controller that names this proxy, so that ours is "
     "served only at times"
@@ -35,7 +35,7 @@ class DocumentParcel(msgspec.Struct, frozen=True):
     """What follows `{"version":N` in its JSON, so it begins with a comma or brace. In pieces, most of which are the
     same objects as in the previous parcel."""
     over: int | None = None
-    """If set, the document only replaces this version: if another one is loaded, there is nothing to do."""
+    """If set, the document only replaces this version: if another one is loaded, nothing is sent."""
 
     @classmethod
     def nothing(cls, over: int) -> "DocumentParcel":
@@ -68,7 +68,7 @@ class ProxyTarget:
             return self._deliver(parcel) if parcel.over is None else self._replace(parcel, parcel.over)
         finally:
             # During a rollout a Service has two proxies, and the new one replaces the old one only once it has its
-            # document: it must be reached by a new connection.
+            # document. A new connection is needed to reach it.
             if self._is_by_name:
                 self._client.close()
 
@@ -84,11 +84,11 @@ class ProxyTarget:
             return self._put_above(parcel, (self._held_version or 0) + 1)
         except Undelivered as failure:
             if failure.is_refusal:
-                self._held_version = None  # to be read again: a wrong version would be refused for ever
+                self._held_version = None  # to be read again: a wrong version would be refused again and again
             raise
 
     def _visit(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
-        """Look whether it still holds what it was sent, and has no problems with it."""
+        """Check that it still holds what it was sent, without problems."""
         loaded = self._client.loaded()
         version = None if loaded is None else loaded.version
         if version == self._held_version:
@@ -104,8 +104,8 @@ class ProxyTarget:
             )
         self._held_version = version
         try:
-            # If the same document is loaded already, perhaps by another controller, sending it with the version that it
-            # has does not load it again.
+            # If the same document is loaded already, perhaps from another controller, sending it with the loaded
+            # version does not load it again.
             return self._put(parcel, 1 if version is None else version)
         except VersionConflict as conflict:
             self._replaced += 1

@@ -7,13 +7,13 @@ import msgspec
 
 class RemarkKind(StrEnum):
     PORT = "port"
-    """A proxy holds the document, but cannot do a part of it now: `subject` is the path of the field."""
+    """A proxy holds the document, but cannot apply a part of it now; `subject` is the path of the field."""
     REPLACED = "replaced"
-    """A proxy holds the document, but not for long: somebody else keeps sending it other ones."""
+    """A proxy holds the document, but somebody else keeps sending it other ones."""
     CONFLICT = "conflict"
     """Somebody else has a rule for the hostname `subject`, so ours is left out."""
     FOREIGN_RULE = "foreign rule"
-    """The ingress document has a rule of somebody else for the hostname `subject`, which is kept."""
+    """The ingress document has somebody else's rule for the hostname `subject`, which is kept."""
 
 
 class Remark(msgspec.Struct, frozen=True):
@@ -26,26 +26,26 @@ class Remark(msgspec.Struct, frozen=True):
 
 class Receipt(msgspec.Struct, frozen=True):
     """The newest result for one target. It never expires: if a target that answered before is silent now, `held` stays,
-    with the error beside it."""
+    with `error` beside it."""
 
     target: str
     """Its name for people: `http://10.0.0.7:8082`, or `tunnel 6f1c...`."""
     wanted: str
     """Digest of what the target should hold."""
     held: str = ""
-    """Digest of what it last said that it holds; empty: it never said so."""
+    """Digest of what the target last said it holds; empty: it has never said."""
     error: str = ""
     """Why it does not hold what is wanted, or could not be asked; empty: all is well."""
     is_refusal: bool = False
-    """The same delivery will be refused again until somebody changes something."""
+    """The same delivery will be refused again until a person changes something."""
     is_credential_problem: bool = False
     """Our credentials were refused, or we have none."""
     is_starting: bool = False
-    """The target was never found, but may still be starting: `error` is no failure yet."""
+    """The target has never been reached, but may still be starting: `error` is no failure yet."""
     attempts: int = 0
     """How many attempts have failed in a row."""
     remarks: tuple[Remark, ...] = ()
-    """About what it held when it last told us."""
+    """About what the target held when it last answered."""
 
     @property
     def failure(self) -> str:

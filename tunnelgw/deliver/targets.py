@@ -2,9 +2,9 @@
 
     Snapshot -> {data plane: config APIs}, {tunnel: credentials}
 
-Proxies in a cluster are found through the EndpointSlices of their Service, ready or not, since a proxy is not ready
-before it is configured; terminating ones are left alone. A Pod with addresses of both families is one proxy, and is
-reached by its IPv4 address.
+Proxies in a cluster are found through the EndpointSlices of their Service, whether ready or not: a proxy is not ready
+before it is configured. Terminating ones are left alone. A Pod with addresses of both families is one proxy, reached by
+its IPv4 address.
 """
 
 import base64
@@ -27,15 +27,15 @@ from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
-"""Kinds that name tunnels: while an object of these cannot be read, it may name a tunnel that nothing else names."""
+"""Kinds that name tunnels: an object of these that cannot be read may name a tunnel that nothing else names."""
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
 AUTH_FIELD = "auth-token"
-"""The key in Secrets with the token of a config API, including that of the shared proxies."""
+"""The key that holds the token of a config API in a Secret, including the shared proxies' Secret."""
 TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
-"""Why a proxy gets no document of a data plane that names it."""
+"""Why a proxy gets no document from a data plane that names it."""
 API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
 TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
 _TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
@@ -65,7 +65,7 @@ class Plane(msgspec.Struct, frozen=True):
     """URLs of config APIs."""
     token: Credentials
     taken: frozenset[str] = frozenset()
-    """Members of `endpoints` that another data plane has already: a proxy holds one document."""
+    """Members of `endpoints` that already belong to another data plane: a proxy holds one document."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -81,11 +81,11 @@ class Tunnel(msgspec.Struct, frozen=True):
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """How the shared proxies are found, from the options."""
+    """How to find the shared proxies, from the options."""
 
     controller_name: str
     namespace: str
-    """The default namespace for Secrets and Services that are named by objects of cluster scope."""
+    """The default namespace for Secrets and Services that cluster-scoped objects name."""
     endpoints: tuple[str, ...] = ()
     service: Key | None = None
     is_tls: bool = False
@@ -93,14 +93,15 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
-    """By id of the data plane. If several name a proxy, it goes to the shared one, otherwise to the oldest Gateway."""
+    """By id of the data plane. A proxy that several name belongs to the shared one if that is among them, else to the
+    oldest Gateway."""
     shared = tuple(dict.fromkeys(discovery.endpoints)) or tuple(_service_endpoints(snapshot, discovery))
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)
     own = _own_configs(snapshot, discovery.controller_name)
     for gateway, config in sorted(own, key=lambda each: each[0].age):
         ref = config.spec.auth_secret_ref
-        # Authors of a GatewayConfig choose where its document is sent: the shared proxies' token must not go there.
+        # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
         token = _token(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
         found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
@@ -120,12 +121,12 @@ def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
 
 
 def named_tunnels(snapshot: Snapshot, discovery: Discovery) -> frozenset[str]:
-    """Ids of all tunnels that lead to us, also of those whose ingress document is not ours to keep."""
+    """Ids of all tunnels that lead to us, including those whose ingress document is not ours to keep."""
     return frozenset(config.tunnel_id for config, _ in _configs(snapshot, discovery) if config.tunnel_id)
 
 
 def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
-    """Tunnels that may still have hostnames of ours after changes while no controller ran, by id.
+    """Tunnels, by id, that may still have hostnames of ours because of changes made while no controller was running.
 
     These are the tunnels that got a Gateway's hostnames according to its status (with the credentials that the Gateway
     has now), and those named by GatewayConfigs that no Gateway uses any more.
@@ -157,12 +158,12 @@ def told_tunnels(gateway: Gateway) -> frozenset[str]:
 
 
 def tunnel_name(tunnel_id: str) -> str:
-    """The name of a tunnel in receipts, and so in statuses."""
+    """The tunnel's name in receipts, and so in statuses."""
     return f"tunnel {tunnel_id}"
 
 
 def depends_on_tunnels(snapshot: Snapshot, discovery: Discovery) -> bool:
-    """Whether every class of ours has a tunnel whose ingress document we keep, so that none works without
+    """Whether each of our classes has a tunnel whose ingress document is ours to keep, so that none works without
     credentials."""
     specs = [_class_config(snapshot, each) for each in _classes(snapshot, discovery.controller_name)]
     return all(spec is not None and spec.tunnel_id and spec.provider_credentials_secret_ref for spec in specs)
@@ -174,7 +175,7 @@ def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str
     scheme = "https" if discovery.is_tls else "http"
     found: set[str] = set()
     families: dict[str, str] = {}
-    """The address family by which each Pod is reached, by its uid."""
+    """By uid of the Pod: the address family by which it is reached."""
     for item in sorted(_slices(snapshot, discovery.service), key=lambda each: each.address_type):
         port = next((each.port for each in item.ports or () if each.name == CONFIG_PORT and each.port), None)
         if port is None:
@@ -216,7 +217,7 @@ def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gat
 
 
 def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
-    """All configurations that are in use, with the default namespace of their references."""
+    """All configurations in use, with the default namespace of their references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
         if spec is not None:
@@ -226,7 +227,8 @@ def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway
 
 
 def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
-    """Our Gateways, each with the configuration that is in force and the default namespace of its references."""
+    """Our Gateways, each with its effective configuration and the default namespace of that configuration's
+    references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
         for gateway in _gateways(snapshot, gateway_class):
@@ -237,7 +239,7 @@ def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple
 
 
 def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
-    """GatewayConfigs that no Gateway names, ours or another controller's."""
+    """GatewayConfigs that no Gateway names, whether ours or another controller's."""
     gateways = (item for item in snapshot.all(Kind.GATEWAY).values() if isinstance(item, Gateway))
     used = {own.key for gateway in gateways if (own := _own_config(snapshot, gateway))}
     for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():
@@ -301,7 +303,7 @@ def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -
 
 
 def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
-    """The account that the connector's token names, if the configuration names that; empty: ask the provider."""
+    """The account named by the connector's token, if the configuration has one; empty: ask the provider."""
     ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
     if ref is None:
         return ""
@@ -310,7 +312,7 @@ def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namesp
         return ""
     try:
         content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
-    except (ValueError, msgspec.DecodeError, RecursionError):  # people may put anything there
+    except (ValueError, msgspec.DecodeError, RecursionError):  # the Secret may contain anything
         return ""
     account = content.get("a")
     return account if isinstance(account, str) else ""

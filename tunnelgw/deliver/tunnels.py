@@ -1,4 +1,4 @@
-"""A tunnel's ingress document at the provider, as a target."""
+"""A tunnel's ingress document at the provider as a delivery target."""
 
 import hashlib
 import math
@@ -15,7 +15,7 @@ from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 SETTLE_S = 5.0
-"""Longer than another writer takes from reading the document to writing it."""
+"""Longer than another writer takes between reading the document and writing it."""
 _LONGEST_S = 3600.0
 
 
@@ -34,15 +34,16 @@ class HostnamesParcel(msgspec.Struct, frozen=True):
 
 NO_HOSTS = HostnamesParcel.of(())
 KNOCK = HostnamesParcel("", None)
-"""Sent while no proxy can serve hostnames yet, so that wrong credentials are reported all the same."""
+"""Sent while no proxy can serve hostnames yet, so that bad credentials are reported anyway."""
 
 
 class TunnelTarget:
     """`on_pass` is called with the result of each look at the document.
 
-    After a write the document is checked once more, `settle_s` to twice that later: the provider keeps the last
-    document that it gets, even from a writer who had read the one before ours. The time is random, so that two writers
-    do not write at once for ever. It doubles each time that we write the same again: another writer may want otherwise.
+    After a write the document is checked again, between `settle_s` and twice that later: the provider keeps whichever
+    document it gets last, even from a writer that had read the one before ours. The delay is random, so that two
+    writers do not keep writing at the same time. It doubles each time we write the same again, since another writer may
+    want something else.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class TunnelTarget:
         self._settle_s = settle_s
         self._waits = doubling(settle_s, _LONGEST_S)
         self._digest = ""
-        """Of the last parcel that was delivered."""
+        """The digest of the last parcel delivered."""
         self._document = document
         self._on_pass = on_pass
         self._close = close

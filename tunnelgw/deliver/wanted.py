@@ -1,5 +1,5 @@
-"""What is to be where, by the last translation: documents at proxies, hostnames at tunnels, and nothing of ours where
-nothing names it any more. Only the reconciler's thread calls what is here.
+"""What the last translation wants where: documents at proxies, hostnames at tunnels, and nothing of ours where nothing
+is named any more. Only the reconciler's thread calls this module.
 
     differences -> want        documents and hostnames
     snapshot    -> find_...    targets, and which tunnels lead to which data planes
@@ -37,8 +37,8 @@ log = get_logger(__name__)
 
 class Wanted:
     def __init__(self, dispatch: Dispatch, discovery: Discovery, metrics: Metrics, grace_s: float) -> None:
-        """`grace_s`: how long a tunnel must not have been named, or a proxy's Gateway have been gone, before it is
-        emptied. Times are of one monotonic clock, in seconds."""
+        """`grace_s`: how long a tunnel must have been unnamed, or a proxy's Gateway gone, before it is emptied. Times
+        are of one monotonic clock, in seconds."""
         self.planes: Mapping[str, Plane] = {}
         self.tunnels: Mapping[str, Tunnel] = {}
         self.planes_by_tunnel: dict[str, set[str]] = {}
@@ -54,7 +54,7 @@ class Wanted:
         """Tunnels that lead to the shared proxies."""
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Once, with the first snapshot: it shows which tunnels a former run may have left."""
+        """To be called once, with the first snapshot: it shows which tunnels a former run may have left."""
         self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._grace_s)
 
     def want(self, translation: Translation, differences: Differences, turn: int) -> None:
@@ -79,7 +79,7 @@ class Wanted:
     def find_targets(
         self, snapshot: Snapshot, unreadable: Collection[Entry], now_s: float, *, are_all_named: bool
     ) -> None:
-        """`are_all_named`: no other object is unreadable."""
+        """`are_all_named`: `unreadable` is complete."""
         self.planes = planes(snapshot, self._discovery)
         self.tunnels = tunnels(snapshot, self._discovery)
         named = named_tunnels(snapshot, self._discovery)
@@ -87,7 +87,7 @@ class Wanted:
         self._former.follow(named, self.tunnels, now_s, is_certain=is_certain)
 
         def may_have_gateway(plane: str) -> bool:
-            """A look-up, not a search: when hundreds of Gateways go at once, each is asked about whenever another
+            """A look-up, not a search: if hundreds of Gateways go at once, each is asked about whenever another
             goes."""
             namespace, _, name = plane.partition("/")
             entry = Entry(Kind.GATEWAY, Key(namespace, name))
@@ -104,7 +104,8 @@ class Wanted:
         self._say_which_tunnels_share_proxies()
 
     def _say_which_tunnels_share_proxies(self) -> None:
-        """Each proxy opens one tunnel and does not report which, so we cannot see if a tunnel is opened by none."""
+        """Each proxy opens one tunnel and does not report which one, so we cannot tell whether some tunnel is opened by
+        none."""
         sharing = frozenset(tunnel for tunnel, planes_ in self.planes_by_tunnel.items() if SHARED in planes_)
         if len(sharing) > 1 and sharing != self._sharing:
             log.warning(
@@ -113,7 +114,7 @@ class Wanted:
         self._sharing = sharing
 
     def is_served(self, gateway: Key) -> bool:
-        """Whether a Gateway has a proxy of its own that is not emptied yet, as far as we know."""
+        """Whether, as far as we know, a Gateway still has a proxy of its own that is not emptied."""
         return self._departed.serves(str(gateway))
 
     def send(self, now_s: float) -> None:
