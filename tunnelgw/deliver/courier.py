@@ -76,8 +76,7 @@ class Target(Protocol[P_contra]):
 
     @property
     def look_soon_s(self) -> float:
-        """How soon to visit it again after the last delivery, if that is before the next regular visit; inf: no need
-        to."""
+        """How soon to visit it again after a delivery, if that is before the next regular visit; inf: no need to."""
 
     def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
         """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered, Withheld."""
@@ -190,8 +189,7 @@ class Courier(Generic[P]):
             done = parcel
 
     def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
-        """Wait for the next parcel to deliver: a new one, or the last one again when its time has come. None:
-        stopped."""
+        """Wait for the next parcel: a new one, or the last one again when its time has come. None: stopped."""
         with self._changed:
             while not self._stopping.is_set():
                 due_s = not_before_s if self._parcel is not done else next_visit_s

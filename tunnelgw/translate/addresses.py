@@ -1,12 +1,12 @@
-"""The doors of a Gateway: addresses that the proxy binds or a Service has, and the tunnel; and what is shown of them.
+"""The doors of a Gateway: the addresses that the proxy binds or a Service has, and the tunnel; and which ones it shows.
 
-A Service in front of the proxy has the addresses of its load balancer. If its type has none, the Service's cluster IPs
-are used, which clients inside the cluster can reach. `direct.service.addresses` overrides both, for example with the
+For a Service in front of the proxy, its load balancer's addresses are used, or for a type of Service without one, its
+cluster IPs, which clients inside the cluster can reach. `direct.service.addresses` overrides both, for example with the
 address of a balancer in front of node ports.
 
-`spec.addresses` narrows the doors to what it asks for: with IP addresses alone the Gateway is not served through the
-tunnel, with the tunnel's hostname alone it has no direct door. Without it a Gateway has every door of its class, and
-shows one kind of address, since a name in DNS cannot have a CNAME beside an A record.
+`spec.addresses` restricts a Gateway to the doors that it asks for: with only IP addresses it is not served through the
+tunnel, with only the tunnel's hostname it has no direct door. Without `spec.addresses` it has every door of its class,
+and shows one kind of address, since a DNS name cannot have a CNAME beside an A record.
 """
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
@@ -24,7 +24,7 @@ from tunnelgw.translate.verdicts import false
 
 TUNNEL_DOMAIN = "cfargotunnel.com"
 MAX_SHOWN = 16
-"""The most addresses that a status can have."""
+"""How many addresses a status can have."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
 _EVERYWHERE = ("",)
 _INSIDE = ("ClusterIP", "NodePort")
@@ -39,7 +39,7 @@ class Doors(Part, frozen=True):
     bound: tuple[str, ...] = ()
     """IP addresses on which listeners are bound; an empty string stands for all addresses of the host."""
     ports: dict[int, int] | None = None
-    """Ports of the Service in front of the proxy, and their target ports. None: clients use the bound port itself."""
+    """Ports of the Service in front of the proxy, with their target ports. None: clients use the bound port itself."""
     tunnel: str = ""
     findings: tuple[Finding, ...] = ()
     """Accepted or Programmed, if they are False because of an address."""
@@ -51,10 +51,10 @@ class _Offer(Part, frozen=True):
     ips: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
     bound: tuple[str, ...] | None = None
-    """See `Doors`; None: the same as `ips`."""
+    """As in `Doors`; None: the same as `ips`."""
     ports: dict[int, int] | None = None
     is_inside: bool = False
-    """Only clients inside the cluster reach these addresses: not shown if there is something else to show."""
+    """Only clients inside the cluster reach these addresses: they are shown only if there is nothing else to show."""
     lack: str = ""
     """Why there is no direct address although one was wanted."""
 
@@ -83,7 +83,7 @@ def _offer(view: View, key: Key, setup: GatewaySetup) -> _Offer:
 
 
 def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
-    """`namespace`: the Gateway's, the default for the Service of its GatewayConfig."""
+    """`namespace`: the Gateway's, which is the default for the Service that its GatewayConfig names."""
     key = Key(ref.namespace or namespace, ref.name)
     service = view.get(Kind.SERVICE, key)
     if not isinstance(service, Service):
@@ -134,7 +134,7 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
 
 
 def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]:
-    """The API allows an address to be listed twice if the spelling differs."""
+    """The API allows the same address twice if it is spelled differently."""
     found: dict[tuple[str, str, str | int], GatewayAddress] = {}
     for place, address in enumerate(wanted):
         found.setdefault((address.type, address.routability, plain_address(address.value) or place), address)
@@ -142,7 +142,7 @@ def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]
 
 
 def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> dict[int, str]:
-    """The address granted for each wanted one, by its place. Entries without a value get what the others leave."""
+    """The granted addresses, by index of the wanted ones. Entries without a value get what the others leave."""
     granted: dict[int, str] = {}
     for place, address in sorted(enumerate(wanted), key=lambda item: not item[1].value):
         values = [] if address.routability else free[address.type]

@@ -1,7 +1,7 @@
-"""A route and one of its parentRefs: the listeners that it is attached to, or why there is none.
+"""One parentRef of a route: the listeners that the route attaches to, or why there is none.
 
-Listeners are checked in steps: are they meant (sectionName, port), do they admit the kind and the namespace, do they
-have hosts in common. A refusal is about the furthest step that any listener reached.
+Listeners are checked in steps: does the parentRef mean them (sectionName, port), do they admit the kind and the
+namespace, do they have hosts in common with the route. A refusal is about the furthest step that any listener reached.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from tunnelgw.translate.verdicts import ObjectId
 
 
 class Attachment(Part, frozen=True):
-    """A listener that a route is attached to, and the hosts that it has there."""
+    """A listener that a route is attached to, and the route's hosts there."""
 
     entrance: Entrance
     hostnames: tuple[str, ...]
@@ -38,7 +38,7 @@ def attach(
         return Refusal(Reason.NO_MATCHING_PARENT, parent.refusal)
     meant = [entrance for entrance in parent.entrances if _is_meant(entrance, ref)]
     if not meant:
-        # Listeners that would not admit the route are not named: its author need not know of them.
+        # Listeners that would not admit the route are not named: the route's author need not know of them.
         fitting = [entrance for entrance in parent.entrances if _admits(view, entrance, owner.key, route)]
         known = _listed(f"{entrance.name} (port {entrance.port})" for entrance in fitting)
         message = f"{owner} has no listener {_spell(ref)}".rstrip()
@@ -89,5 +89,5 @@ def _spell(ref: ParentRef) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    """Each word once, as far as there is room."""
+    """Each word once, as many as there is room for."""
     return ", ".join(dict.fromkeys(words))[:512] or "none"

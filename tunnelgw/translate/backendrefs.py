@@ -1,4 +1,4 @@
-"""What a backendRef leads to: a backend of the document, or the reason why it leads nowhere.
+"""Resolves a backendRef: to a backend of the document, or to the reason why it leads nowhere.
 
 Checked in the order kind, permission, existence, protocol, so that nobody learns of objects that they may not refer to.
 """

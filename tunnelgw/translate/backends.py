@@ -1,6 +1,6 @@
 """Backends of the document: a Service's port with its endpoints, or a Backend object's target.
 
-Endpoints are read only here. So when they come and go, one backend of the document changes, and no route.
+Endpoints are read only here, so when they come and go, one backend of the document changes, and no route.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class BackendId(NamedTuple):
     port: int = 0
     """The Service's port."""
     is_h2c: bool = False
-    """Use HTTP/2 in clear text, because gRPC routes lead to it and it names no protocol but HTTP."""
+    """Use HTTP/2 in clear text: a gRPC route refers to it, and its port names no protocol but HTTP."""
     gateway: Key | None = None
     """The Gateway whose client certificate is presented to it."""
 
@@ -51,7 +51,7 @@ class ServicePortId(NamedTuple):
 
 
 def backend(view: View, id_: BackendId) -> document.Backend:
-    """A query. If nothing may be sent to the backend, it has no addresses: then the proxy answers 503."""
+    """A query. A backend to which nothing may be sent has no addresses: then the proxy answers 503."""
     made = _of_service(view, id_) if id_.kind is Kind.SERVICE else view.ask(external_target, id_.key)
     if not isinstance(made, document.Backend):
         return document.Backend(id_.name)
@@ -67,7 +67,7 @@ def backend(view: View, id_: BackendId) -> document.Backend:
 
 
 def _of_service(view: View, id_: BackendId) -> document.Backend | None:
-    """None: nothing may be sent."""
+    """None: nothing may be sent to it."""
     port = view.ask(service_port, ServicePortId(id_.key, id_.port))
     if isinstance(port, Finding):
         return None

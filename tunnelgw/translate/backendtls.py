@@ -1,4 +1,4 @@
-"""Which BackendTLSPolicy governs a port of a Service, and what it wants of the TLS connections to it.
+"""Which BackendTLSPolicy governs a port of a Service, and what it requires of TLS connections to it.
 
 A policy for the port by name takes precedence over one for the whole Service; among equals the oldest wins, then the
 first `namespace/name`. A broken policy wins all the same. Then nothing is sent to the port at all, since its author
@@ -30,7 +30,7 @@ _RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 
 
 class PolicyTls(msgspec.Struct, frozen=True, gc=False):
-    """The result for a policy, the same wherever it is in force."""
+    """The result for a policy, the same wherever the policy is in force."""
 
     tls: BackendTLS | None
     """None: the policy is broken, and nothing may be sent to the ports that it governs."""
@@ -101,8 +101,8 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
 def _authorities(
     view: View, policy: Key, validation: BackendTlsValidation
 ) -> tuple[str | Unset | None, Mapping[int, BadReference]]:
-    """PEM of all good references, UNSET for the system's authorities, None if there is no authority to trust; and the
-    bad references by their place.
+    """The good references as PEM; UNSET: use the system's authorities; None: there is no authority to trust. Also the
+    bad references by index.
     """
     if not validation.ca_certificate_refs:
         return (UNSET if validation.well_known_ca_certificates else None), {}
@@ -119,7 +119,7 @@ def _authorities(
 
 
 def _subject_alt_name(name: PolicyName) -> SubjectAltName:
-    """With an unknown type neither field is set, which the document's check refuses."""
+    """For an unknown type neither field is set, which the document's check refuses."""
     return SubjectAltName(
         name.hostname if name.type == "Hostname" else UNSET,
         name.uri if name.type == "URI" else UNSET,

@@ -1,9 +1,9 @@
-"""Secrets and ConfigMaps into certificates that a proxy can use, or into the reason why not.
+"""Certificates that a proxy can use, from Secrets and ConfigMaps, or the reason why there is none.
 
-A proxy refuses a document as a whole if OpenSSL refuses one certificate in it. So those that OpenSSL would refuse are
-found here and left out: small keys and broken digests with messages of our own, anything else by asking OpenSSL. Good
-ones are written anew in PEM, without the text around them. Expiry is not checked, since translation has no clock.
-Messages never contain the content of a Secret.
+A proxy refuses a whole document if OpenSSL refuses one certificate in it. So such certificates are found here and left
+out: small keys and broken digests with messages of our own, anything else by asking OpenSSL. Good ones are encoded anew
+as PEM, without the text around them. Expiry is not checked, since translation has no clock. Messages never contain the
+content of a Secret.
 """
 
 import base64
@@ -35,7 +35,7 @@ TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
-"""A longer name cannot be a host's."""
+"""A longer name cannot be a hostname."""
 _WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
 _PEM = serialization.Encoding.PEM
 _NO_PASSWORD = serialization.NoEncryption()
@@ -67,7 +67,7 @@ class BadReference(Part, frozen=True):
 
 
 class KeyPair(Part, frozen=True):
-    """A certificate with its key, and the DNS names that it is for, in lower case."""
+    """A certificate with its key, and the DNS names that it is valid for, in lower case."""
 
     certificate: Certificate
     names: tuple[str, ...]
@@ -137,7 +137,7 @@ def _read(view: View, key: Key) -> Secret | BadReference:
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
     if secret.is_outside:
         return BadReference(Cause.NOT_FOUND, f"Secret {key} {OUTSIDE}")
-    if secret.data is None:  # in that case its type may be unknown too
+    if secret.data is None:  # then its type may be unknown too
         return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
     return secret
 
@@ -189,7 +189,7 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
 
 
 def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
-    """A query: the same for a Secret of any type. Those of cert-manager have the authority beside the pair."""
+    """A query: the same for a Secret of any type. cert-manager puts the authority into the Secret with the key pair."""
     secret = _read(view, key)
     if isinstance(secret, BadReference):
         return secret
@@ -201,7 +201,7 @@ def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
 
 
 def authorities(text: str) -> str | None:
-    """All certificates in a text, each once, in PEM; None if there are none, or one cannot be read or used."""
+    """All certificates in a text, each once, as PEM; None if there are none, or one cannot be read or used."""
     try:
         pem = "".join(dict.fromkeys(certificates_in(text)))
     except ValueError:
@@ -225,8 +225,8 @@ def _decode(data: str) -> bytes:
 
 
 def _key_anew(key: PrivateKeyTypes, text: bytes, leaf: x509.Certificate) -> str:
-    """The key written anew in PEM. An RSASSA-PSS key stays as it is written: `cryptography` would write it as a plain
-    RSA key, which does not fit the leaf any more."""
+    """The key, encoded anew as PEM. An RSASSA-PSS key keeps its text: `cryptography` would write it as a plain RSA key,
+    which no longer matches the certificate."""
     found = _PKCS8.search(text) if leaf.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS else None
     plain = found[0] if found else key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, _NO_PASSWORD)
     return plain.decode().strip() + "\n"
@@ -251,7 +251,7 @@ def _mismatch(key: PrivateKeyTypes, chain: list[x509.Certificate]) -> str:
 
 
 def _weakness(certificate: x509.Certificate) -> str:
-    """What makes OpenSSL refuse to present the certificate; empty: nothing known here."""
+    """Why OpenSSL would refuse to present the certificate; empty: no reason known here."""
     if found := _key_weakness(certificate.public_key()):
         return found
     digest = certificate.signature_hash_algorithm

@@ -19,7 +19,7 @@ from tunnelgw.translate.verdicts import BEFORE, NOT_READ, ClassVerdict, false, t
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
 SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.", "v1.7.")
-"""Releases of Gateway API whose objects are understood: in these, all kinds that we read are served as v1."""
+"""Releases of Gateway API that we understand: they serve all kinds that we read as v1."""
 
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -41,7 +41,7 @@ class ClassSetup(Part, frozen=True):
     problem: str = ""
     """Why the class is not accepted; empty: it is."""
     unread: str = ""
-    """Why the configuration that it named before is used; empty: it has the one that it names now."""
+    """Why the configuration that it named before is used; empty: the one that it names now is used."""
 
 
 def class_setup(view: View, name: str) -> ClassSetup | None:
@@ -73,7 +73,7 @@ def class_verdict(view: View, name: str) -> ClassVerdict | None:
 
 
 def settings_class(view: View, _: str) -> str:
-    """A query: the class whose settings the shared proxies use, which is the oldest that has any. Empty: none has."""
+    """A query: the class whose settings the shared proxies use: the oldest one with settings. Empty: none has any."""
     for item in view.bucket(Index.CLASSES_BY_CONTROLLER, Key("", view.controller_name)):
         setup = view.ask(class_setup, item.key.name)
         if setup is not None and setup.config.proxy is not None:
@@ -82,7 +82,7 @@ def settings_class(view: View, _: str) -> str:
 
 
 def supported_version(view: View, _: str) -> Finding:
-    """A query: whether we know the installed release of Gateway API. Without CRDs our own schemas hold."""
+    """A query: whether we know the installed release of Gateway API. Without CRDs our own schemas apply."""
     for name in _CRDS:
         crd = view.get(Kind.CUSTOM_RESOURCE_DEFINITION, Key("", f"{name}.gateway.networking.k8s.io"))
         version = crd.metadata.annotations.get(BUNDLE_VERSION, "without a version") if crd else ""
@@ -96,7 +96,7 @@ def supported_version(view: View, _: str) -> Finding:
 
 
 def config_problem(config: GatewayClassConfigSpec) -> str:
-    """Why no Gateway can be served with this; empty when all is well."""
+    """Why no Gateway can be served with this configuration; empty: there is no problem."""
     if config.tunnel_id and not _UUID.fullmatch(config.tunnel_id):
         return f"tunnelID is {config.tunnel_id[:64]!r}, want a UUID in lower case"
     if config.publish not in ("", "Tunnel", "Direct"):
@@ -117,7 +117,7 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
 
 
 def is_ip_address(text: str) -> bool:
-    """Whether the API accepts it in `status.addresses`: without a zone, which means nothing on another host."""
+    """Whether the API accepts it in `status.addresses`: not with a zone, which means nothing on another host."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -126,7 +126,7 @@ def is_ip_address(text: str) -> bool:
 
 
 def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
-    """Why this cannot be an address for clients: readers of the status, such as external-dns, would send them there."""
+    """Why clients cannot be sent to this address, as readers of the status, such as external-dns, would do."""
     if not is_ip_address(text):
         return otherwise
     address = ipaddress.ip_address(text)
@@ -141,7 +141,7 @@ def left_out(wanted: ProxySettings | None) -> tuple[Finding, ...]:
 
 
 def _left_out(view: View, setup: ClassSetup) -> tuple[Finding, ...]:
-    """The same for a class, whose settings may be unused as a whole."""
+    """The same for a class, whose settings may be unused altogether."""
     if setup.config.proxy is None:
         return ()
     deciding = view.ask(settings_class, "")
@@ -171,7 +171,7 @@ def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:
 
 
 def _at_home(config: GatewayClassConfigSpec, home_namespace: str) -> GatewayClassConfigSpec:
-    """With the Service's namespace filled in: it must not depend on the namespace of a Gateway."""
+    """The configuration with the Service's namespace filled in, which must not depend on the namespace of a Gateway."""
     direct = config.direct
     if direct is None or direct.service is None or direct.service.namespace:
         return config

@@ -1,8 +1,8 @@
-"""Conflicts between Gateways that share a proxy: the oldest one wins, and the conditions of the others say so.
+"""Conflicts between Gateways that share a proxy: the oldest one wins, and conditions of the others report it.
 
-On a socket (address and port) one protocol is spoken, and each hostname belongs to one listener; a later listener that
-conflicts does not get the socket. On the tunnel the proxy itself prefers the oldest Gateway, request by request, so
-there conflicts are only reported.
+A socket (address and port) has one protocol, and each hostname on it belongs to one listener; a later listener that
+conflicts does not get the socket. On the tunnel, conflicts are only reported: there the proxy itself prefers the oldest
+Gateway, request by request.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ class Loss(Part, frozen=True):
         return tuple(socket for socket in draft.sockets if socket not in self.sockets)
 
     def is_fatal(self, draft: Draft) -> bool:
-        """No door is left to the listener."""
+        """Whether no door is left to the listener."""
         return draft.is_served and not (self.rest(draft) or draft.is_on_tunnel)
 
     def is_in_vain(self, draft: Draft) -> bool:
-        """The listener is on the tunnel, but all of its requests go to older Gateways, and it has no socket."""
+        """Whether the listener has no socket, and all of its requests through the tunnel go to older Gateways."""
         return self.is_off_tunnel and not self.rest(draft)
 
 
@@ -61,14 +61,15 @@ def losses(view: View, key: Key) -> Losses:
 
 
 def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
-    """A query: by Gateway. It stays the same if only hosts change that no Gateway loses, so nothing is asked again."""
+    """A query: the losses by Gateway. They stay equal if only hosts change that no Gateway loses, so updates end
+    here."""
     return view.ask(contest, data_plane).losses
 
 
 def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
     """The Gateway of the same data plane as `key` that gets the tunnel's requests to a port for a hostname.
 
-    For a wildcard: for those of its hosts that no Gateway names more precisely. None: no Gateway gets them.
+    For a wildcard: its hosts that no Gateway names more precisely. None: no Gateway gets them.
     """
     setup = view.ask(gateway_setup, key)
     hosts = view.ask(contest, setup.data_plane).hosts if setup else {}
@@ -76,7 +77,7 @@ def holder(view: View, key: Key, port: int, hostname: str) -> Key | None:
 
 
 def contest(view: View, data_plane: str) -> Contest:
-    """A query: what the listeners of each Gateway get on a data plane, and what they do not."""
+    """A query: what the listeners of each Gateway on a data plane get, and what they do not get."""
     taken = _Taken({}, {})
     found: dict[Key, Losses] = {}
     for key in view.ask(gateways_of, data_plane):
@@ -97,10 +98,10 @@ class _Taken(NamedTuple):
 
 
 def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[int, ...]], taken: _Taken) -> Losses:
-    """`ports`: ports of the tunnel, by the listener's name in the document."""
+    """`ports`: the tunnel's ports of each listener, by the listener's name in the document."""
     own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
     lost = {draft.name: _lost(key, draft, taken, ports.get(draft.name, ())) for draft in own if draft.is_served}
-    # ListenerSets of a Gateway that is not accepted must wait, and take nothing from others meanwhile.
+    # ListenerSets of a Gateway that is not accepted have to wait, and meanwhile take nothing from others.
     if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
         for draft in all_drafts[len(own) :]:
             if draft.is_served:
@@ -109,7 +110,7 @@ def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[i
 
 
 def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss:
-    """What the listener does not get; what is free is entered as taken by it."""
+    """What the listener does not get. What was free is marked as taken by it."""
     lost: list[Socket] = []
     obstacles: list[Obstacle] = []
     for socket in draft.sockets:
@@ -133,7 +134,7 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
 
 
 def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key, Draft] | None:
-    """The listener that has the socket for another protocol, or that has the hostname there."""
+    """The listener that has the hostname on the socket, or that uses the socket with another protocol."""
     listener = draft.slot.listener
     first = next(iter(holders.values()), None)
     if first is not None and first[1].slot.listener.protocol != listener.protocol:

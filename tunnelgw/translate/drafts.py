@@ -1,6 +1,7 @@
-"""Each listener of a Gateway judged by itself: protocol, kinds of routes, TLS, and the doors that lead to it.
+"""Judges each listener of a Gateway by itself: protocol, kinds of routes, TLS, and the doors that lead to it.
 
-Conflicts with other Gateways of the same proxy are decided after this (`contest`), and then conditions (`listeners`).
+Conflicts with other Gateways of the same proxy are resolved later (`contest`), and then conditions are set
+(`listeners`).
 """
 
 from proxy import document
@@ -26,7 +27,7 @@ Socket = tuple[str, int]
 
 
 class Obstacle(Part, frozen=True):
-    """Why a door of the Gateway does not lead to a listener."""
+    """Why a door of the Gateway does not lead to the listener."""
 
     reason: Reason
     message: str
@@ -47,7 +48,7 @@ class Draft(Part, frozen=True):
     is_on_tunnel: bool = False
     obstacles: tuple[Obstacle, ...] = ()
     is_walled: bool = False
-    """Refused, but still keeps its hosts from other listeners: no route leads there."""
+    """Refused, but it keeps its hosts from other listeners: no route leads there."""
 
     @property
     def is_served(self) -> bool:
@@ -61,12 +62,12 @@ class _Ways(Part, frozen=True):
 
 
 def drafts(view: View, key: Key) -> tuple[Draft, ...]:
-    """A query about a Gateway that is ours: its listeners and those of its ListenerSets, in their order."""
+    """A query about a Gateway of ours: its listeners and those of its ListenerSets, in their order."""
     return tuple(draft for owner in view.ask(owners, key) for draft in view.ask(own_drafts, owner))
 
 
 def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
-    """A query: the own listeners of a Gateway that is ours, or of a ListenerSet that such a Gateway lets in."""
+    """A query about a Gateway of ours, or a ListenerSet that such a Gateway admits: its own listeners."""
     key = gateway_of(view, owner)
     gateway = view.ask(gateway_spec, key) if key else None
     if key is None or gateway is None:
@@ -76,7 +77,7 @@ def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[RouteGroupKind, ...], tuple[str, ...]]:
-    """The kinds of routes that may attach, and the listed ones that cannot be served."""
+    """The kinds of routes that may attach, and the listed kinds that cannot be served."""
     if listener.protocol not in PROTOCOLS:
         return (), ()
     known = tuple(RouteGroupKind(kind, GATEWAY_API) for kind in ROUTE_KINDS)
@@ -121,7 +122,7 @@ def _draft(view: View, key: Key, gateway: GatewaySpec, slot: Slot, gateway_doors
 
 
 def route_namespaces(listener: Listener) -> NamespacesFrom:
-    """Which namespaces' routes may attach."""
+    """The namespaces whose routes may attach."""
     namespaces = listener.allowed_routes.namespaces
     return namespaces if namespaces.from_ else NamespacesFrom("Same")
 
@@ -158,7 +159,7 @@ def _ways(listener: Listener, gateway_doors: Doors, tls: TlsDraft) -> _Ways:
     sockets: tuple[Socket, ...] = ()
     if direct is None:
         port = (gateway_doors.ports or {}).get(listener.port, listener.port)
-        # An address must have one spelling, or two Gateways could each get the same socket.
+        # Each address needs one spelling, or two Gateways could get the same socket.
         sockets = tuple(dict.fromkeys((plain_address(address), port) for address in gateway_doors.bound))
     return _Ways(sockets, bool(gateway_doors.tunnel) and on_tunnel is None, tuple(obstacles))
 

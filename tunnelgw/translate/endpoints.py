@@ -1,9 +1,9 @@
 """The addresses behind a port of a Service, from its EndpointSlices.
 
-A Service may have several slices: for both address families, and with different port numbers if pods give the named
-port different ones. Selectors and cluster IPs play no part, so headless Services and Services whose slices are made by
-hand are treated alike. Slices of type FQDN are not followed, nor are Services of type ExternalName: anyone who may
-write a slice could make the proxy look up any name.
+A Service may have several slices: for the two address families, or with different port numbers if pods give the named
+port different ones. Selectors and cluster IPs play no part, so headless Services and Services with manually created
+slices are treated alike. Slices of type FQDN and Services of type ExternalName are not followed: anyone who may write a
+slice could make the proxy look up any name.
 """
 
 import ipaddress
@@ -27,8 +27,8 @@ class ServicePortName(NamedTuple):
 
 
 def service_addresses(view: View, port: ServicePortName) -> tuple[str, ...]:
-    """Where requests can be sent, each address once, sorted: ready endpoints, or if none is ready, terminating ones
-    that still serve."""
+    """The addresses to send requests to, each once, sorted: ready endpoints, or if none is ready, terminating ones that
+    still serve."""
     ready: set[str] = set()
     ending: set[str] = set()
     for item in view.bucket(Index.SLICES_BY_SERVICE, port.service):

@@ -16,7 +16,7 @@ _PROTOCOLS: dict[str, Protocol] = {"http": "http", "h2c": "h2c", "https": "https
 
 
 def external_target(view: View, key: Key) -> document.Backend | Finding:
-    """A query: the target under the object's name, or what is wrong with it."""
+    """A query: the target, named after the object, or what is wrong with it."""
     found = view.get(Kind.BACKEND, key)
     if not isinstance(found, Backend):
         return unresolved(Reason.BACKEND_NOT_FOUND, f"Backend {key} does not exist")
@@ -37,7 +37,8 @@ def external_target(view: View, key: Key) -> document.Backend | Finding:
 
 
 def _tls(spec: BackendSpec, ca: str | document.Unset) -> document.BackendTLS | document.Unset:
-    """With https alone, the target must prove its own name to the system's authorities."""
+    """With protocol https and no `tls`, the target's certificate must be for its host, from one of the system's
+    authorities."""
     if spec.tls:
         return document.BackendTLS(spec.tls.hostname, ca)
     return document.BackendTLS(spec.host.lower().removesuffix(".")) if spec.protocol == "https" else document.UNSET

@@ -1,8 +1,8 @@
-"""Filters of routes as filters of the document.
+"""Translates filters of routes into filters of the document.
 
-In Gateway API they are a list, in the document fields that take effect in a fixed order; so most types of filter may
-occur only once. A filter that is not known here is never skipped: requests that should pass it are answered 500,
-because the filter may have been meant to keep them out.
+In Gateway API they are a list, in the document fields that take effect in a fixed order, so most types of filter may
+occur only once. An unknown filter is never skipped: requests that should pass it are answered 500, because the filter
+may have been meant to keep them out.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tunnelgw.translate.parts import carry, excerpt
 from tunnelgw.translate.remarks import Remarks, unresolved
 
 NameBackend: TypeAlias = Callable[[BackendObjectRef, str], str | None]
-"""The document's name of a backend, for a reference and its place in the rule; None if it leads nowhere."""
+"""The document's name of a backend, for a reference and its place in the rule; None: the reference leads nowhere."""
 
 _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "RequestHeaderModifier": ("request_header_modifier", document.HeaderModifier),
@@ -28,7 +28,8 @@ _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "URLRewrite": ("url_rewrite", document.UrlRewrite),
     "CORS": ("cors", document.Cors),
 }
-"""Field (of the same name in the API and in the document) and the document's struct, of filters that may occur once."""
+"""Filters that may occur once: the field (with the same name in the API and in the document) and the document's
+struct."""
 
 _EVERYWHERE = frozenset(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))
 _KNOWN = {
@@ -42,7 +43,7 @@ _KNOWN = {
 
 
 _NO_FILTERS, _NO_BACKEND_FILTERS = document.Rule().filters, document.BackendRef().filters
-"""The defaults themselves (the same objects), which the encoder leaves out."""
+"""The default objects themselves, which the encoder leaves out."""
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class Translated(msgspec.Struct, frozen=True):
 
     filters: document.Filters
     is_closed: bool
-    """Whether one of them cannot be obeyed, so that nothing may be forwarded."""
+    """Whether one of them cannot be applied, so that nothing may be forwarded."""
 
     @property
     def of_backend(self) -> document.BackendFilters:
@@ -116,7 +117,7 @@ class FilterReader:
             parts[field] = carry(content, struct, f"{at}.{_spelled(field)}", self._remarks) or document.UNSET
 
     def _mirror(self, mirror: RequestMirror | None, at: str) -> list[document.RequestMirror]:
-        """Empty if there is nowhere to copy to: the requests themselves are still forwarded."""
+        """Empty if there is no backend to mirror to; the requests themselves are still forwarded."""
         if mirror is None:
             self._remarks.unsupported.append(f"{at}: type is RequestMirror, but its field is missing")
             return []
@@ -135,7 +136,7 @@ class FilterReader:
         ]
 
     def _external_auth(self, auth: ExternalAuth | None, at: str, *, is_second: bool) -> document.ExternalAuth | None:
-        """None, with remarks, if the authorization service cannot be asked as the filter wants it."""
+        """None, with remarks, if the authorization service cannot be called as the filter requires."""
         if auth is None:
             self._remarks.unsupported.append(f"{at}: type is ExternalAuth, but its field is missing")
             return None
@@ -164,7 +165,8 @@ class FilterReader:
 
 
 def _rewrite_host(parts: dict[str, Any]) -> None:
-    """Turn a `Host` header that is set, as ingress2gateway does for `upstream-vhost`, into a hostname rewrite."""
+    """Turn a filter that sets the `Host` header, which ingress2gateway makes of `upstream-vhost`, into a hostname
+    rewrite."""
     modifier: document.HeaderModifier | document.Unset = parts.get("request_header_modifier", document.UNSET)
     rewrite: document.UrlRewrite = parts.get("url_rewrite") or document.UrlRewrite()
     if not modifier or rewrite.hostname or "request_redirect" in parts:

@@ -18,18 +18,18 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import NOT_READ
 
 SHARED = "shared"
-"""Id of the data plane of all Gateways without a GatewayConfig; the others' are `namespace/name`."""
+"""Id of the data plane of all Gateways without a GatewayConfig; other data planes have the id `namespace/name`."""
 
 
 class Age(NamedTuple):
-    """Sorts older Gateways before younger ones, and those of the same age by name."""
+    """Sorts older Gateways before younger ones, and those of equal age by name."""
 
     created_at: str
     name: str
 
 
 class GatewaySetup(Part, frozen=True):
-    """What listeners and routes need to know of their Gateway."""
+    """What listeners and routes need to know about their Gateway."""
 
     class_name: str
     data_plane: str
@@ -39,9 +39,9 @@ class GatewaySetup(Part, frozen=True):
     publish: str = ""
     proxy: ProxySettings | None = None
     problem: str = ""
-    """Why the parameters cannot be used: then nothing of the Gateway is served. Empty: they can."""
+    """Why the parameters cannot be used, so that nothing of the Gateway is served; empty: they can."""
     unread: str = ""
-    """Why the parameters that it named before are used; empty: it has those that it names now."""
+    """Why the parameters that it named before are used; empty: those that it names now are used."""
 
 
 def gateway_setup(view: View, key: Key) -> GatewaySetup | None:

@@ -28,7 +28,7 @@ ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
 
 
 def gateway_verdict(view: View, key: Key) -> GatewayVerdict | OrphanVerdict | None:
-    """A query. None: not ours to judge. Attached routes are counted elsewhere (`pipeline`)."""
+    """A query. None: not ours to judge. Attached routes are counted by `pipeline`."""
     gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
     if not isinstance(gateway, Gateway):
         return None
@@ -69,7 +69,7 @@ def _lack_of_class(view: View, gateway: Gateway) -> str:
 
 
 def gateway_accepted(view: View, key: Key) -> Finding:
-    """A query about a Gateway that is ours."""
+    """A query about a Gateway of ours: its Accepted condition."""
     setup = view.ask(gateway_setup, key)
     if setup is not None and setup.problem:
         return false(ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
@@ -81,7 +81,7 @@ def gateway_accepted(view: View, key: Key) -> Finding:
 
 
 def gateway_programmed(view: View, key: Key) -> tuple[Finding, ...]:
-    """A query about a Gateway that is ours: what prevents `Programmed`; empty: nothing, so the proxies decide it."""
+    """A query about a Gateway of ours: what prevents `Programmed`; empty: nothing, so it depends on the proxies."""
     if view.ask(gateway_accepted, key).status is not Status.TRUE:
         return (false(PROGRAMMED, Reason.INVALID, "the Gateway is not accepted"),)
     for finding in view.ask(doors, key).findings:
@@ -123,7 +123,7 @@ def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Find
     if accepted.status is not Status.TRUE:
         programmed = false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
         if any(report.is_accepted and _is_permitted(report) for report in own):
-            # It only waits for a certificate. External-dns would remove the names of a set that is not accepted.
+            # It only waits for a certificate. If the set were not accepted, external-dns would remove its names.
             accepted = true(ACCEPTED, Reason.LISTENERS_NOT_VALID, accepted.message)
         return accepted, programmed
     for finding in view.ask(gateway_programmed, gateway):

@@ -1,4 +1,4 @@
-"""ReferenceGrants: who may refer to an object of another namespace."""
+"""ReferenceGrants: which objects may refer to objects in other namespaces."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from tunnelgw.translate.queries import View
 
 
 class ReferenceFrom(NamedTuple):
-    """The referrer. The kind matters: what a Gateway may use, its ListenerSets may not."""
+    """The referrer. Its kind matters: what a Gateway may use, its ListenerSets may not."""
 
     group: str
     kind: str
@@ -25,9 +25,9 @@ class ReferenceTo(NamedTuple):
 
 
 def is_permitted(view: View, referrer: ReferenceFrom, target: ReferenceTo) -> bool:
-    """Always within one namespace, otherwise if a grant in the namespace of the target says so.
+    """Always true within one namespace; otherwise a grant in the target's namespace must allow it.
 
-    To be checked before looking for the target: a referrer without permission must not learn whether it exists.
+    Must be checked before looking for the target: a referrer without permission must not learn whether it exists.
     """
     if referrer.namespace == target.namespace:
         return True
@@ -36,7 +36,8 @@ def is_permitted(view: View, referrer: ReferenceFrom, target: ReferenceTo) -> bo
 
 
 def granted_in(view: View, namespace: str) -> Mapping[ReferenceFrom, frozenset[GrantTo]]:
-    """A query: what the grants of a namespace permit, by referrer, so that grants are not searched per reference."""
+    """A query: what the grants of a namespace permit, by referrer, so that grants are not searched for each
+    reference."""
     found: dict[ReferenceFrom, set[GrantTo]] = {}
     for grant in view.bucket(Index.GRANTS_BY_NAMESPACE, Key(namespace, "")):
         if isinstance(grant, ReferenceGrant):
@@ -46,7 +47,7 @@ def granted_in(view: View, namespace: str) -> Mapping[ReferenceFrom, frozenset[G
 
 
 def not_permitted(referrer: ReferenceFrom, target: ReferenceTo) -> str:
-    """A message for people: what is missing, and where."""
+    """A message for people: which grant is missing, and where."""
     return (
         f"no ReferenceGrant in namespace {target.namespace} lets {referrer.kind} of namespace {referrer.namespace} "
         f"refer to {target.kind} {target.name}"

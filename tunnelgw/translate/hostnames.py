@@ -1,7 +1,7 @@
 """Hostnames of listeners and routes: which one covers which, and what two of them have in common.
 
-A hostname is exact (`a.example.com`), a wildcard (`*.example.com`: every name below, at any depth, not example.com
-itself), or empty: every host. The API server admits lower case only.
+A hostname is exact (`a.example.com`), a wildcard (`*.example.com`: all names below example.com, at any depth, but not
+example.com itself), or empty, which means every host. The API server admits only lower case.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,20 +28,20 @@ def covering(hostname: str) -> Iterator[str]:
 
 
 def by_precision(hostname: str) -> Iterator[str]:
-    """As `covering`, the most precise one first: whoever has that gets the hosts."""
+    """As `covering`, but the most precise one first: whoever has that one gets the hosts."""
     yield from (pattern for pattern in covering(hostname) if pattern)
     yield ANY
 
 
 def intersection(first: str, second: str) -> str | None:
-    """The hosts that both have. If two hostnames overlap, one always contains the other. None: no host in common."""
+    """The hosts that two hostnames have in common: if they overlap, one contains the other. None: no host in common."""
     if covers(first, second):
         return second
     return first if covers(second, first) else None
 
 
 def effective(listener: str, route: Iterable[str]) -> tuple[str, ...]:
-    """The hosts of a route on a listener, each once, in the order of the route. Empty: the listener has none of them.
+    """The route's hosts on a listener, each once, in the route's order. Empty: the listener has none of them.
 
     A route without hostnames takes all of the listener's.
     """
@@ -50,9 +50,9 @@ def effective(listener: str, route: Iterable[str]) -> tuple[str, ...]:
 
 
 def rivals(groups: Sequence[Collection[str]]) -> tuple[int | None, ...]:
-    """For each group of hostnames, the first other group that has a host in common with it; None: no other has.
+    """For each group of hostnames, the first other group that shares a host with it; None: no other group does.
 
-    The time grows with the number of hostnames, not of their pairs.
+    The time grows with the number of hostnames, not with that of their pairs.
     """
     owners: dict[str, tuple[int, ...]] = {}
     for place, group in enumerate(groups):
@@ -76,5 +76,5 @@ def _rival(
 
 
 def _first_two(places: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """Places are added in rising order. Two are enough: at least one of them differs from the group that asks."""
+    """Adds a place; places come in rising order. Two suffice: at least one of them differs from the group that asks."""
     return places if len(places) == 2 or place in places else (*places, place)

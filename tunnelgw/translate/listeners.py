@@ -1,4 +1,4 @@
-"""The results for listeners: their conditions, their entries in the document, and what routes attach to."""
+"""The results for listeners: their conditions, their entries in the document, and what routes can attach to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -30,14 +30,15 @@ class Report(Part, frozen=True):
     verdict: ListenerVerdict
     is_accepted: bool
     is_sound: bool
-    """It is accepted, and no bad reference keeps it from being served."""
+    """Whether it is accepted, and no bad reference keeps it from being served."""
     documents: tuple[document.Listener, ...] = ()
     """Its entries in the document: one for each address that it is bound to, or one if only the tunnel leads to it, and
-    perhaps one for the tunnel's other port. Empty: it is not served."""
+    possibly one for the tunnel's other port. Empty: it is not served."""
 
 
 class Entrance(Part, frozen=True):
-    """What routes need to know of a listener. Whatever else changes in a listener, routes are not evaluated again."""
+    """What routes need to know about a listener. If anything else changes in a listener, routes are not evaluated
+    again."""
 
     name: str
     port: int
@@ -45,7 +46,7 @@ class Entrance(Part, frozen=True):
     kinds: tuple[RouteGroupKind, ...]
     namespaces: NamespacesFrom
     id: str
-    """Differs from that of every other listener."""
+    """Unique among all listeners."""
     documents: tuple[str, ...]
     """The names of its entries in the document."""
     is_on_tunnel: bool
@@ -58,11 +59,11 @@ class Parent(Part, frozen=True):
     setup: GatewaySetup
     entrances: tuple[Entrance, ...] = ()
     refusal: str = ""
-    """Why routes cannot attach: the Gateway of this ListenerSet does not let it attach. Empty: they can."""
+    """Why routes cannot attach: the Gateway of this ListenerSet does not admit it. Empty: they can."""
 
 
 def parent(view: View, owner: ObjectId) -> Parent | None:
-    """A query. None: it does not exist, or leads to no Gateway of ours."""
+    """A query. None: it does not exist, or does not lead to a Gateway of ours."""
     key = gateway_of(view, owner)
     setup = view.ask(gateway_setup, key) if key else None
     if key is None or setup is None:
@@ -74,15 +75,15 @@ def parent(view: View, owner: ObjectId) -> Parent | None:
 
 
 def reports(view: View, key: Key) -> tuple[Report, ...]:
-    """A query about a Gateway that is ours: its listeners and those of its ListenerSets, in their order."""
+    """A query about a Gateway of ours: its listeners and those of its ListenerSets, in their order."""
     return tuple(report for owner in view.ask(owners, key) for report in view.ask(own_reports, owner))
 
 
 def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
-    """A query about a Gateway that is ours, or about a ListenerSet that such a Gateway lets in: its own listeners."""
+    """A query about a Gateway of ours, or a ListenerSet that such a Gateway admits: its own listeners."""
     key = gateway_of(view, owner)
     setup = view.ask(gateway_setup, key) if key else None
-    if key is None or setup is None:  # not ours any more; the query that asks is still to be evaluated again
+    if key is None or setup is None:  # not ours any more, but the query that asks is still to be evaluated again
         return ()
     lost, own = view.ask(losses, key), view.ask(own_drafts, owner)
     overlaps = view.ask(overlapping, key) if any(_may_overlap(draft) for draft in own) else {}
@@ -98,7 +99,7 @@ def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
 
 
 def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
-    """A query about a Gateway that is ours: its part of the document's listeners."""
+    """A query about a Gateway of ours: its part of the document's listeners."""
     served = tuple(_certified([part for report in view.ask(reports, key) for part in report.documents]))
     on_tunnel = {part.name: part for part in served if part.tunnel}
     if not on_tunnel:
@@ -110,10 +111,10 @@ def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
 
 
 def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener]:
-    """The listeners, none of them with an HTTPS socket but without a certificate.
+    """The listeners, changed so that each HTTPS listener with a socket has a certificate.
 
-    Only walled ones (`Draft.is_walled`) may lack it. They get the certificate of another listener of the socket, which
-    their hosts would go to otherwise; if there is none, they need no socket.
+    Only walled ones (`Draft.is_walled`) may lack one. They get the certificate of another listener on the socket, to
+    which their hosts would go otherwise; if there is none, they need no socket.
     """
     lent = {(part.address, part.port): part.tls for part in parts if part.tls}
     for part in parts:
@@ -126,9 +127,10 @@ def _certified(parts: Sequence[document.Listener]) -> Iterator[document.Listener
 
 
 def _wall(key: Key, wall: Wall, protocols: Mapping[int, Literal["HTTP", "HTTPS"]]) -> document.Listener:
-    """A wall in the document. It has no `created_at`, so all other Gateways that want its host take precedence.
+    """The wall as a document's listener. It has no `created_at`, so every other Gateway that wants its host takes
+    precedence.
 
-    `protocols`: those of the Gateway's listeners on the tunnel, by port.
+    `protocols`: the protocol of the Gateway's listeners on the tunnel, by port.
     """
     return document.Listener(
         name=wall.name,
@@ -141,7 +143,7 @@ def _wall(key: Key, wall: Wall, protocols: Mapping[int, Literal["HTTP", "HTTPS"]
 
 
 def _shut(view: View, key: Key) -> str:
-    """Why no listener of a Gateway that is ours can be reached; empty: some may be."""
+    """Why no listener of a Gateway of ours can be reached; empty: some may be."""
     setup, gateway_doors = view.ask(gateway_setup, key), view.ask(doors, key)
     if setup is None or setup.problem or any(each.type is ConditionType.ACCEPTED for each in gateway_doors.findings):
         return _NOT_ACCEPTED
@@ -149,7 +151,7 @@ def _shut(view: View, key: Key) -> str:
 
 
 def why_sets_are_shut(view: View, key: Key) -> str:
-    """A query: the same for listeners of its ListenerSets, which wait until the Gateway is accepted."""
+    """A query: the same for the listeners of its ListenerSets, which wait until the Gateway is accepted."""
     own = view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
     if own and not any(each.is_accepted for each in own):
         return _NOT_ACCEPTED
@@ -194,10 +196,10 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[O
 
 
 def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
-    """A query about a Gateway that is ours: OverlappingTLSConfig, by the listener's name in the document.
+    """A query about a Gateway of ours: OverlappingTLSConfig conditions, by the listener's name in the document.
 
-    It is for HTTPS listeners that have hosts, or names in their certificates, in common with another one of the same
-    port: a client may use one connection for hosts of both, and is answered 421.
+    HTTPS listeners get one if they share hosts, or names in their certificates, with another listener on the same port:
+    a client may reuse one connection for hosts of both, and is answered 421.
     """
     by_port: dict[int, list[Draft]] = {}
     for draft in view.ask(drafts, key):

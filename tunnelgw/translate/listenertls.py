@@ -1,8 +1,9 @@
 """TLS of a listener: its certificates, and whether clients must show one.
 
-References that lead nowhere are reported, and the others used. If a listener has certificateRefs and none is usable, it
-serves nobody, not even through the tunnel. The same holds if clients must be checked and no authority is usable.
-Without certificateRefs a listener can serve the tunnel, where TLS ends at the provider's edge.
+References that lead nowhere are reported, and the others are used. A listener with certificateRefs of which none is
+usable serves nobody, not even through the tunnel. The same holds if client certificates must be verified and no
+authority is usable. Without certificateRefs a listener can still serve the tunnel, where TLS ends at the provider's
+edge.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ MODES = ("AllowValidOnly", "AllowInsecureFallback")
 class TlsDraft(Part, frozen=True):
     pairs: tuple[KeyPair, ...] = ()
     authorities: str = ""
-    """In PEM; empty: clients are not asked for certificates."""
+    """As PEM; empty: clients are not asked for certificates."""
     mode: str = MODES[0]
     accepted: Finding | None = None
     """Accepted, if it is False."""
@@ -34,7 +35,7 @@ class TlsDraft(Part, frozen=True):
 
 
 def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, listener: Listener) -> TlsDraft:
-    """For a listener with protocol HTTPS. `spec`: the Gateway's."""
+    """For an HTTPS listener. `spec`: the Gateway's."""
     mode = listener.tls.mode if listener.tls else "Terminate"
     if mode != "Terminate":
         message = f"tls.mode {mode} is not supported with protocol HTTPS, want Terminate"
@@ -56,7 +57,8 @@ def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, list
 
 
 def frontend_validation(gateway: GatewaySpec, port: int) -> FrontendValidation | None:
-    """How clients of a port are checked. Settings for the port replace the defaults even if they ask for no check."""
+    """How clients of a port are verified. Settings for the port replace the defaults, even if they ask for no
+    verification."""
     frontend = gateway.tls.frontend if gateway.tls else None
     if frontend is None:
         return None
@@ -65,7 +67,7 @@ def frontend_validation(gateway: GatewaySpec, port: int) -> FrontendValidation |
 
 
 def is_insecure(gateway: Gateway) -> bool:
-    """Whether clients without a valid certificate are let in on some port, although certificates are asked for."""
+    """Whether some port admits clients without a valid certificate, although it asks for one."""
     frontend = gateway.spec.tls.frontend if gateway.spec.tls else None
     parts = (frontend.default, *(entry.tls for entry in frontend.per_port)) if frontend else ()
     return any(part.validation is not None and part.validation.mode == MODES[1] for part in parts)
@@ -89,7 +91,7 @@ def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tupl
 
 
 def _pairs_before(view: View, owner: ObjectId, referrer: ReferenceFrom, name: str) -> tuple[KeyPair, ...]:
-    """The listener's certificates before it named a Secret that could not be read yet."""
+    """The certificates that the listener had before it named a Secret that could not be read yet."""
     found = view.get(owner.kind, owner.key)
     before = found.before if isinstance(found, Gateway | ListenerSet) else None
     listeners = [listener for listener in before.listeners if listener.name == name] if before else []
@@ -111,7 +113,7 @@ _CA_REASONS = {
 
 
 def _authorities(view: View, gateway: Key, validation: FrontendValidation, port: int) -> tuple[str, Finding | None]:
-    """PEM, and what is wrong. The Gateway is the referrer, also for listeners of ListenerSets."""
+    """The authorities as PEM, and what is wrong. The referrer is the Gateway, even for listeners of ListenerSets."""
     pem, bad = _bundles(view, gateway, validation)
     if not bad:
         return pem, None
@@ -127,7 +129,7 @@ def _authorities(view: View, gateway: Key, validation: FrontendValidation, port:
 
 
 def _bundles(view: View, gateway: Key, validation: FrontendValidation) -> tuple[str, Sequence[BadReference]]:
-    """PEM of all good references, each bundle once; and the bad references."""
+    """All good references as PEM, each bundle once; and the bad references."""
     referrer = ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace)
     found = [ca_bundle(view, referrer, ref) for ref in validation.ca_certificate_refs]
     bundles = dict.fromkeys(bundle.pem for bundle in found if isinstance(bundle, CaBundle))

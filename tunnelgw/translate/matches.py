@@ -1,4 +1,4 @@
-"""Matches of HTTPRoute and GRPCRoute as matches of the document.
+"""Translates matches of HTTPRoute and GRPCRoute into matches of the document.
 
 A match that the proxy cannot express is left out, with a remark, and never widened: a rule whose matches are all left
 out matches nothing, although a rule written without matches matches everything.

@@ -1,4 +1,4 @@
-"""Names in the proxy's document, made of names of objects, which together may be longer than the document allows."""
+"""Names in the proxy's document, made from names of objects, which joined may be longer than the document allows."""
 
 import hashlib
 import re
@@ -16,13 +16,13 @@ _TIMESTAMP = re.compile(TIMESTAMP)
 
 
 def listener_name(gateway: Key, owner: ObjectId, listener: str) -> str:
-    """`namespace/gateway/listener`, in a ListenerSet `namespace/gateway/setnamespace/set/listener`."""
+    """`namespace/gateway/listener`, or for a ListenerSet's listener `namespace/gateway/setnamespace/set/listener`."""
     within = "" if owner.kind is Kind.GATEWAY else f"{owner.key}/"
     return short(f"{gateway}/{within}{listener}")
 
 
 def short(name: str) -> str:
-    """The name; if it is too long, its beginning and a digest of the whole."""
+    """The name, or if it is too long, its beginning and a digest of the whole."""
     if len(name) <= MAX_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
@@ -30,5 +30,5 @@ def short(name: str) -> str:
 
 
 def created_at(timestamp: str) -> str | Unset:
-    """The timestamp; UNSET, which counts as youngest, if it is not a time in UTC to the second."""
+    """The timestamp, or if it is not in UTC to the second, UNSET, which counts as youngest."""
     return timestamp if _TIMESTAMP.match(timestamp) else UNSET

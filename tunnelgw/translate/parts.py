@@ -1,8 +1,8 @@
-"""From parts of Gateway API objects to parts of the proxy's document, judged by the document's own rules.
+"""Translates parts of Gateway API objects into parts of the proxy's document, judged by the document's own rules.
 
-The document uses Gateway API's names and meanings wherever it can, so a part is carried over field by field. It is
-checked by the same functions with which the proxy checks a document. What they refuse becomes a problem of the rule
-that it is in, so no document that leaves here is refused.
+The document uses Gateway API's names and meanings wherever it can, so a part is copied field by field. It is then
+checked by the functions with which the proxy checks a document. Whatever they refuse becomes a problem of its rule, so
+the proxy refuses no document that is made here.
 """
 
 from collections.abc import Iterable, Set
@@ -23,14 +23,14 @@ from tunnelgw.translate.remarks import Remarks
 
 T = TypeVar("T", bound=msgspec.Struct)
 RouteKind: TypeAlias = Literal["http", "grpc"]
-"""In the document's words."""
+"""As the document spells it."""
 
 _MAX_ROUTE_COST = 2 * MAX_RULE_WEIGHT
-"""Limits the regular expressions of a route: otherwise one route could take seconds and hold up all others."""
+"""The limit for a route's regular expressions: otherwise one route could take seconds and hold up all others."""
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
 _API_WORDS = (("backends[", "backendRefs["), ("].grpc", "].method"), ("tls.serverName", "tls.hostname"))
-"""Fields that have another name in the document than in Gateway API."""
+"""Fields whose names in the document differ from those in Gateway API."""
 
 __all__ = [
     "Patterns",
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
-    """`part` as a part of the document; None, with remarks, if it has a value that the document does not know."""
+    """`part` as a part of the document; None, with remarks, if it has a value unknown to the document."""
     text = msgspec.json.encode(part)
     try:
         return msgspec.json.decode(text, type=into)
@@ -55,7 +55,7 @@ def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
 
 
 def patterns_of_route() -> Patterns:
-    """For all rules of one route, which share a limit on the cost of regular expressions."""
+    """Shared by all rules of a route, whose regular expressions have a common limit of cost."""
     return Patterns(_MAX_ROUTE_COST)
 
 
@@ -72,7 +72,7 @@ def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: 
 
 
 def sound_matches(matches: Iterable[Match], kind: RouteKind, patterns: Patterns) -> tuple[Match, ...]:
-    """The matches that the proxy takes; if their regular expressions are too large together, the first of them."""
+    """The matches that the proxy accepts; if their regular expressions together are too large, only the first ones."""
     shaped = (match for match in matches if not _problems_of_shape(msgspec.json.encode(match), Match))
     return tuple(sound_in_shape(shaped, kind, patterns))
 
@@ -97,7 +97,7 @@ def _problems_of_shape(text: bytes, into: type[msgspec.Struct], at: str = "") ->
 
 
 def _told(findings: Findings, place: str = "") -> list[str]:
-    """The problems, in the words of Gateway API."""
+    """The problems, in Gateway API's terms."""
     try:
         findings.raise_if_any()
     except document.DocumentError as error:

@@ -1,7 +1,8 @@
-"""The whole translation, kept up to date: verdicts of all objects, documents of all data planes, names of all tunnels.
+"""The whole translation, kept up to date: verdicts on all objects, documents of all data planes, hostnames of all
+tunnels.
 
-For every object of a kind that has a status, a question is kept up to date. Totals over many objects (routes of a
-listener, users of a backend, names of a tunnel) are not computed by queries, which would read all objects again, but
+For each object of a kind that has a status, one question is kept up to date. Totals over many objects (routes of a
+listener, users of a backend, hostnames of a tunnel) are not queries, which would read all objects again. They are
 counted: a new answer first takes back what the previous one added.
 """
 
@@ -46,13 +47,13 @@ class Differences(Part, frozen=True):
 
     verdicts: frozenset[ObjectId] = frozenset()
     data_planes: frozenset[str] = frozenset()
-    """Data planes whose document has changed, or that came or went."""
+    """Data planes whose document changed, or that were added or removed."""
     tunnels: frozenset[str] = frozenset()
-    """Tunnels whose names have changed."""
+    """Tunnels whose hostnames changed."""
 
 
 class Translation:
-    """The result for the objects of a snapshot. `update` goes on to the next snapshot."""
+    """The result for the objects of a snapshot. `update` moves on to the next snapshot."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Translation:
         home_namespace: str,
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_step` is called now and then during long work."""
+        """`on_step` is called repeatedly during long work."""
         self.controller_name = controller_name
         self._queries = Queries(snapshot, controller_name, home_namespace, on_step)
         self._answers: dict[Question, Any] = {}
@@ -85,12 +86,12 @@ class Translation:
 
     @property
     def evaluations(self) -> int:
-        """How many queries were evaluated so far."""
+        """How many queries have been evaluated so far."""
         return self._queries.evaluations
 
     @property
     def documents(self) -> Mapping[str, DataPlaneDocument]:
-        """What each data plane is to serve, by its id."""
+        """What each data plane should serve, by its id."""
         return self._documents
 
     def hosts(self, tunnel: str) -> frozenset[str]:
@@ -104,16 +105,16 @@ class Translation:
 
     @property
     def routes(self) -> Iterator[ObjectId]:
-        """All routes, also those that are not ours to judge."""
+        """All routes, including those that are not ours to judge."""
         return (key for query, key in self._answers if query is route_parts and isinstance(key, ObjectId))
 
     def route_hosts(self, id_: ObjectId) -> tuple[TunnelHost, ...]:
-        """The hostnames for which tunnels must lead to this route."""
+        """The hostnames that tunnels must send to this route."""
         answer = self._answers.get(_question(*id_))
         return answer.hosts if isinstance(answer, RouteParts) else ()
 
     def verdict(self, id_: ObjectId) -> AnyVerdict | None:
-        """What the status of an object must say. None: nothing, it is not ours to judge or does not exist."""
+        """What an object's status must say. None: nothing, since the object is not ours to judge or does not exist."""
         answer = self._answers.get(_question(*id_)) if id_.kind in _ROOTS else None
         if isinstance(answer, RouteParts):
             return answer.verdict
@@ -123,7 +124,7 @@ class Translation:
         return found
 
     def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> Differences:
-        """Go on to a snapshot that differs in these entries."""
+        """Move on to a snapshot that differs in these entries."""
         changed = [*changed]
         questions: set[Question] = set()
         for room, key in changed:
@@ -162,7 +163,7 @@ class Translation:
         self._answers.pop(question, None)
 
     def _replace(self, question: Question, new: Any) -> None:
-        """Take back what the previous answer added, and add what this one does."""
+        """Take back what the previous answer added, and add what the new one adds."""
         query: Query[Any, Any]
         key: Any
         query, key = question
@@ -198,7 +199,7 @@ class Translation:
         self._settle(question)
 
     def _close(self, plane: str) -> None:
-        """Called in the same update in which the plane's routes are taken out."""
+        """Called in the same update that removes the plane's routes."""
         self._queries.let_go(plane_settings, plane)
         self._answers.pop((plane_settings, plane), None)
         self._closed.add(plane)
@@ -233,7 +234,7 @@ class Translation:
             if plane in users:
                 made = self._queries.keep(backend, id_)
                 self._documents[plane].put_backend(made)
-                self._replace((backend, id_), made)  # if this update has changed it, other documents need it too
+                self._replace((backend, id_), made)  # if this update changed it, other documents need it too
             else:
                 self._documents[plane].remove_backend(id_.name)
             if not users:
@@ -272,7 +273,7 @@ def _part(parts: RouteParts, plane: str) -> PlanePart:
 
 
 def _recount(counts: Counter[T], old: set[T], new: set[T]) -> set[T]:
-    """Count the members of `new` instead of those of `old`. Returns those whose count has changed."""
+    """Count the members of `new` instead of those of `old`. Returns the members whose count changed."""
     for member in (changed := old ^ new):
         counts[member] += 1 if member in new else -1
         if not counts[member]:

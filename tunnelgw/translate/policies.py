@@ -1,7 +1,7 @@
-"""The verdict on each BackendTLSPolicy, for each Gateway whose routes use its targets.
+"""The verdict on each BackendTLSPolicy, for each Gateway with routes that use the policy's targets.
 
-A policy can have several targets, but its status has one Accepted per Gateway. That is True if the policy is in force
-for at least one target that the Gateway uses; its message names the targets for which it is not.
+A policy can have several targets, but its status has one Accepted condition per Gateway. It is True if the policy is in
+force for at least one target that the Gateway uses; its message names the targets for which the policy is not in force.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ class AncestorVerdict(msgspec.Struct, frozen=True, gc=False):
 
 class PolicyVerdict(msgspec.Struct, frozen=True, gc=False):
     ancestors: tuple[AncestorVerdict, ...] = ()
-    """In the order of their keys; a status has room for sixteen."""
+    """Sorted by key; a status has room for sixteen."""
 
 
 def policy_verdict(view: View, key: Key) -> PolicyVerdict:
@@ -49,8 +49,8 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
-    """A query: our Gateways, sorted, with routes that may send requests to this Service, mirror them, or have it
-    authorize them."""
+    """A query: our Gateways, sorted, with routes that may send requests to this Service, mirror requests to it, or have
+    it authorize them."""
     found: set[Key] = set()
     for route in view.bucket(Index.ROUTES_BY_SERVICE, service):
         kind = Kind.HTTP_ROUTE if isinstance(route, HttpRoute) else Kind.GRPC_ROUTE

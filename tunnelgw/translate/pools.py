@@ -1,9 +1,9 @@
-"""Which Gateway has which address of a pool.
+"""Which Gateway gets which address of a pool.
 
-A pool of one address is shared. From a larger one each Gateway gets its own address: first Gateways get the addresses
-that they ask for, then those that they hold already (`Gateway.held`), then free ones, older Gateways before younger
-ones. So addresses stay where they are when other Gateways come and go, and a restarted controller decides as the
-previous one did, as far as statuses show the addresses.
+If a pool has one address, all share it. From a larger one each Gateway gets an address of its own: first Gateways get
+the addresses that they ask for, then those that they already hold (`Gateway.held`), then free ones, older Gateways
+before younger ones. So addresses stay where they are when other Gateways come and go, and a restarted controller
+decides like the previous one, as far as statuses show the addresses.
 """
 
 import ipaddress
@@ -34,9 +34,9 @@ class Claim(NamedTuple):
     requested: tuple[str, ...]
     """Addresses of the pool that the Gateway asks for."""
     others: int
-    """How many further addresses it wants."""
+    """How many further addresses the Gateway wants."""
     former: tuple[str, ...]
-    """Addresses of the pool that it holds already."""
+    """Addresses of the pool that the Gateway already holds."""
 
 
 def pool_share(view: View, key: Key) -> tuple[str, ...]:
@@ -70,12 +70,12 @@ def claim(view: View, key: Key) -> Claim | None:
 
 
 def same_address(first: str, second: str) -> bool:
-    """IP addresses may be spelled in several ways, hostnames in either case."""
+    """Compares IP addresses whatever their spelling, and hostnames in either case."""
     return plain_address(first) == plain_address(second)
 
 
 def plain_address(address: str) -> str:
-    """In its canonical spelling."""
+    """The address in its canonical spelling."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

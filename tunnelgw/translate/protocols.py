@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 Protocol: TypeAlias = Literal["http", "h2c", "https"]
-"""In the document's words."""
+"""As the document spells it."""
 
 _BY_APP_PROTOCOL: dict[str, Protocol] = {
     "": "http",
@@ -11,7 +11,7 @@ _BY_APP_PROTOCOL: dict[str, Protocol] = {
     "tcp": "http",  # tells service meshes not to look closer: as good as no appProtocol
     "ws": "http",
     "h2c": "h2c",
-    # Not defined by Kubernetes, but written by charts for service meshes, and unambiguous.
+    # Not defined by Kubernetes, but used in charts for service meshes, and unambiguous.
     "http2": "h2c",
     "grpc": "h2c",
     "https": "https",
@@ -25,7 +25,7 @@ KNOWN = ", ".join(sorted(filter(None, _BY_APP_PROTOCOL)))
 
 
 def protocol_of(app_protocol: str) -> Protocol | None:
-    """None: the name is not known."""
+    """None: the name is unknown."""
     return _BY_APP_PROTOCOL.get(_name(app_protocol))
 
 
@@ -34,7 +34,7 @@ def is_web_socket(app_protocol: str) -> bool:
 
 
 def _name(app_protocol: str) -> str:
-    """Protocol names are not case-sensitive (RFC 6335, 5.1). Kubernetes defines some with its prefix; charts write it
-    before others too, or leave it out.
+    """The name in lower case, without Kubernetes' prefix: protocol names are not case-sensitive (RFC 6335, 5.1).
+    Kubernetes defines some with its prefix; charts put it before others too, or leave it out.
     """
     return app_protocol.lower().removeprefix(_PREFIX)

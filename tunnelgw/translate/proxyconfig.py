@@ -1,7 +1,7 @@
-"""The document of a data plane, kept as encoded parts in the order of their names.
+"""The document of a data plane, kept as encoded parts, sorted by name.
 
-Only changed parts are encoded. The document's bytes are joined from the parts, and equal those that msgspec makes of
-the same `Document`: equal parts give equal bytes, whatever the order of the changes was.
+Only changed parts are encoded again. The bytes of the document are joined from the parts, and equal msgspec's encoding
+of the same `Document`: equal parts give equal bytes, whatever the order of the changes was.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def plane_settings(view: View, data_plane: str) -> document.Settings:
-    """A query: all of a document except backends and routes. The listeners of the oldest Gateway come first."""
+    """A query: all of a document except backends and routes. The oldest Gateway's listeners come first."""
     gateways: tuple[Key, ...] = view.ask(gateways_of, data_plane)
     listeners = tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
     return msgspec.structs.replace(fit(_wanted_settings(view, data_plane)).settings, listeners=listeners)
@@ -47,14 +47,14 @@ class DataPlaneDocument:
         self._routes = EncodedParts()
 
     def put_route(self, route: document.Route) -> None:
-        """Add a route, or replace the one of its kind and name."""
+        """Add a route, or replace the one with its kind and name."""
         self._routes.put(_route_name(route), _encode(route))
 
     def remove_route(self, route: document.Route) -> None:
         self._routes.remove(_route_name(route))
 
     def put_backend(self, backend: document.Backend) -> None:
-        """Add a backend, or replace the one of its name."""
+        """Add a backend, or replace the one with its name."""
         self._backends.put(backend.name, _encode(backend))
 
     def remove_backend(self, name: str) -> None:
@@ -65,8 +65,8 @@ class DataPlaneDocument:
         return b"".join((b'{"version":%d' % version, *self.tail()))
 
     def tail(self) -> tuple[bytes, ...]:
-        """What follows the version in the document, in pieces. Pieces that no edit has touched are the same objects as
-        before."""
+        """What follows the version in the document, in pieces. Pieces that no change has touched are the same objects
+        as before."""
         chunks = []
         settings = _encode(self.settings)
         if settings != b"{}":
@@ -79,7 +79,8 @@ class DataPlaneDocument:
 
     def digest(self) -> str:
         """Equal digests mean equal tails."""
-        # Unchanged parts are not hashed again. Digests have a fixed length, so they can be joined without separators.
+        # Unchanged parts are not hashed again. All digests have the same length, so they can be joined without
+        # separators.
         settings = hashlib.sha256(_encode(self.settings)).digest()
         return hashlib.sha256(settings + self._backends.digest() + self._routes.digest()).hexdigest()
 

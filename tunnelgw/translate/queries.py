@@ -1,13 +1,13 @@
-"""Derived values that are computed once, and again only when something that they were computed from has changed.
+"""Derived values, each computed once, and again only when something that it was computed from has changed.
 
-A *query* is a pure function of a module, `(view, key) -> value`. It is recorded what it reads of the snapshot and which
-other queries it asks. So an update evaluates only queries that have read a changed entry. If the new value equals (==)
-the old one, the old object is kept, and the update ends there; otherwise it goes on to the queries that asked for the
-value. So work grows with what changed, not with what exists.
+A *query* is a pure function of a module, `(view, key) -> value`. What it reads from the snapshot and which other
+queries it asks is recorded. So an update evaluates only queries that have read a changed entry. If the new value equals
+(==) the old one, the old object is kept, and the update ends there; otherwise it goes on to the queries that asked for
+the value. So the work grows with what changed, not with what exists.
 
-Queries are evaluated from the lowest height to the highest (a query is higher than all that it asks). So each is
-evaluated at most once in an update, and none ever sees values of two snapshots. Values that no query asks for any more
-are forgotten. Not thread-safe.
+Queries are evaluated in order of height (a query is higher than all queries that it asks). So each is evaluated at most
+once per update, and none sees values of two snapshots. Values that no query asks for any more are dropped. Not
+thread-safe.
 """
 
 import heapq
@@ -27,11 +27,11 @@ class View(Protocol):
 
     @property
     def controller_name(self) -> str:
-        """GatewayClasses with this controllerName are ours. It never changes."""
+        """GatewayClasses with this controllerName are ours. Never changes."""
 
     @property
     def home_namespace(self) -> str:
-        """The controller's namespace, the default for objects of cluster scope. It never changes."""
+        """The controller's namespace, the default for cluster-scoped objects. Never changes."""
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         """An object; None: it does not exist."""
@@ -50,7 +50,7 @@ Question: TypeAlias = tuple[Query[Any, Any], Hashable]
 _NOTHING: Any = object()
 
 _Nodes: TypeAlias = "_Node | set[_Node] | None"
-"""A set of nodes. Most have one member, and a set takes as much memory as all the rest of a node."""
+"""A set of nodes. Most have one member, and a `set` takes as much memory as the rest of a node."""
 
 
 def _with(nodes: _Nodes, node: "_Node") -> _Nodes:
@@ -97,14 +97,15 @@ class _Node:
         self.dependants: _Nodes = None
         self.height = 0
         self.current_in = 0
-        """The last update in which it was found that neither it nor anything below it is dirty."""
+        """The last update that found neither this node nor anything below it dirty."""
         self.is_dirty = False
         self.is_kept = False
         self.is_running = False
 
 
 class Queries:
-    """The values of all questions asked so far, for one snapshot after another. Also the `View` that queries get."""
+    """The values of all questions asked so far, for one snapshot after another. It is also the `View` that queries
+    get."""
 
     def __init__(
         self,
@@ -127,14 +128,15 @@ class Queries:
         self._dirty: list[tuple[int, int, _Node]] = []
         """A heap by height; the second number only keeps nodes from being compared."""
         self._loose: list[_Node] = []
-        """Nodes that may not be needed any more."""
+        """Nodes that may be unneeded now."""
         self._changed: set[Question] = set()
         self._read: set[Entry] | None = None
-        """What the query that is being evaluated has read; None outside of all queries."""
+        """What the query being evaluated has read; None while no query is evaluated."""
         self._asked: set[_Node] | None = None
 
     def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> set[Question]:
-        """Go on to the next snapshot, which differs in these entries. Returns kept questions with a new answer."""
+        """Move on to the next snapshot, which differs in these entries. Returns kept questions whose answers
+        changed."""
         self._sweep()
         self._snapshot = snapshot
         self._number += 1
@@ -148,14 +150,14 @@ class Queries:
         return answered
 
     def keep(self, query: Query[K, V], key: K) -> V:
-        """Answer now, and keep the answer up to date until it is let go."""
+        """Answer now, and keep the answer up to date until `let_go`."""
         node = self._current((query, key))
         node.is_kept = True
         value: V = node.value
         return value
 
     def let_go(self, query: Query[K, V], key: K) -> None:
-        """The answer is not needed any more, unless another question needs it."""
+        """Stop keeping the answer, unless another question needs it."""
         node = self._nodes.get((query, key))
         if node is not None:
             node.is_kept = False
@@ -196,8 +198,8 @@ class Queries:
         return node
 
     def _refresh(self, node: _Node) -> None:
-        """Bring a node up to date that a query asks for during an update. Only needed if it is not lower than the nodes
-        that are still to be evaluated, which can be if the query did not ask for it before."""
+        """Bring a node up to date that a query asks for during an update. Needed only if the node is not lower than the
+        nodes still to be evaluated, which can happen if the query did not ask for it before."""
         if node.is_running:
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for itself")
         if not self._dirty or node.height < self._dirty[0][0] or node.current_in == self._number:
@@ -209,7 +211,7 @@ class Queries:
             self._evaluate(node)
         elif any(below.is_running for below in node.asked):
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for who asks for it")
-        node.current_in = self._number  # otherwise all paths below it would be walked again for each query that asks it
+        node.current_in = self._number  # otherwise each query that asks it would walk all paths below it again
 
     def _evaluate_next(self) -> None:
         height, _, node = heapq.heappop(self._dirty)
@@ -231,7 +233,7 @@ class Queries:
         try:
             value = query(self, key)
         except BaseException:
-            self._soil(node)  # to be tried again: what it depends on is unknown now
+            self._soil(node)  # to be tried again, since its dependencies are unknown now
             self._loose.extend(asked)
             raise
         finally:

@@ -1,7 +1,7 @@
-"""What is wrong with the rules of a route, collected while they are translated, and the conditions that say so.
+"""The problems of a route's rules, collected during translation, and the conditions that report them.
 
-There are three kinds of problems: values that the proxy does not know and filters that exclude each other take the rule
-out of service; a reference that leads nowhere affects only the requests that would have gone there.
+There are three kinds of problems. Values that the proxy does not know, and filters that exclude each other, take the
+rule out of service. A reference that leads nowhere affects only the requests that would have gone there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,12 @@ _MAX_PROBLEM_CHARS = 400
 
 
 def unresolved(reason: Reason, message: str) -> Finding:
-    """A reference that cannot be followed."""
+    """The finding for a reference that cannot be followed."""
     return false(ConditionType.RESOLVED_REFS, reason, message)
 
 
 class Remarks:
-    """The problems of one rule. Each message begins with the rule's place in the route."""
+    """The problems of one rule. Each message begins with the rule's path in the route."""
 
     def __init__(self, at: str) -> None:
         self.at = at
@@ -39,18 +39,18 @@ class Remarks:
         return [f"{self.at}.{text}" for text in (*self.incompatible, *self.unsupported)]
 
     def refer(self, at: str, finding: Finding) -> None:
-        """Add a reference at this place of the rule that cannot be followed."""
+        """Add a reference, at this path in the rule, that cannot be followed."""
         message = f"{self.at}.{at}: {finding.message}"
         self.unresolved.append(unresolved(finding.reason, message))
 
 
 def findings_of(rules: Sequence[Remarks]) -> tuple[Finding, ...]:
-    """The conditions that a route's rules decide: ResolvedRefs always, others only if something is wrong."""
+    """The conditions that a route's rules determine: ResolvedRefs always, others only if something is wrong."""
     refused = [remarks for remarks in rules if remarks.is_refused]
     references = [finding for remarks in rules for finding in remarks.unresolved]
     resolved = _RESOLVED
     if references:
-        # References fail for different reasons, but a condition has one: that of the first. The message lists all.
+        # References fail for different reasons, but a condition has only one: the first one's. The message lists all.
         resolved = unresolved(references[0].reason, _told(finding.message for finding in references))
     return (*_acceptance(refused, len(rules)), resolved)
 

@@ -85,7 +85,7 @@ def _owner(ref: ParentRef, namespace: str) -> ObjectId | None:
 
 
 def _findings(outcome: tuple[Attachment, ...] | Refusal, content: RouteContent) -> tuple[Finding, ...]:
-    """Accepted first. Parents that refuse the route get its ResolvedRefs too."""
+    """Accepted comes first. Parents that refuse the route get the route's ResolvedRefs too."""
     others = tuple(finding for finding in content.findings if finding.type is not ConditionType.ACCEPTED)
     if isinstance(outcome, Refusal):
         return (false(ConditionType.ACCEPTED, outcome.reason, outcome.message), *others)
@@ -103,7 +103,7 @@ def _planes(route: Route, id_: ObjectId, bonds: list[_Bond]) -> tuple[PlanePart,
 
 
 class _Group(NamedTuple):
-    """Listeners for which the route is the same."""
+    """Listeners for which the route has the same rules."""
 
     content: RouteContent
     entrances: list[Entrance]
@@ -125,7 +125,7 @@ def _plane(plane: str, route: Route, id_: ObjectId, bonds: list[_Bond]) -> Plane
 
 def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> document.Route:
     listeners = tuple(name for entrance in group.entrances for name in entrance.documents)
-    # Routes of the same age are ranked by name, and `#` sorts before every character of an object's name.
+    # Routes of equal age are ranked by name, and `#` sorts before every character of an object's name.
     name = str(id_.key) if place == 0 else f"{id_.key}#{listeners[0]}"
     return document.Route(
         name=short(name),
@@ -138,8 +138,8 @@ def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> d
 
 
 def _has_listener(entrances: Iterable[Entrance], hostname: str) -> bool:
-    """Whether some listener has hosts of this hostname: others are left out. The rest are not narrowed down to those
-    hosts, since routes are ranked by hostnames as they are written."""
+    """Whether some listener has hosts of this hostname; hostnames without one are left out. The others are not narrowed
+    down to those hosts, since routes are ranked by their hostnames as written."""
     return any(hostnames.intersection(entrance.hostname, hostname) is not None for entrance in entrances)
 
 

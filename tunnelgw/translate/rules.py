@@ -1,8 +1,9 @@
-"""The rules of an HTTPRoute or GRPCRoute as rules of the document, and the conditions that report their problems.
+"""Translates the rules of an HTTPRoute or GRPCRoute into rules of the document, and into conditions that report
+problems.
 
-A rule that cannot be served as it is written answers 500 to all requests that it matches. If it were left out, another
-rule might serve them, for example without the filter that was to keep them out. Matches that the proxy cannot express
-are left out. A backendRef that leads nowhere keeps its share of the requests, which is answered 500.
+A rule that cannot be served as written answers 500 to all requests that it matches. If it were left out, another rule
+might serve them, for example without the filter that was meant to keep them out. Matches that the proxy cannot express
+are left out. A backendRef that leads nowhere keeps its share of the requests, which are answered 500.
 """
 
 import itertools
@@ -35,11 +36,11 @@ from tunnelgw.translate.sessions import persistence_of
 _REFUSED = document.FixedResponse(500, "the rule for this request cannot be served as it is written\n")
 _NOWHERE = document.FixedResponse(500, "the route's backend for this request cannot be used\n")
 _NO_TIMEOUTS = document.Rule().timeouts
-"""The default itself (the same object), which the encoder leaves out."""
+"""The default object itself, which the encoder leaves out."""
 
 
 class RouteId(NamedTuple):
-    """A route on a Gateway. The Gateway matters for the certificate that it shows to backends."""
+    """A route on a Gateway. The Gateway matters because of the certificate that it presents to backends."""
 
     kind: Kind
     """HTTPRoute or GRPCRoute."""
@@ -51,8 +52,8 @@ class RouteContent(msgspec.Struct, frozen=True, gc=False):
     """A route's part of the document."""
 
     rules: tuple[document.Rule, ...] = ()
-    """To be served wherever the route is attached, even if `findings` refuse it: then all of them answer 500. Empty:
-    no request can match."""
+    """Served wherever the route is attached, even if `findings` refuse it, when all of them answer 500. Empty: no
+    request can match."""
     backends: tuple[BackendId, ...] = ()
     """Backends that the rules refer to, each once."""
     findings: tuple[Finding, ...] = ()
@@ -80,7 +81,7 @@ class _RouteReader:
         self._names: set[str] = set()
         self.rules: list[document.Rule] = []
         self.backends: dict[BackendId, None] = {}
-        """In the order of their first use."""
+        """In the order of first use."""
         self.remarks: list[Remarks] = []
 
     def read(self, rule: Rule) -> None:
@@ -129,12 +130,13 @@ class _RuleReader:
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
         self._followed: list[_References] = []
-        """All references, also those of a backendRef that leads nowhere, whose filters add nothing to `backends`."""
+        """All references, including those in filters of a backendRef that leads nowhere, which add nothing to
+        `backends`."""
         self.is_closed = False
-        """Whether a filter cannot be obeyed, so that no request may pass."""
+        """Whether a filter cannot be applied, so that no request may pass."""
 
     def read(self) -> document.Rule:
-        """The rule. Of use only if `remarks` do not refuse it and `is_closed` is not set."""
+        """The rule. Only valid if `remarks` do not refuse it and `is_closed` is not set."""
         rule, remarks = self._rule, self._remarks
         references = self._references()
         filters = self._filters(references).of_rule(rule.filters)
@@ -163,7 +165,7 @@ class _RuleReader:
         return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
     def answering_500(self, name: str) -> document.Rule | None:
-        """A rule for the same requests that answers 500; None: none of its matches can be expressed."""
+        """A rule that answers 500 to the same requests; None: none of the matches can be expressed."""
         sound = sound_matches(self._matches, self._kind, self._patterns)
         if self._rule.matches and not sound:
             return None
@@ -179,8 +181,8 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
 
     def _compatible(self, rule: document.Rule) -> tuple[document.Rule, ...]:
-        """The rule; if its filters exclude each other, which has been remarked upon already, the rule without the one
-        and without the other."""
+        """The rule; if its filters exclude each other, which was remarked upon already, two rules with one of them
+        each."""
         if not self._remarks.incompatible:
             return (rule,)
         without = msgspec.structs.replace
@@ -192,7 +194,7 @@ class _RuleReader:
         filters = self._filters(references).of_backend(ref.filters, at)
         name = references.name_of(ref, at)
         if name is None or filters.is_closed:
-            # Its filters are checked all the same: whether the rule is served must not depend on what exists.
+            # Its filters are checked anyway: whether the rule is served must not depend on which objects exist.
             return document.BackendRef(weight=ref.weight, respond=_NOWHERE, filters=filters.of_backend)
         self.backends += references.found
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)

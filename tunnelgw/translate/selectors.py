@@ -1,4 +1,4 @@
-"""Which namespaces may attach: `from` None, Same, Selector or All, and label selectors over Namespace objects."""
+"""Which namespaces may attach: `from` is None, Same, Selector or All; label selectors apply to Namespace objects."""
 
 import re
 
@@ -17,7 +17,7 @@ _LABEL_VALUE = re.compile(rf"({_NAME})?")
 
 
 def admits(view: View, allowed: NamespacesFrom, own: str, namespace: str) -> bool:
-    """Whether an object of `namespace` may attach to one of namespace `own`. An invalid selector admits none."""
+    """Whether an object in `namespace` may attach to one in namespace `own`. An invalid selector admits none."""
     match allowed.from_:
         case "All":
             return True
@@ -30,7 +30,7 @@ def admits(view: View, allowed: NamespacesFrom, own: str, namespace: str) -> boo
 
 
 def problem(selector: LabelSelector | None) -> str:
-    """What makes a selector invalid, so that it selects nothing; empty: it is valid."""
+    """Why a selector is invalid, so that it selects nothing; empty: it is valid."""
     if selector is None:
         return "`from` is Selector, but there is no `selector`"
     for key, value in selector.match_labels.items():
@@ -40,7 +40,7 @@ def problem(selector: LabelSelector | None) -> str:
 
 
 def problem_of(allowed: NamespacesFrom) -> str:
-    """What makes this invalid, so that it admits nothing; empty: it is valid."""
+    """Why this is invalid, so that it admits nothing; empty: it is valid."""
     if allowed.from_ not in ("None", "Same", "Selector", "All"):
         return f"`from` is {allowed.from_!r}, want None, Same, Selector or All"
     return problem(allowed.selector) if allowed.from_ == "Selector" else ""
@@ -49,8 +49,8 @@ def problem_of(allowed: NamespacesFrom) -> str:
 def _selects_namespace(view: View, selector: LabelSelector, namespace: str) -> bool:
     """Whether `selector` selects the namespace.
 
-    While we have not read its Namespace object, only its name is known. Then it is selected only if `selector` asks for
-    nothing else, since it is not known which labels it lacks.
+    While the Namespace object has not been read, only its name is known. Then it is selected only if `selector` asks
+    for nothing else, since it is not known which labels it lacks.
     """
     found = view.get(Kind.NAMESPACE, Key("", namespace))
     if found is None and not _asks_for_name_alone(selector):

@@ -10,7 +10,7 @@ from tunnelgw.translate.remarks import Remarks
 
 
 class _Flat(Part, frozen=True):
-    """The API's fields in the places that they have in the document."""
+    """The API's fields, placed as in the document."""
 
     session_name: str | None = None
     absolute_timeout: str | None = None

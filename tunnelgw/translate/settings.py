@@ -1,6 +1,6 @@
-"""Settings of a proxy, from the parameters of a class or a Gateway into its document, checked by the document's rules.
+"""Settings of a proxy: from the parameters of a class or a Gateway into its document, checked by the document's rules.
 
-Values that a proxy would refuse are left out and reported: a typo in a network must not take all Gateways off the net.
+Values that a proxy would refuse are left out and reported: a typo in one network must not take all Gateways offline.
 """
 
 import re
@@ -18,7 +18,7 @@ class Fitted(NamedTuple):
     settings: document.Settings
     """Without listeners."""
     left_out: tuple[str, ...]
-    """The problem of each value that is left out, with its place."""
+    """The problem of each value that is left out, with its path."""
 
 
 def fit(wanted: ProxySettings | None) -> Fitted:
@@ -30,7 +30,7 @@ def fit(wanted: ProxySettings | None) -> Fitted:
             decoded = document.decode(msgspec.json.encode(plain))
         except document.DocumentError as error:
             places = {_place(problem.path) for problem in error.problems}
-            # The last entries of a list first, so that the indices of the others stay valid.
+            # The last entries of a list go first, so that the indices of the others stay valid.
             for place in sorted(places, reverse=True):
                 _remove(plain, place)
             left_out += [f"proxy.{problem}" for problem in error.problems]
@@ -39,8 +39,8 @@ def fit(wanted: ProxySettings | None) -> Fitted:
 
 
 def _plainest(settings: document.Settings) -> document.Settings:
-    """Equal settings must have equal bytes: a part that equals the default is replaced by the default itself, which is
-    not written."""
+    """Replaces parts that equal the default by the default object itself, which is not encoded: equal settings must
+    have equal bytes."""
     default = document.Settings()
     parts = {name: getattr(default, name) for name in ("forwarding", "limits")}
     return msgspec.structs.replace(
@@ -49,11 +49,11 @@ def _plainest(settings: document.Settings) -> document.Settings:
 
 
 Place = tuple[tuple[str, int], ...]
-"""A path, as steps: a name, or an empty name and the index in a list."""
+"""A path as steps: a name, or an empty name and a list index."""
 
 
 def _place(path: str) -> Place:
-    """For a path such as `forwarding.trustedProxies[0]`."""
+    """Parses a path such as `forwarding.trustedProxies[0]`."""
     return tuple((step[1] or "", int(step[2] or 0)) for step in _STEP.finditer(path))
 
 

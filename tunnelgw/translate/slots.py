@@ -1,9 +1,10 @@
-"""All listeners of a Gateway, its ListenerSets' included, in the order of their precedence, and their conflicts.
+"""All listeners of a Gateway, including those of its ListenerSets, in order of precedence, and their conflicts.
 
-Listeners of one port need one protocol and different hostnames. If listeners of the Gateway itself conflict, all of
-them are refused, since it is unclear which one is meant. ListenerSets come after them, the oldest first: a listener of
-a set is refused if it conflicts with one before it. Refused listeners of the Gateway count in this, refused ones of
-sets do not. Listeners whose protocol is not served never count: requests to the port can only be meant for the others.
+Listeners on one port need the same protocol and different hostnames. If listeners of the Gateway itself conflict, all
+of them are refused, since it is unclear which one is meant. ListenerSets come after them, the oldest first: a listener
+of a set is refused if it conflicts with one before it. Refused listeners of the Gateway count as rivals, refused ones
+of sets do not. Listeners whose protocol is not served never count: requests to the port can only be meant for the
+others.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ from tunnelgw.translate.verdicts import ObjectId
 PROTOCOLS = ("HTTP", "HTTPS")
 """Protocols that are served."""
 _ONE_FAMILY = ({"HTTPS", "TLS"},)
-"""Protocols that may share a port: the client's server name (SNI) tells their listeners apart."""
+"""Protocols that may share a port: the server name (SNI) that the client sends tells their listeners apart."""
 
 
 class ListenerId(NamedTuple):
@@ -42,7 +43,7 @@ class Slot(Part, frozen=True):
 
 
 def conflicts(view: View, key: Key) -> Mapping[ListenerId, Slot]:
-    """A query: the refused ones among the listeners of a Gateway and of its ListenerSets."""
+    """A query: the refused listeners of a Gateway and of its ListenerSets."""
     gateway = view.ask(gateway_spec, key)
     if gateway is None:
         return {}
@@ -68,7 +69,7 @@ def conflicts(view: View, key: Key) -> Mapping[ListenerId, Slot]:
 
 
 def slots(view: View, owner: ObjectId) -> tuple[Slot, ...]:
-    """The listeners of a Gateway, or of a ListenerSet that its Gateway lets in."""
+    """The listeners of a Gateway, or of a ListenerSet that its Gateway admits."""
     key = gateway_of(view, owner)
     refused = view.ask(conflicts, key) if key else {}
     return tuple(
@@ -85,7 +86,7 @@ def _listeners(view: View, owner: ObjectId) -> tuple[Listener, ...]:
 
 
 class _Placed(NamedTuple):
-    """The listeners of one port: the first of each protocol and of each hostname, in their order."""
+    """The listeners on one port: the first one of each protocol and of each hostname, in their order."""
 
     by_protocol: dict[str, Slot]
     by_hostname: dict[str, Slot]
@@ -96,7 +97,7 @@ class _Placed(NamedTuple):
 
 
 def owners(view: View, key: Key) -> tuple[ObjectId, ...]:
-    """A query: a Gateway, and the ListenerSets that may attach to it, in the order of their precedence."""
+    """A query: a Gateway, and the ListenerSets that may attach to it, in order of precedence."""
     return ObjectId(Kind.GATEWAY, key), *(ObjectId(Kind.LISTENER_SET, item.key) for item in _sets(view, key))
 
 
@@ -108,7 +109,7 @@ def _sets(view: View, key: Key) -> Iterator[ListenerSet]:
 
 
 def is_let_in(view: View, key: Key) -> bool:
-    """A query: whether the Gateway of a ListenerSet lets it attach."""
+    """A query: whether a ListenerSet's Gateway lets it attach."""
     owner = gateway_of(view, ObjectId(Kind.LISTENER_SET, key))
     gateway = view.ask(gateway_spec, owner) if owner else None
     if owner is None or gateway is None:
@@ -117,7 +118,7 @@ def is_let_in(view: View, key: Key) -> bool:
 
 
 def gateway_of(view: View, owner: ObjectId) -> Key | None:
-    """For a Gateway itself; for a ListenerSet the Gateway that it names, whether that exists or not."""
+    """A Gateway itself; for a ListenerSet, the Gateway that it names, whether that exists or not."""
     if owner.kind is Kind.GATEWAY:
         return owner.key
     found = view.get(Kind.LISTENER_SET, owner.key)
@@ -130,7 +131,7 @@ def gateway_of(view: View, owner: ObjectId) -> Key | None:
 
 
 def gateway_spec(view: View, key: Key) -> GatewaySpec | None:
-    """A query, so that the listeners are not looked at again when only the Gateway's status has changed."""
+    """A query, so that listeners are not evaluated again when only the Gateway's status has changed."""
     gateway = view.get(Kind.GATEWAY, key)
     return gateway.spec if isinstance(gateway, Gateway) else None
 

@@ -1,10 +1,10 @@
 """Which of the tunnel's requests each listener of a Gateway gets. The tunnel has two ports: 80 for http, 443 for https.
 
-A listener gets the requests to its own port. It gets those to the other port too, unless that one is wanted by
+A listener gets the requests to its own port. It also gets those to the other port, unless that port is wanted by
 
 - a listener of its Gateway, or of its own ListenerSet, for whatever hosts, or
-- a listener of another ListenerSet, for hosts that include all of its own: so a set takes from others only the hosts
-  that it names.
+- a listener of another ListenerSet, for hosts that include all of its own: a set takes from others only the hosts that
+  it names.
 
 Requests that a listener wants but cannot serve are not given to listeners of the other port (see `Wall`): a redirect
 from http to https would lead to itself.
@@ -26,11 +26,11 @@ from tunnelgw.translate.verdicts import ObjectId
 
 
 class OtherPort(Part, frozen=True):
-    """The port of the tunnel that is not the listener's own."""
+    """The tunnel's port that is not the listener's own."""
 
     port: int
     protocol: Literal["HTTP", "HTTPS"]
-    """That of the Gateway's listeners on this port: a document must have the same protocol for all of them."""
+    """The protocol of the Gateway's listeners on this port, since a document must have the same one for all of them."""
 
 
 class Wall(Part, frozen=True):
@@ -44,14 +44,14 @@ class Wall(Part, frozen=True):
 
 class TunnelPorts(Part, frozen=True):
     served: Mapping[str, tuple[int, ...]]
-    """The ports whose requests a listener gets, its own first; by the listener's name in the document."""
+    """By the listener's name in the document: the ports whose requests it gets, its own first."""
     told: Mapping[str, OtherPort] = {}
-    """The second of these ports, if the document has to say so: the proxy by itself gives a listener requests to the
-    other port only if the Gateway has no listener there."""
+    """The second of these ports, where the document has to state it: by itself the proxy gives a listener the requests
+    to the other port only if the Gateway has no listener there."""
 
 
 def tunnel_ports(view: View, key: Key) -> TunnelPorts:
-    """A query about a Gateway that is ours. That ListenerSets get nothing before it is accepted is ignored here."""
+    """A query about a Gateway of ours. It ignores that ListenerSets get nothing before the Gateway is accepted."""
     all_drafts = view.ask(drafts, key)
     served = [draft for draft in all_drafts if draft.is_on_tunnel]
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
@@ -72,7 +72,7 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
 
 
 def told_ports(view: View, key: Key) -> Mapping[str, OtherPort]:
-    """A query: `TunnelPorts.told`, so that a change of `served` does not cause all listeners to be evaluated again."""
+    """A query: `TunnelPorts.told`, so that a change of `served` does not make all listeners be evaluated again."""
     return view.ask(tunnel_ports, key).told
 
 
@@ -85,13 +85,13 @@ def walls(
 ) -> Iterator[Wall]:
     """The walls of Gateway `key`, whose listeners are `all_drafts`.
 
-    `served`: see `TunnelPorts`. `open_`: names of the listeners that the tunnel does lead to. `holder`: which Gateway
+    `served`: see `TunnelPorts`. `open_`: names of the listeners to which the tunnel does lead. `holder`: which Gateway
     would get the requests to a port for a hostname if there were no wall.
     """
     for port in document.TUNNEL_PORTS:
         here = [draft for draft in all_drafts if _wants_tunnel(draft) and _port(draft) == port]
         open_to = {_hostname(draft) for draft in here if draft.name in open_}
-        # If several want one hostname, and so conflict, the first one counts.
+        # If several conflict because they want the same hostname, the first one counts.
         shut = {_hostname(draft): draft for draft in reversed(here) if draft.name not in open_}
         elsewhere = [draft for draft in all_drafts if draft.name in open_ and _port(draft) != port]
         lent = {_hostname(draft) for draft in elsewhere if port in served[draft.name]}

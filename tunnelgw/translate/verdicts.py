@@ -1,7 +1,7 @@
-"""What translation decided about each object: findings, which become a status together with time, generation, receipts.
+"""What translation decided about each object: findings, which become a status with time, generation and receipts.
 
-`Accepted` and `ResolvedRefs` are final. `Programmed` is a finding only if something prevents it; otherwise the receipts
-of deliveries decide. Conditions that are true when something is abnormal are findings only if they are true.
+`Accepted` and `ResolvedRefs` are final. `Programmed` is a finding only if something prevents it; otherwise it depends
+on delivery receipts. Conditions that report something abnormal when true are findings only if they are true.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -14,9 +14,9 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 
 MAX_MESSAGE = 2048
-"""In characters; it is for people to read. The API server takes 32,768."""
+"""Limit in characters, for people to read; the API server accepts 32,768."""
 NOT_READ = "could not be read yet"
-"""Said of an object whose content the API server has refused so far, or not answered for."""
+"""Said about an object whose content the API server has refused so far, or has not answered for."""
 OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 BEFORE = "; until then what was named before is used"
 
@@ -54,7 +54,7 @@ class GatewayVerdict(Part, frozen=True):
     listeners: tuple[ListenerVerdict, ...] = ()
     attached_listener_sets: int = 0
     bound: tuple[str, ...] = ()
-    """Addresses on which its listeners are bound, whether `addresses` shows them or not."""
+    """Addresses on which its listeners are bound, whether or not `addresses` shows them."""
 
 
 class ListenerSetVerdict(Part, frozen=True):
@@ -63,12 +63,12 @@ class ListenerSetVerdict(Part, frozen=True):
     findings: tuple[Finding, ...]
     listeners: tuple[ListenerVerdict, ...] = ()
     tunnel: str = ""
-    """As in the verdict of its Gateway."""
+    """As in its Gateway's verdict."""
 
 
 class OrphanVerdict(Part, frozen=True):
-    """About a Gateway whose class does not exist, or a ListenerSet whose Gateway does not exist or has no class: no
-    controller's, so its status is written only if it still says something of ours.
+    """About a Gateway whose class does not exist, or a ListenerSet whose Gateway does not exist or has no class. It is
+    no controller's, so its status is written only if it still says something of ours.
     """
 
     gateway: Key
@@ -76,14 +76,14 @@ class OrphanVerdict(Part, frozen=True):
 
 
 class TunnelHost(NamedTuple):
-    """A hostname that a tunnel must send to our proxies. Empty: every host."""
+    """A hostname that a tunnel must send to our proxies; empty: every host."""
 
     tunnel: str
     hostname: str
 
 
 class ParentVerdict(Part, frozen=True):
-    """About a route, for one of its parentRefs (as it is written)."""
+    """About a route, for one of its parentRefs (as written)."""
 
     parent_ref: ParentRef
     findings: tuple[Finding, ...]
@@ -92,7 +92,7 @@ class ParentVerdict(Part, frozen=True):
 
 
 class RouteVerdict(Part, frozen=True):
-    """`parents`: those that we manage, in the order of the route; empty: the route is not ours to judge."""
+    """`parents`: those that we manage, in the route's order; empty: the route is not ours to judge."""
 
     parents: tuple[ParentVerdict, ...]
 
