@@ -1,7 +1,7 @@
-"""Which Secrets and ConfigMaps an object names: the only ones whose content the store keeps.
+"""Which Secrets and ConfigMaps an object names: the store keeps the content of only those.
 
-A cluster's other Secrets (releases of charts, other people's keys) are none of our business, and can be large. Of these
-the store keeps a stub: the object without its data.
+The other Secrets of a cluster (releases of charts, other people's keys) are none of our business, and can be large. For
+these the store keeps a stub: the object without its data.
 """
 
 import re
@@ -37,8 +37,8 @@ Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
 
 
 def references(item: Object, home: str) -> frozenset[Entry]:
-    """The objects that `item` names, now and before. `home`: the controller's namespace, the default for objects of
-    cluster scope."""
+    """The objects that `item` names now, or named before (`before`). `home`: the controller's namespace, the default
+    for cluster-scoped objects."""
     if isinstance(item, Mindful) and item.before is not None:
         return named(item, home) | named(msgspec.structs.replace(item, spec=item.before), home)
     return named(item, home)
@@ -64,7 +64,7 @@ def named(item: Object, home: str) -> frozenset[Entry]:
 
 
 def parameters(item: Object) -> Entry | None:
-    """The configuration that a class or a Gateway names."""
+    """The entry of the configuration that a class or a Gateway names."""
     kind: Kind
     ref: ParametersRef | LocalRef | None
     match item:
@@ -87,18 +87,18 @@ def stub(item: Object) -> Object:
 
 
 def can_be(entry: Entry) -> bool:
-    """Whether an object can have this name at all: the API does not check references, so one may be `../x` or `x?y`."""
+    """Whether an object can have this name at all: the API does not check references, so it may be `../x` or `x?y`."""
     return all(map(_NAME.fullmatch, (entry.key.namespace, entry.key.name)))
 
 
 def unseen(entry: Entry) -> Object:
-    """Stands for an object of which it is not even known whether it exists."""
+    """Stands for an object that may or may not exist."""
     metadata = ObjectMeta(entry.key.name, entry.key.namespace)
     return Secret(metadata) if entry.room is Kind.SECRET else ConfigMap(metadata)
 
 
 def outside(entry: Entry) -> Object:
-    """Stands for a Secret in a namespace whose Secrets are not read."""
+    """Stands for a Secret in a namespace whose Secrets we do not read."""
     return Secret(ObjectMeta(entry.key.name, entry.key.namespace), data={}, is_outside=True)
 
 

@@ -1,4 +1,4 @@
-"""Where Secrets are read: everywhere, or only in some namespaces, each of which is listed and watched by itself."""
+"""Where Secrets are read: everywhere, or only in some namespaces, each of which is listed and watched separately."""
 
 from collections.abc import Collection
 from typing import TypeAlias
@@ -11,10 +11,10 @@ Part: TypeAlias = tuple[Kind, str]
 
 
 class SecretScope:
-    """To be used by one thread at a time."""
+    """For use by one thread at a time."""
 
     def __init__(self, namespaces: Collection[str], home: str) -> None:
-        """`namespaces`: those beside `home`, the controller's own. Empty: everywhere."""
+        """`namespaces`: where Secrets are read, in addition to `home`, the controller's own. Empty: everywhere."""
         self.namespaces = frozenset((*namespaces, home) if namespaces else ())
         """Empty: everywhere."""
         self._closed: set[str] = set()
@@ -23,7 +23,7 @@ class SecretScope:
         return [(kind, name) for name in self.namespaces if kind is Kind.SECRET] or [(kind, "")]
 
     def close(self, namespace: str) -> None:
-        """We have no permission to read the Secrets there now."""
+        """Record that we may not read the Secrets there now."""
         self._closed.add(namespace)
 
     def open(self, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Holds the current objects: a source's threads fill it, the reconciler takes snapshots. It keeps no events.
+"""Holds the current objects: a source's threads fill it, the reconciler takes snapshots. It stores no events.
 
     watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent if not installed
     reconciler:     if store.wait(deadline_s) and (change := store.take_settled()): ...
@@ -55,7 +55,7 @@ class Change:
     changed: frozenset[Entry]
     """Objects and index buckets that translation has to look at again."""
     touched: frozenset[Entry]
-    """Objects of which only the status or the resource version has changed: their statuses have to be compared."""
+    """Objects of which only the status or the resource version has changed: only their statuses have to be compared."""
     unreadable: Mapping[Entry, Unreadable]
     """All objects that are left out now."""
     are_all_named: bool
@@ -163,7 +163,7 @@ class Store:
                 return
             self._behind_until_s = time.monotonic() + self._patience_s
             (self._behind.add if is_behind else self._behind.remove)(part)
-            if self._mindful:  # what they name may now be known to be missing, and `before` be dropped
+            if self._mindful:  # what they name may now be known to be missing, so that `before` can be dropped
                 self._mark()
             self._turn.notify_all()
 

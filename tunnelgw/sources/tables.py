@@ -1,7 +1,7 @@
-"""Objects by kind and key, and their indexes; records what edits change. To be used by one thread at a time.
+"""Objects by kind and key, with their indexes; records what edits change. For use by one thread at a time.
 
-Snapshots share what did not change: a dictionary is copied only if it was edited since the last snapshot, and buckets
-are kept sorted. So an edit costs a search in its buckets, and a snapshot a shallow copy of the edited dictionaries.
+Snapshots share what has not changed: a dictionary is copied only if it was edited since the last snapshot, and buckets
+are kept sorted. So an edit costs a search in its buckets, and a snapshot a shallow copy of each edited dictionary.
 """
 
 import bisect
@@ -19,7 +19,7 @@ class Edits(NamedTuple):
     """What has changed between two snapshots."""
 
     changed: frozenset[Entry]
-    """Objects that came, went or differ in what translation reads, and the buckets that hold them."""
+    """Objects that were added or removed, or that changed in what translation reads; and the buckets that hold them."""
     touched: frozenset[Entry]
     """Objects of which only the status or the resource version has changed."""
 
@@ -45,7 +45,7 @@ class Tables:
         return len(self._objects[kind])
 
     def put(self, kind: Kind, item: Object) -> bool:
-        """Returns False if exactly this object was here already."""
+        """Returns False if exactly this object was already here."""
         key = item.key
         old = self._objects[kind].get(key)
         if old == item:
@@ -117,7 +117,7 @@ class Tables:
 
 
 def is_same_to_translation(old: Object, new: Object) -> bool:
-    """Whether they differ only in an undecoded status and the resource version."""
+    """Whether the objects differ only in an undecoded status and the resource version."""
     metadata = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
     status = getattr(old, "status", None)
     if isinstance(status, msgspec.Raw):

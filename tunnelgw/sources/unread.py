@@ -1,10 +1,10 @@
-"""The unread objects, which are named but here without their data, and how long the store waits for them.
+"""Unread objects, which are named but whose data is missing, and how long the store waits for them.
 
-Until the source has tried to fetch them, the store gives nothing out: a new reference would look broken for a moment.
+Until the source has tried to fetch them, the store gives out nothing: a new reference would look broken for a moment.
 This wait ends when nothing has been fetched for `patience_s`, and at the latest when a change has waited for twice
-that: an author who names other objects again and again, in a loop of edits, would otherwise hold up everybody. Before
-the first snapshot the source may take as long as it needs for what was named by the time all kinds had been listed, and
-after that twice `patience_s` for what has been named since. To be used by one thread at a time.
+that: otherwise an author who keeps naming other objects, in a loop of edits, would hold up everybody. Before the first
+snapshot, the source may take as long as it needs for objects that were named by the time all kinds had been listed, and
+after that twice `patience_s` for those named since. For use by one thread at a time.
 """
 
 import math
@@ -13,24 +13,24 @@ from collections.abc import Iterable
 from tunnelgw.model.snapshot import Entry
 
 _MOST_PATIENCE = 2
-"""How many times `patience_s` unread objects can delay a change, however many of them are fetched meanwhile."""
+"""For how many times `patience_s` unread objects can delay a change, however many of them are fetched meanwhile."""
 
 
 class Unread:
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._is_untried: dict[Entry, bool] = {}
-        """False: the source has tried to fetch it, without success."""
+        """False: the source has tried to fetch the object, without success."""
         self._asked: set[Entry] = set()
-        """Unread objects as the source last got them, without those that became unread again since: for these it may
-        come back with an older state."""
+        """The unread objects that the source got last, without those that became unread again since: for these, its
+        answer may be an older state."""
         self._patient_until_s = 0.0
-        """Until then changes wait; each object that is read moves it."""
+        """Changes wait until then; each object that is read extends it."""
         self._is_all_listed = False
         self._first: set[Entry] = set()
         """Objects that became unread before all kinds were listed, and that the source has not tried to fetch yet."""
         self._first_until_s = math.inf
-        """Until then the first snapshot waits for objects that were named later; inf: `_first` is still awaited."""
+        """The first snapshot waits until then for objects named later; inf: it still waits for `_first`."""
 
     @property
     def has_untried(self) -> bool:
@@ -54,7 +54,7 @@ class Unread:
         self._note_tried(entry, now_s)
 
     def found(self, entry: Entry, now_s: float) -> bool:
-        """Note that its data has come. False: it was not unread."""
+        """Record that the object's data has arrived. False: it was not unread."""
         if entry not in self._is_untried:
             return False
         self.drop(entry, now_s)
@@ -67,7 +67,7 @@ class Unread:
         self._note_tried(entry, now_s)
 
     def note_all_listed(self, now_s: float) -> None:
-        """Every kind was listed."""
+        """Every kind has been listed."""
         self._is_all_listed = True
         self._time_first(now_s)
 
@@ -77,7 +77,7 @@ class Unread:
         return tuple(self._is_untried)
 
     def awaits_answer(self, entry: Entry) -> bool:
-        """Whether an answer of the source about this object counts."""
+        """Whether an answer from the source about this object counts."""
         return entry in self._is_untried and entry in self._asked
 
     def holds_up(self, since_s: float, now_s: float) -> bool:
@@ -89,11 +89,11 @@ class Unread:
         return self.has_untried and now_s < self._first_until_s
 
     def _be_patient(self, now_s: float) -> None:
-        """Begin the wait anew, because the source has got work or has read something."""
+        """Restart the wait, because the source has got work or has read something."""
         self._patient_until_s = now_s + self._patience_s
 
     def _note_tried(self, entry: Entry, now_s: float) -> None:
-        """The source has tried to fetch the object, or need not any more."""
+        """The source has tried to fetch the object, or no longer needs to."""
         self._first.discard(entry)
         self._time_first(now_s)
 

@@ -1,4 +1,4 @@
-"""Writing a status, and the results of that; the same for both sources."""
+"""Writing a status, and the possible outcomes; the same for both sources."""
 
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -12,12 +12,12 @@ class Outcome(StrEnum):
 
     WRITTEN = "written"
     CONFLICT = "conflict"
-    """The object has been changed since: it will be in a later snapshot, and its status will be made anew."""
+    """The object has changed since: it will be in a later snapshot, and its status will be made again."""
     GONE = "gone"
     """The object has been deleted since."""
     INVALID = "invalid"
-    """Its content was refused by a CRD, or by a policy or webhook of the cluster. To be tried again, since people may
-    change these without our knowing."""
+    """Its content was refused by a CRD, or by a policy or webhook of the cluster. To be tried again, since those may
+    change without our knowing."""
     FAILED = "failed"
     """It is unknown whether it was written. To be tried again."""
 
@@ -26,7 +26,7 @@ class Written(NamedTuple):
     outcome: Outcome
     error: str = ""
     is_general: bool = False
-    """It failed for a reason that has nothing to do with this object: any other write would have failed now too."""
+    """The cause has nothing to do with this object: any other write would have failed now too."""
     retry_after_s: float = 0.0
     """With `is_general`: how long the server asks us to wait before the next write."""
 

@@ -1,6 +1,6 @@
-"""A document to an object, checked as by the API server: names, schema, defaults and rules.
+"""Turns a document into an object, with the API server's checks: names, schema, defaults and rules.
 
-What is refused becomes a `Problem` with file, line and reason. No document makes anything here raise.
+A refusal is a `Problem` with file, line and reason. No document makes anything here raise.
 """
 
 import base64
@@ -19,7 +19,7 @@ from tunnelgw.sources.directory.schema.shapes import Place, Text
 from tunnelgw.sources.references import WITH_DATA
 
 NAMELESS: Final = "(document)"
-"""The subject of a problem if the object cannot be determined."""
+"""The subject of a problem whose object cannot be determined."""
 _LABEL_NAME: Final = Text(1, 63, LABEL, "a name of lower-case letters, digits and '-'")
 _LABEL_NAMED: Final = frozenset({Kind.NAMESPACE, Kind.SERVICE})
 _METADATA_FIELDS: Final = frozenset(
@@ -49,8 +49,7 @@ _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
 def shown_name(file: str) -> str:
-    """The name of a file as valid UTF-8: names may have any octets, which Python represents by halves of surrogate
-    pairs."""
+    """A file's name as valid UTF-8: names may contain any bytes, which Python represents as surrogates."""
     return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
@@ -64,11 +63,11 @@ class Problem(msgspec.Struct, frozen=True):
     line: int
     reason: str
     entry: Entry | None = None
-    """The object that is refused; None: it cannot be determined."""
+    """The refused object; None: it cannot be determined."""
 
     @property
     def subject(self) -> str:
-        """What is refused, for people."""
+        """What is refused, as a text for people."""
         return f"{self.entry.room} {self.entry.key}" if self.entry else NAMELESS
 
     @property
@@ -119,7 +118,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 def admit(document: Document, file: str) -> Admitted | list[Problem]:
-    """An object or its problems; an empty list if the document is none of our kinds."""
+    """The object, or its problems; an empty list if the document is of none of our kinds."""
     return _Admission(document, file).result()
 
 
@@ -160,7 +159,7 @@ class _Admission:
         if not self._problems:
             self._try(kind, {**content, "metadata": metadata})
         if self._problems:
-            # Problems found before the object was known are about it too.
+            # Problems that were found before the object was known are about it too.
             return [msgspec.structs.replace(problem, entry=self._entry) for problem in self._problems]
         digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:32]
         line = self._document.line_of(())
@@ -196,7 +195,7 @@ class _Admission:
         return kept
 
     def _is_named(self, field: str, metadata: dict[str, Any], shape: Text, kept: dict[str, Any]) -> bool:
-        """Returns whether the field has a valid name, which is put into `kept`."""
+        """Returns whether the field has a valid name, which is then put into `kept`."""
         place: Place = ("metadata", field)
         count = len(self._problems)
         if metadata.get(field) is None:
@@ -225,7 +224,7 @@ class _Admission:
         if not isinstance(data, dict) or not isinstance(plain, dict):
             self._say(("data",), "data is not a map")
             return content
-        # The command `base64` breaks lines, which an API server accepts too, and joins.
+        # The command `base64` breaks lines. An API server accepts and joins them too.
         data = {
             name: text.replace("\r", "").replace("\n", "") if isinstance(text, str) else text
             for name, text in data.items()
@@ -237,7 +236,7 @@ class _Admission:
             else:
                 self._say(("stringData", name), f"stringData.{name} {_no_string(text, 'text')}")
         for name, text in data.items():
-            # The value itself is a secret, and is never part of a message.
+            # The value itself is a secret, which no message may contain.
             if not isinstance(text, str):
                 self._say(("data", name), f"data.{name} {_no_string(text, 'base64')}")
                 continue
@@ -251,7 +250,7 @@ class _Admission:
         return {**content, "data": encoded}
 
     def _try(self, kind: Kind, document: dict[str, Any]) -> None:
-        """Check whether it fits our struct of the kind."""
+        """Check that it fits our struct of the kind."""
         try:
             msgspec.json.decode(msgspec.json.encode(document), type=RESOURCES[kind].struct)
         except (msgspec.ValidationError, TypeError) as error:
@@ -269,5 +268,5 @@ def _no_string(value: object, wanted: str) -> str:
 
 
 def _dotted(place: Place) -> str:
-    """As in `spec.rules[0].matches`."""
+    """For example `spec.rules[0].matches`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")

@@ -1,9 +1,10 @@
 """The files of a folder, and which of them have changed since the last look.
 
-These are regular files that end in .yaml, .yml or .json, in all folders below; names that begin with a dot are skipped.
-Links are followed, so the folder may be a ConfigMap's mount, which is replaced by changing a link. A file that is being
-written is not read until it has been unchanged for a moment; if that does not happen for a while, it counts as
-unreadable, so that people are told. If a folder below cannot be read, what is known about it stays.
+It looks at regular files that end in .yaml, .yml or .json, in the folder and all folders below it; names that begin
+with a dot are skipped. Links are followed, so the folder may be a ConfigMap's mount, which is updated by replacing a
+link. A file that is being written is read only when it has been unchanged for a moment; if that does not happen for a
+while, the file counts as unreadable, so that people are told. If a folder below cannot be read, what is known about it
+is kept.
 """
 
 import contextlib
@@ -22,25 +23,25 @@ _STILL_NS = 150_000_000
 _RESTLESS_NS = 10 * 10**9
 _RESTLESS = "it is written again and again, and is read once it has been still for 0.15 s"
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Errors for a link to nothing or to itself, or a file that is gone already."""
+"""Errors for a link to nowhere or to itself, or for a file that has just been deleted."""
 
 _Signature = tuple[int, int, int, int]
-"""Device, inode, size, time of modification."""
+"""Device, inode, size, modification time."""
 _UNREAD: _Signature = (0, 0, 0, 0)
-"""Not the signature of any file, so a file that is entered with it is read at the next opportunity."""
+"""No file has this signature, so a file recorded with it is read at the next opportunity."""
 
 
 class Changes(NamedTuple):
     read: dict[Path, bytes]
-    """New content of files that came or changed."""
+    """New content of files that were added or changed."""
     gone: frozenset[Path]
-    """Files that went, and folders that could not be read and now can."""
+    """Files that were removed, and folders that can be read again."""
     failed: dict[Path, str]
-    """Files and folders that cannot be read, with the reason, if that is new."""
+    """Files and folders that cannot be read, with the reason, if it is new."""
 
 
 class _Motion(NamedTuple):
-    """A file that may be being written. Times are of our own clock."""
+    """A file that may be in the middle of being written. Times are of our own clock."""
 
     signature: _Signature
     since_ns: int
@@ -50,23 +51,23 @@ class _Motion(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What came of reading a file."""
+    """The outcome of reading a file."""
 
     signature: _Signature | None
-    """That it counts as known with. None: it is not there."""
+    """The signature to record for it. None: the file does not exist."""
     octets: bytes | None = None
     problem: str = ""
 
 
 class _Sight(NamedTuple):
-    """What one look has found."""
+    """What one look found."""
 
     files: dict[str, _Signature]
-    """By name as text, not as `Path`: a look at 10,000 files should not make 10,000 unneeded objects."""
+    """By name, as `str` and not as `Path`: a look at 10,000 files should not create 10,000 unneeded objects."""
     unreadable: dict[str, str]
-    """Folders, and links whose target cannot be determined, with the reason."""
+    """Folders that cannot be read, and links whose target cannot be determined, with the reason."""
     seen: set[tuple[int, int]]
-    """Folders seen so far: links may lead in circles, so each folder is looked at once."""
+    """Folders seen so far. Each is looked at once, since links may form loops."""
     folders: list[str]
 
 
@@ -78,12 +79,12 @@ class Folder:
         known: Iterable[str] = (),
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`left_out`: a folder below without manifests. `known`: files that a former process knew, so that it is
-        noticed if they have gone."""
+        """`left_out`: a folder below, without manifests. `known`: files known to a former process, to notice which are
+        gone."""
         self._root = root
         self._left_out = left_out
         self._clock_ns = clock_ns
-        # In the folder `.` names are found with `./` before them, which `Path` leaves out.
+        # In the folder `.`, names are found with a leading `./`, which `Path` drops.
         before = f".{os.sep}" if root == Path() else ""
         self._known = {before + name: _UNREAD for name in known}
         self._moving: dict[str, _Motion] = {}
@@ -93,7 +94,7 @@ class Folder:
 
     @property
     def is_settled(self) -> bool:
-        """No file was being written at the last look."""
+        """Whether no file was being written at the last look."""
         return not self._moving
 
     def look(self) -> Changes:
@@ -126,27 +127,28 @@ class Folder:
         return Changes(read, gone, news)
 
     def _read(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> _Reading:
-        """A file that came or changed, unless it is being written: then it stays what it was."""
+        """Read a file that was added or changed. While it is being written, it stays what it was."""
         known = self._known.get(name)
         is_still = self._is_still(name, signature, moving)
         if not is_still and known is not None:
             return _Reading(_UNREAD, problem=_RESTLESS) if self._is_restless(name) else _Reading(known)
-        # What is to be read again is noted as unread: neither a corrected mode nor a write within one tick of the clock
-        # changes size or time.
+        # What has to be read again is recorded as unread: neither a corrected mode nor a write within one tick of the
+        # clock changes size or time.
         try:
             with Path(name).open("rb") as file:
-                octets = file.read(MOST_BYTES + 1)  # enough to see that it is too long
+                octets = file.read(MOST_BYTES + 1)  # enough to see that the file is too long
                 status = os.fstat(file.fileno())
         except OSError as error:
             return _Reading(None) if error.errno in _LEADS_NOWHERE else _Reading(_UNREAD, problem=_reason(error))
         is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
-        if not is_same and known is not None:  # it has been written since it was seen
+        if not is_same and known is not None:  # the file was written after it was seen
             self._keep_moving(name, moving)
             return _Reading(known)
         return _Reading(signature if is_still else _UNREAD, octets)
 
     def _is_still(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> bool:
-        """Judged by its modification time, or by our own clock: modification times may be wrong, even in the future."""
+        """Judges by the modification time or by our own clock, since modification times may be wrong, even in the
+        future."""
         if signature[3] < time.time_ns() - _STILL_NS:
             return True
         now_ns = self._clock_ns()
@@ -158,7 +160,7 @@ class Folder:
         return False
 
     def _keep_moving(self, name: str, moving: dict[str, _Motion]) -> None:
-        """Note that the file is being written after all, although it seemed unchanged."""
+        """Record that the file is being written after all, although it seemed unchanged."""
         now_ns = self._clock_ns()
         began_ns = moving[name].began_ns if name in moving else now_ns
         self._moving[name] = _Motion(_UNREAD, now_ns, began_ns)
@@ -198,7 +200,7 @@ def _scan(folder: str, sight: _Sight) -> list[str]:
                 if error.errno in _LEADS_NOWHERE:
                     continue
                 if not entry.is_symlink():
-                    raise  # the folder may be listed, but not entered
+                    raise  # the folder may be listed, but not searched
                 sight.unreadable[entry.path] = _reason(error)
                 continue
             if stat.S_ISREG(status.st_mode):

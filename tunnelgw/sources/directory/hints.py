@@ -1,7 +1,8 @@
-"""Hints of the kernel that something in some folders has changed (inotify, on Linux), so that a look comes at once.
+"""Hints from the kernel that something in some folders has changed (inotify, on Linux), so that the next look is at
+once.
 
-They are hints only. There are none for what another host does to a network file system, nor for the target of a link to
-elsewhere, and the kernel limits their number. So users must look from time to time as well.
+They are only hints: there are none for what another host does to a network file system, or for the target of a link
+that leads elsewhere, and the kernel limits their number. So users must also look from time to time.
 """
 
 import ctypes
@@ -10,20 +11,20 @@ from collections.abc import Iterable
 from typing import Final
 
 _ATTRIB: Final = 0x4
-"""Changes of modes and owners."""
+"""Changes of mode or owner."""
 _CLOSE_WRITE: Final = 0x8
 _MOVED: Final = 0x40 | 0x80
 _CREATE: Final = 0x100
 _DELETE: Final = 0x200
 _SELF: Final = 0x400 | 0x800
-"""The folder itself is deleted or moved."""
+"""The folder itself was deleted or moved."""
 _ONLY_FOLDERS: Final = 0x01000000
 _WANTED: Final = _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _SELF | _ONLY_FOLDERS
 _READ_BYTES: Final = 64 * 1024
 
 
 class Hints:
-    """To be used by one thread. If the system has no inotify, there are never hints."""
+    """For use by one thread. On a system without inotify there are never hints."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
@@ -33,10 +34,12 @@ class Hints:
             self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def follow(self, folders: Iterable[str]) -> bool:
-        """Watch these folders from now on. True: some are new, and what happened in them just before is not known."""
+        """Watch exactly these folders from now on. True: some are new, so changes in them just before may have been
+        missed."""
         if self._descriptor < 0:
             return False
-        # A folder that is watched already keeps its number; a new one in its place gets another.
+        # inotify gives a folder that is already watched the same number again, and a new folder in its place another
+        # one.
         add = self._library.inotify_add_watch
         numbers = {add(self._descriptor, os.fsencode(folder), _WANTED) for folder in folders} - {-1}
         new = numbers - self._watched

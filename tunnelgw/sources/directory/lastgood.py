@@ -1,8 +1,8 @@
-"""Last good versions of objects that are broken in the folder now, kept in the status folder: an API server would have
-refused the edit, so a restart must not end what was served before it.
+"""Last good versions of objects that are broken in the folder now, kept in the status folder. An API server would have
+refused the broken edit, so a restart must not end what was served before it.
 
-Objects are kept as documents and admitted again when they are read, so that a newer version of us judges them anew.
-There may be Secrets among them; only the daemon's user can read the file.
+Objects are kept as documents and admitted again when they are loaded, so that a newer version of this program judges
+them anew. They may include Secrets; only the daemon's user can read the file.
 """
 
 import os
@@ -29,16 +29,16 @@ LastGood = Mapping[str, tuple[Admitted, ...]]
 
 class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str
-    """Its path below the folder."""
+    """The file's path, relative to the folder."""
     line: int
     document: dict[str, Any]
     octets: bytes = b""
-    """The path if it is not UTF-8; then `file` has what can be shown of it."""
+    """The path as bytes if it is not UTF-8; then `file` is a printable form of it."""
 
 
 class LastGoodFile:
     def __init__(self, folder: Path, root: Path) -> None:
-        """`folder`: where the file is; `root`: the folder of the manifests."""
+        """`folder`: where to keep the file; `root`: the folder of manifests."""
         self._path = folder / _FILE
         self._root = root
         self._saved: LastGood = {}

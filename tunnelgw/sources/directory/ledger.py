@@ -1,6 +1,6 @@
-"""What an API server would remember of each object: uid, generation, time of creation. Kept in the status folder.
+"""What an API server would remember of each object: uid, generation, creation time. Kept in the status folder.
 
-The generation rises if anything except metadata and status has changed, even while no controller was running.
+The generation rises when anything but metadata and status changes, even if no controller was running then.
 """
 
 import uuid
@@ -39,7 +39,7 @@ class Ledger:
         return self._entries.get(entry)
 
     def note(self, entry: Entry, digest: str, now: str) -> Remembered:
-        """What is known about an object whose content has this digest now."""
+        """What is remembered about an object whose content has this digest now."""
         old = self._entries.get(entry)
         if old is not None and old.digest == digest:
             return old

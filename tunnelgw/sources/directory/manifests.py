@@ -1,4 +1,4 @@
-"""Bytes of a YAML or JSON file to its documents, each with the line of every place in it."""
+"""Parses a YAML or JSON file into its documents, each with the line of every place in it."""
 
 import json
 import re
@@ -17,15 +17,15 @@ else:  # slower, stricter in some points, and with other error messages
     from yaml import SafeLoader
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""The limit for a file: 20,000 small routes. Reading it may take a hundred times the memory."""
+"""The limit for a file, enough for 20,000 small routes. Reading it may take a hundred times as much memory."""
 _MOST_VALUES: Final = 1_000_000
-"""The limit with aliases resolved; a hundred times the size of the largest route that the API accepts."""
+"""The limit of values with aliases expanded, a hundred times the size of the largest route that the API accepts."""
 _DEEPEST: Final = 1000
-"""The limit of nesting. Each level takes at least one byte, so shorter files need not be checked."""
+"""The limit of nesting. Each level takes at least one byte, so shorter files are not checked."""
 _SURROGATES: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # no backslash escapes it
 )
-"""A surrogate pair, as JSON may write one character, and YAML may not."""
+"""A surrogate pair, with which JSON may write one character, but YAML may not."""
 _BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -40,15 +40,15 @@ class BrokenFile(Exception):
 class Document(NamedTuple):
     data: Any
     line_of: Callable[[Place], int]
-    """Counted from 1; for a place that is missing, the line of what it should be in."""
+    """The line of a place, counted from 1; for a missing place, the line of its parent."""
 
 
 class _Loader(SafeLoader):
-    """Reads YAML as the API server does: keys are unique strings; times and `=` are texts."""
+    """Reads YAML as the API server does: keys are unique strings; timestamps and `=` are strings."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        # By its tag anything may claim to be a mapping; if it is none, it is refused below.
+        # A tag can make anything claim to be a mapping; what is not one is refused below.
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
@@ -61,7 +61,7 @@ class _Loader(SafeLoader):
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
         value: str = super().construct_scalar(node)
-        # Libyaml refuses such escapes; what PyYAML makes of them is not a text that can be encoded.
+        # libyaml refuses such escapes; PyYAML turns them into a string that cannot be encoded.
         if not value.isascii() and _HALF.search(value):
             raise BrokenFile(node.start_mark.line + 1, "half of a surrogate pair is not a character")
         return value
@@ -78,7 +78,7 @@ for _tag, (_beginnings, _read) in READERS.items():
 
 
 def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.Node], Any]:
-    """PyYAML believes a tag about the type of a value, and raises errors of Python if it is wrong."""
+    """PyYAML trusts a tag about the type of a value, and raises Python's own errors if the tag is wrong."""
 
     def checked(loader: Any, node: yaml.Node) -> Any:
         try:
@@ -101,7 +101,7 @@ _Loader.add_constructor(_TIME, _checked(_Loader.yaml_constructors[_TIME]))
 
 
 def documents(octets: bytes) -> list[Document]:
-    """The documents that are not empty; for a `List` its items. Raises BrokenFile."""
+    """The documents that are not empty; for a `List`, its items. Raises BrokenFile."""
     if len(octets) > MOST_BYTES:
         raise BrokenFile(1, f"has more than {MOST_BYTES >> 20} MiB; split it")
     if octets.lstrip().startswith(b"{"):
@@ -110,7 +110,7 @@ def documents(octets: bytes) -> list[Document]:
         return [each for document in _loaded(octets) for each in _flat(document)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        # At the begin of a line libyaml has other words for it than elsewhere, and they do not say that it is a tab.
+        # At the beginning of a line libyaml's message is different, and does not mention the tab.
         is_tab = (error.problem or "").startswith("found character") and _character_at(octets, mark) == "\t"
         problem = "a tab, where YAML wants spaces" if is_tab else error.problem or "not YAML"
         raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
@@ -118,12 +118,12 @@ def documents(octets: bytes) -> list[Document]:
         hint = "" if _is_utf_8(octets) else "; save it as UTF-8"
         raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}{hint}") from error
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, ArithmeticError) as error:
-        # Without libyaml, PyYAML raises errors of Python for characters and versions that do not exist.
+        # Without libyaml, PyYAML raises Python's own errors for invalid characters and versions.
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
 
 
 def _is_utf_8(octets: bytes) -> bool:
-    """UTF-16 without its mark may look like UTF-8 with a NUL beside each character."""
+    """UTF-16 without a byte order mark may look like UTF-8 with a NUL beside each character."""
     try:
         return "\0" not in octets.decode()
     except UnicodeDecodeError:
@@ -131,7 +131,7 @@ def _is_utf_8(octets: bytes) -> bool:
 
 
 def _character_at(octets: bytes, mark: yaml.Mark | None) -> str:
-    """YAML counts in characters, less the mark of the byte order, and has further breaks of lines."""
+    """The mark counts characters, without the byte order mark, and YAML breaks lines at other characters too."""
     text = octets.decode("utf-8-sig", "replace") if mark else ""
     line = next(iter(_BREAK.split(text)[mark.line :]), "") if mark else ""
     return line[mark.column : mark.column + 1] if mark else ""
@@ -174,7 +174,7 @@ def _check_depth(octets: bytes) -> None:
 
 
 def _check_aliases(root: yaml.Node) -> None:
-    """Raises BrokenFile if aliases make a few lines expand to more than fits in memory."""
+    """Raises BrokenFile if aliases expand a few lines to more than fits in memory."""
     counts: dict[int, int] = {}
 
     def count(node: yaml.Node) -> int:

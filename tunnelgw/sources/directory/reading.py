@@ -1,8 +1,8 @@
 """The files of a folder taken together: one object per name, and all problems.
 
-If a document is refused, its object stays in its last good version; so do all objects of a file that is not YAML, and
-all files of a folder that cannot be read. If two documents are about one object, the first counts, in the order of
-paths. The controllerName of a GatewayClass cannot be changed, as in the API.
+If a document is refused, the last good version of its object stays; likewise those of all objects in a file that is not
+YAML, and of all files in a folder that cannot be read. If two documents define one object, the first one counts, in the
+order of paths. As in the API, the controllerName of a GatewayClass cannot be changed.
 """
 
 import os
@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 class _File(NamedTuple):
     admitted: tuple[Admitted, ...]
     kept: tuple[Admitted, ...]
-    """Last good versions of objects that this file has in a form that is refused now."""
+    """Last good versions of objects whose document in this file is refused now."""
     problems: tuple[Problem, ...]
 
     @property
@@ -37,7 +37,7 @@ _NO_FILE = _File((), (), ())
 
 
 class Manifests:
-    """The files by path, kept up to date as they come and go."""
+    """The files by path, kept up to date as they are added, changed and removed."""
 
     def __init__(self, last_good: LastGood | None = None) -> None:
         """`last_good`: what a former process knew about broken files."""
@@ -50,7 +50,7 @@ class Manifests:
         self._files[name] = _read(octets, name, self._files.get(name, _NO_FILE))
 
     def fail(self, path: Path, reason: str) -> None:
-        """A file or folder exists but cannot be read."""
+        """The file or folder exists, but cannot be read."""
         name = str(path)
         self._failed.add(name)
         kept = self._files.get(name, _NO_FILE).good
@@ -61,7 +61,7 @@ class Manifests:
         self._files.pop(str(path), None)
 
     def last_good(self) -> LastGood:
-        """Objects that a process that reads the folder for the first time now would not get."""
+        """The objects that a new process would not get by reading the folder now."""
         return {
             name: good
             for name, file in self._files.items()
@@ -91,7 +91,7 @@ class Manifests:
 
 
 def read_all(files: Sequence[tuple[str, bytes]], last_good: LastGood | None = None) -> Reading:
-    """Reads files once, for commands. `last_good`: what was known about broken files."""
+    """Reads the files once, for commands. `last_good`: what was known about broken files."""
     known = last_good or {}
     manifests = Manifests({name: known[name] for name, _ in files if name in known})
     for name, octets in files:
@@ -117,13 +117,13 @@ def _read(octets: bytes, name: str, before: _File) -> _File:
             problems += result
     refused = {problem.entry for problem in problems}
     here = {each.entry for each in admitted}
-    # A refused document whose object is unknown may be any of those that are missing now.
+    # A refused document whose object is unknown may be any of the objects that are missing now.
     kept = [each for entry, each in last_good.items() if entry not in here and (entry in refused or None in refused)]
     return _File(tuple(admitted), tuple(kept), tuple(problems))
 
 
 def _updated(before: Admitted, after: Admitted, document: Document) -> Admitted | list[Problem]:
-    """The new version of an object if the change is allowed: a class that changed its controller by mistake would take
+    """The object's new version, if the change is allowed: a class whose controllerName changed by mistake would take
     all of its Gateways with it."""
     if before.entry.room != Kind.GATEWAY_CLASS:
         return after

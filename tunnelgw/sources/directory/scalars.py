@@ -1,7 +1,7 @@
-"""Plain scalars of YAML as the API server's parser reads them: by go-yaml's interpretation of YAML 1.1, not PyYAML's.
+"""Reads plain YAML scalars as the API server's parser does: by go-yaml's interpretation of YAML 1.1, not PyYAML's.
 
-`y` is true, `08`, `1e3` and `0o17` are numbers, and `12:30` is a text. A number without a fraction is an integer, as in
-the JSON that the server makes of it.
+`y` is true, `08`, `1e3` and `0o17` are numbers, and `12:30` is a string. A number without a fraction is an integer, as
+in the JSON that the server makes of it.
 """
 
 import math
@@ -18,9 +18,9 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _MOST_DIGITS = 1_100
-"""No valid number has more; reading longer ones would take time."""
+"""No valid number has more digits, and longer ones would take time to read."""
 _PLAIN_BELOW = 1e21
-"""Go writes larger ones with an exponent."""
+"""From here on Go writes numbers with an exponent."""
 
 
 def boolean(text: str) -> bool:
@@ -51,7 +51,7 @@ def number(text: str) -> int | float:
 
 
 class Readable:
-    """Takes the place of the regular expression that PyYAML has for a kind of scalar: matches what `read` can read."""
+    """Replaces PyYAML's regular expression for a kind of scalar: matches what `read` can read."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self._read = read
@@ -69,4 +69,5 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "tag:yaml.org,2002:int": ("-+0123456789", integer),
     "tag:yaml.org,2002:float": ("-+.0123456789", number),
 }
-"""By tag: the first characters of such scalars, and how they are read. In this order: integers before other numbers."""
+"""By tag: the first characters of such scalars, and the function that reads them. The order matters: integers before
+other numbers."""

@@ -1,10 +1,10 @@
-"""The folder as a source: one thread that looks at it from time to time, and soon after the kernel's hints of a change.
+"""The folder as a source: a thread looks at it from time to time, and soon after the kernel hints at a change.
 
     source = DirectorySource(folder, status_folder, store, daemon.stop)
     daemon.thread(*source.thread())
     source.writer().write(kind, item, status)
 
-Beside the objects in files, the store gets those that a cluster would have: a Namespace for each one that is used, and
+Besides the objects in files, the store gets those that a cluster would have: a Namespace for each one that is used, and
 the CRDs of Gateway API.
 """
 
@@ -32,7 +32,7 @@ from tunnelgw.sources.store import Store, Unreadable
 _SHORTEST_PERIOD_S = 0.25
 _LONGEST_PERIOD_S = 10.0
 _IDLE_SHARE, _BUSY_SHARE = 0.005, 0.1
-"""The share of a core that looking may take, unless the longest period demands more: idle, and after changes."""
+"""The share of a core that looking may use, idle and after changes, unless the longest period demands more."""
 
 _log = get_logger("tunnelgw.sources.directory")
 
@@ -49,7 +49,7 @@ class DirectorySource:
         is_dry_run: bool = False,
     ) -> None:
         """Raises OSError if the folder, or what is remembered about it, cannot be read. A dry run writes nothing, since
-        the files of the status folder may be those of a running controller.
+        the status folder may belong to a running controller.
         """
         os.scandir(root).close()
         self._root = root
@@ -81,7 +81,7 @@ class DirectorySource:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All problems now, in the order of files."""
+        """All current problems, in the order of files."""
         with self._lock:
             return self._problems
 
@@ -97,7 +97,7 @@ class DirectorySource:
         hints.close()
 
     def _rest(self, hints: Hints, look_s: float) -> None:
-        """Wait until the next look, which comes early if there is a hint."""
+        """Wait until the next look, which comes early after a hint."""
         is_busy = hints.follow(self._folder.folders) or not self._folder.is_settled
         period_s = max(look_s / (_BUSY_SHARE if is_busy else _IDLE_SHARE), _SHORTEST_PERIOD_S)
         until_s = time.monotonic() + min(period_s, _LONGEST_PERIOD_S)
@@ -162,7 +162,7 @@ class DirectorySource:
             self._store.replace(kind, several, problems)
 
     def _fetch_named(self) -> None:
-        """Give the store the data of Secrets and ConfigMaps that are named only now: it had dropped them."""
+        """Give the store the data of Secrets and ConfigMaps that were named only now: it had dropped that data."""
         for entry in self._store.wait_unread(0.0):
             admitted = self._admitted.get(entry)
             self._store.fill(entry, self._object(entry, admitted) if admitted else None)
@@ -195,7 +195,7 @@ class DirectorySource:
         return (remembered.uid, remembered.generation) == (item.metadata.uid, item.metadata.generation)
 
     def _took(self, entry: Entry, status: bytes) -> None:
-        """A status was written: pass it to the store, as an API server would do."""
+        """A status was written: pass it to the store, as the watch of an API server would."""
         self._statuses[entry] = status
         self._store.upsert(Kind(entry.room), self._object(entry, self._admitted[entry]))
 

@@ -1,7 +1,7 @@
-"""Statuses as files: one YAML per object, `KIND/NAMESPACE/NAME.yaml` in the status folder, in lower case.
+"""Statuses as files: one YAML file per object, `KIND/NAMESPACE/NAME.yaml` in the status folder, in lower case.
 
-They are for people to read, and contain no secrets. After a restart a status is taken over if it is about the same
-object (by uid), so that transition times stay.
+They are for people to read, and contain no secrets. After a restart a status is reused if it is about the same object
+(by uid), so that transition times are kept.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ else:
     from yaml import SafeDumper, SafeLoader
 
 _LONGEST_CHARACTERS = 224
-"""Together with the rest of the name of a temporary file within 255 bytes, which all file systems allow."""
+"""With the rest of a temporary file's name, this is within the 255 bytes that all file systems allow."""
 _DIGITS = 32
 _HEAD = "# Written by tunnelgw; edits are overwritten.\n"
 
@@ -43,7 +43,7 @@ class StatusFolder:
         self._root = root
 
     def read(self, entry: Entry, uid: str) -> bytes:
-        """The status as JSON; empty if there is none for this object, or it is damaged."""
+        """The status as JSON; empty if there is none for this object, or if it is damaged."""
         try:
             document = yaml.load(self.path(entry).read_bytes(), SafeLoader)
             if document["metadata"]["uid"] != uid:
@@ -54,7 +54,7 @@ class StatusFolder:
             *(OSError, yaml.YAMLError, RecursionError),
             *(ValueError, LookupError, ArithmeticError, TypeError, AttributeError),
         ):
-            return b""  # PyYAML raises errors of Python for values such as `0b_`
+            return b""  # PyYAML raises Python's own errors for values such as `0b_`
         return status
 
     def write(self, entry: Entry, item: Object, status: bytes) -> None:
@@ -90,7 +90,7 @@ class StatusFolder:
 
 
 def _file_name(name: str) -> str:
-    """Objects may have longer names than files, but never names with `~`."""
+    """Objects may have longer names than files, but never names that contain `~`."""
     if len(name) <= _LONGEST_CHARACTERS:
         return name
     return f"{name[: _LONGEST_CHARACTERS - _DIGITS - 1]}~{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
@@ -106,7 +106,8 @@ class StatusWriter:
         is_current: Callable[[Entry, Object], bool | None],
         took: Callable[[Entry, bytes], None],
     ) -> None:
-        """`is_current`: whether the folder still says the same, None for a gone object. `took`: called on success."""
+        """`is_current`: whether the folder still has the object in this state; None: it has gone. `took`: called on
+        success."""
         self._folder = folder
         self._lock = lock
         self._is_current = is_current

@@ -13,7 +13,7 @@ BUNDLE_VERSION = "v1.7.0"
 
 
 def surroundings(entries: Iterable[Entry]) -> list[tuple[Kind, Object]]:
-    """The further objects for a folder with these."""
+    """The additional objects for a folder with these entries."""
     entries = tuple(entries)
     namespaces: list[tuple[Kind, Object]] = [
         (Kind.NAMESPACE, namespace(name)) for name in sorted(unsaid_namespaces(entries))
@@ -22,7 +22,7 @@ def surroundings(entries: Iterable[Entry]) -> list[tuple[Kind, Object]]:
 
 
 def unsaid_namespaces(entries: Iterable[Entry]) -> frozenset[str]:
-    """Namespaces that objects are in and that have no manifest of their own."""
+    """Namespaces that contain objects but have no manifest of their own."""
     entries = tuple(entries)
     used = {entry.key.namespace for entry in entries if entry.key.namespace}
     return frozenset(used - {entry.key.name for entry in entries if entry.room is Kind.NAMESPACE})

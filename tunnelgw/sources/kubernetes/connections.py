@@ -1,4 +1,4 @@
-"""Connections of urllib3's pools to the API server that another thread can end."""
+"""Connections of urllib3's pools to the API server, which another thread can end."""
 
 import socket
 import ssl
@@ -12,8 +12,8 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from daemonkit.clienttls import without_formalities
 
-# A peer that has vanished is noticed after about half a minute, even by a watch on which nothing happens. The last
-# option is for requests over connections that a firewall has forgotten: while it resends, the kernel does not probe.
+# They detect a vanished peer after about half a minute, even during a watch on which nothing happens. The last option
+# is for requests over connections that a firewall has forgotten: while the kernel resends, it does not probe.
 SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -27,7 +27,8 @@ SOCKET_OPTIONS = [
 class Connections:
     """The sockets of all open connections, so that another thread can end them.
 
-    The connections themselves will not do: they drop their socket while an answer that ends with it is still read.
+    Connection objects do not suffice: they drop their socket while an answer that ends with the connection is still
+    read.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Connections:
         self._is_ended = False
 
     def add(self, connection: HTTPConnection) -> None:
-        """Raises OSError after `end`: a connection that was being made meanwhile must not stay open."""
+        """Raises OSError after `end`: a connection that was being opened meanwhile must not stay open."""
         with self._lock:
             if self._is_ended:
                 connection.close()
@@ -54,7 +55,7 @@ class Connections:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
-        """urllib3's pools, with connections that are added here."""
+        """urllib3's pool classes, with connections that are added here."""
         known = self
 
         class Plain(HTTPConnection):
@@ -78,7 +79,7 @@ class Connections:
 
 
 def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
-    """A context such as urllib3 makes for each connection, but less strict about the form of authorities."""
+    """A context like the one that urllib3 makes for each connection, but less strict about the form of authorities."""
     context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
     if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
         context.load_default_certs()

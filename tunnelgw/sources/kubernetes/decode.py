@@ -1,7 +1,7 @@
-"""Bytes of the API to objects of one kind, one object at a time.
+"""Decodes bytes from the API into objects of one kind, one object at a time.
 
-An object that does not fit its struct becomes a `Rejected`: it is left out, with the reason. Objects keep no reference
-to the bytes that they were decoded from, nor labels and annotations that nothing here reads: kubectl puts whole
+An object that does not fit its struct becomes a `Rejected`: it is left out, with the reason. Objects hold no reference
+to the bytes that they were decoded from, and no labels or annotations that nothing here reads: kubectl puts whole
 manifests into annotations.
 """
 
@@ -43,7 +43,7 @@ class _Listing(msgspec.Struct, rename="camel"):
 
     metadata: Metadata
     items: list[msgspec.Raw] | None
-    """Go may write null for an empty list; without the field it is something else, not an empty list."""
+    """Go may encode an empty list as null. Without the field, the answer is not a list."""
 
 
 class _Change(msgspec.Struct):
@@ -63,7 +63,7 @@ class _Named(msgspec.Struct):
 
 _ANNOTATED = frozenset((Kind.CUSTOM_RESOURCE_DEFINITION,))
 _LABELLED = frozenset((Kind.NAMESPACE, Kind.ENDPOINT_SLICE))
-"""Kinds whose labels are read: for selectors, and for the names of Services."""
+"""Kinds whose labels are read: for selectors, and for names of Services."""
 _NONE: dict[str, str] = {}
 
 _LISTING = msgspec.json.Decoder(_Listing)
@@ -80,7 +80,7 @@ class ObjectDecoder:
         ]
 
     def object(self, raw: bytes | msgspec.Raw) -> Object | Rejected:
-        """Raises Unreachable if it is no object of Kubernetes at all."""
+        """Raises Unreachable if it is not a Kubernetes object at all."""
         try:
             item: Object = self._decoder.decode(raw)
         except msgspec.ValidationError as error:
@@ -98,17 +98,17 @@ class ObjectDecoder:
         return item
 
     def page(self, body: bytes) -> Page:
-        """Raises Unreachable if it is no list."""
+        """Raises Unreachable if it is not a list."""
         listing = _listing(body)
         items = [self.object(raw) for raw in listing.items or ()]
         return Page(items, listing.metadata.resource_version, listing.metadata.continue_)
 
     def version(self, body: bytes) -> str:
-        """The version of a list, whatever its items are. Raises Unreachable if it is no list."""
+        """The version of a list, whatever its items are. Raises Unreachable if it is not a list."""
         return _listing(body).metadata.resource_version
 
     def event(self, line: bytes) -> Event:
-        """Raises Refused for an event that ends the watch, Unreachable if it is no event."""
+        """Raises Refused for an event that ends the watch, and Unreachable for anything that is not an event."""
         try:
             change = _CHANGE.decode(line)
             if change.type == "ERROR":

@@ -1,4 +1,4 @@
-"""Which version of a kind the server serves, and a bell that rings when that may have changed."""
+"""Finds the version of a kind that the server serves; a bell rings when that may have changed."""
 
 import math
 import threading
@@ -60,18 +60,18 @@ def _served_path(server: ApiServer, resource: Resource) -> str | None:
 
 
 def _require_server(server: ApiServer) -> None:
-    """Raises ApiServerError if the server is away: what is in front of it may answer 404 for every path, which must not
-    count as a kind that is not installed."""
+    """Raises ApiServerError if the server is away: a proxy in front of it may answer 404 for every path, which must not
+    make a kind count as not installed."""
     try:
-        server.request("GET", "/api/v1")  # every server has it
+        server.request("GET", "/api/v1")  # every server has this path
     except Refused as refusal:
         if refusal.status_code != HTTPStatus.FORBIDDEN:
             raise
 
 
 def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
-    """The versions of a kind that is served in none of ours. None while they cannot be determined, or if one of ours is
-    served now."""
+    """The served versions of a kind, none of which is among ours. None: they cannot be determined now, or one of ours
+    is served after all."""
     path = f"/apis/{resource.group}"
     try:
         versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
@@ -93,10 +93,11 @@ def _is_named(server: ApiServer, resource: Resource, version: str) -> bool:
 
 
 def _is_served(server: ApiServer, path: str) -> bool:
-    """Whether objects can be listed although the server does not name their version.
+    """Whether objects can be listed although discovery does not list their version.
 
-    A server that has just started serves installed kinds a moment before it names them; if they were taken for absent,
-    all their objects would be lost. A missing permission tells nothing: it is refused before anything is looked up.
+    A server that has just started serves installed kinds a moment before discovery lists them; if they were taken for
+    absent, all their objects would be lost. A missing permission tells nothing, since it is checked before anything is
+    looked up.
     """
     try:
         server.request("GET", path, {"limit": "1"})
@@ -108,7 +109,8 @@ def _is_served(server: ApiServer, path: str) -> bool:
 
 
 class Bell:
-    """Rung when a CustomResourceDefinition comes, goes or changes; ends the wait for kinds that are not installed."""
+    """Rings when a CustomResourceDefinition is added, changed or removed; ends the wait for kinds that are not
+    installed."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
@@ -127,18 +129,18 @@ class Bell:
             self._turn.notify_all()
 
     def note(self, definition: str, generation: int) -> None:
-        """Note the present generation of a definition."""
+        """Record the current generation of a definition."""
         with self._turn:
             if self._generations.setdefault(definition, generation) != generation:
                 self._generations[definition] = generation
                 self._changed_s[definition] = time.monotonic()
 
     def changed_s(self, definition: str) -> float:
-        """When the definition last changed (monotonic clock); -inf: never since it was first seen."""
+        """When the definition last changed (monotonic clock); -inf: not since it was first seen."""
         with self._turn:
             return self._changed_s.get(definition, -math.inf)
 
     def wait(self, heard: int, timeout_s: float) -> bool:
-        """Wait until it has rung more often than `heard`; False: not within `timeout_s`."""
+        """Wait until it has rung more than `heard` times; False: it has not within `timeout_s`."""
         with self._turn:
             return self._turn.wait_for(lambda: self._rings > heard, timeout_s)

@@ -1,7 +1,7 @@
-"""Kubernetes Events (events.k8s.io/v1): what people must see beside an object, one Event however often it happens.
+"""Kubernetes Events (events.k8s.io/v1) for what people must see on an object; repeats are counted in one Event.
 
-A repeated Event becomes a series of the first one. Events are best effort: there is a queue of bounded length and one
-thread that sends; what cannot be sent is dropped with a line in the log.
+A repeated Event becomes a series of the first one. Events are best effort: one thread sends them from a queue of
+limited length, and what cannot be sent is dropped with a log line.
 """
 
 import queue
@@ -26,9 +26,9 @@ _MOST_QUEUED = 1000
 _MOST_REMEMBERED = 4096
 _LONGEST_NOTE_BYTES = 1024
 _LONGEST_NAME = 200
-"""The limit for the object's name in the Event's own name, which may have 253 characters."""
+"""How much of the object's name goes into the Event's own name, which may have 253 characters."""
 _LONGEST_CONTROLLER = 63
-"""The limit for the part after the slash."""
+"""The length limit for the part after the slash."""
 _SERIES_PERIOD_S = 60.0
 _REMEMBERED_S = 1800.0
 _IDLE_S = 1.0
@@ -38,10 +38,10 @@ _log = get_logger("tunnelgw.sources.kubernetes")
 
 
 class _Said(msgspec.Struct):
-    """An Event that was recorded already."""
+    """An Event that was already recorded."""
 
     path: str
-    """Its path in the API; empty until it was sent."""
+    """Its path in the API; empty until it has been sent."""
     first_s: float
     last_sent_s: float
     count: int = 1
@@ -77,7 +77,7 @@ class EventRecorder:
         self._limited = _log.every(60.0)
 
     def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
-        """`reason`: one word in camel case. Never blocks, never raises. False: dropped, since too many wait."""
+        """`reason`: one word in camel case. Never blocks, never raises. False: dropped, since too many are waiting."""
         note = _cut(note)
         key = (item.metadata.uid, reason, note)
         now_s = self._clock()
@@ -98,7 +98,7 @@ class EventRecorder:
         return is_taken
 
     def run(self) -> None:
-        """A thread's target; goes on until `stop` is set."""
+        """The target of a thread; runs until `stop` is set."""
         while not self._stop.is_set():
             try:
                 order = self._orders.get(timeout=_IDLE_S)
@@ -153,7 +153,7 @@ class EventRecorder:
             **({"namespace": metadata.namespace} if metadata.namespace else {}),
         }
         name = f"{metadata.name[:_LONGEST_NAME].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
-        namespace = metadata.namespace or "default"  # the namespace of Events about objects of cluster scope
+        namespace = metadata.namespace or "default"  # where Events about cluster-scoped objects go
         body = msgspec.json.encode(
             {
                 "apiVersion": "events.k8s.io/v1",
@@ -184,7 +184,7 @@ def _timestamp() -> str:
 
 
 def _qualified(controller: str) -> str:
-    """The most similar name that an Event allows: only a label after the domain, while a GatewayClass allows a path."""
+    """The closest name that an Event allows: only a label after the domain, whereas a GatewayClass allows a path."""
     domain, _, path = controller.partition("/")
     label = _NO_LABEL.sub("-", path).strip("-._")[:_LONGEST_CONTROLLER].rstrip("-._")
     return f"{domain}/{label}" if label else domain

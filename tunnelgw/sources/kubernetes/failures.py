@@ -1,4 +1,4 @@
-"""How a request to the API server can fail, including answers that are not the API's."""
+"""How a request to the API server can fail, including answers that do not come from the API."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -52,7 +52,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def decoded(body: bytes, into: type[T]) -> T:
-    """Raises Unreachable for what the API would not send: then something in front of it has answered."""
+    """Raises Unreachable for what the API would not send, which must come from something in front of it."""
     try:
         return msgspec.json.decode(body, type=into)
     except UNREADABLE as error:

@@ -1,4 +1,5 @@
-"""Address and credentials for the API server, from a kubeconfig or the Pod's service account, read by `kubernetes`."""
+"""The API server's address and our credentials, from a kubeconfig or the Pod's service account, read by
+`kubernetes`."""
 
 import os
 from collections.abc import Hashable, Iterator
@@ -26,7 +27,7 @@ _USUAL_KUBECONFIG = "~/.kube/config"
 
 
 def load_configuration(kubeconfig: str = "") -> Configuration:
-    """From the named file; else from the Pod's service account; else from `~/.kube/config`. Raises Unreachable."""
+    """From the given file, else from the Pod's service account, else from `~/.kube/config`. Raises Unreachable."""
     configuration = Configuration()
     try:
         with gaining_access():
@@ -41,7 +42,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
                 except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
                     raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
                 _require_credentials(configuration, file)
-    except (AttributeError, LookupError, TypeError) as error:  # the package does not check the structure of the file
+    except (AttributeError, LookupError, TypeError) as error:  # the package does not check the file's structure
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     if "://" not in configuration.host:  # urllib3 would use http, and send the account's token in clear text
         raise Unreachable(
@@ -52,7 +53,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
 
 
 def edition(kubeconfig: str = "") -> Hashable:
-    """Identifies the state of the files that `load_configuration` reads: changes if they are written or replaced."""
+    """Identifies the state of the files that `load_configuration` reads: it changes if they are written or replaced."""
     if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
         return None
     return tuple(_written(name) for name in (kubeconfig or _USUAL_KUBECONFIG).split(os.pathsep))
@@ -67,8 +68,8 @@ def _written(name: str) -> Hashable:
 
 
 def _require_credentials(configuration: Configuration, file: str) -> None:
-    """If a plugin has failed, the package only logs it, and would go on without credentials: the server would answer
-    403 instead of 401, and we would never try the plugin again.
+    """If a plugin fails, the package only logs that, and would continue without credentials: the server would answer
+    403 instead of 401, and we would never run the plugin again.
     """
     if configuration.api_key or configuration.cert_file:
         return
@@ -82,13 +83,13 @@ def _require_credentials(configuration: Configuration, file: str) -> None:
 def _has_usual_kubeconfig() -> bool:
     try:
         return Path(_USUAL_KUBECONFIG).expanduser().exists()
-    except RuntimeError:  # the user has no home
+    except RuntimeError:  # the user has no home directory
         return False
 
 
 @contextmanager
 def gaining_access() -> Iterator[None]:
-    """Turns errors of the package into Unreachable: from reading credentials, asking plugins for them, or proxies."""
+    """Converts the package's errors to Unreachable: from reading credentials, running plugins for them, or proxies."""
     try:
         yield
     except _NO_ACCESS as error:

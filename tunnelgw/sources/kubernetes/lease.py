@@ -5,17 +5,17 @@
     daemon.thread("leader-election", leadership.run)
     if leadership.is_held(): write
 
-The package `kubernetes` has an election too, but its sleeps cannot be ended, its requests may hang longer than the
-lease, it compares times of wall clocks, and it never gives the lease back. Hence this one:
+The package `kubernetes` has a leader election too, but its sleeps cannot be interrupted, its requests may hang longer
+than the lease, it compares times of different wall clocks, and it never releases the lease. Hence this one:
 
 * A standby takes over if the Lease has not changed for its duration, by the standby's own clock: clocks of different
   machines are never compared.
-* A holder counts from the moment before the request that renewed the Lease. If that is longer ago than the limit,
-  `is_held` is false at once, whatever request is still under way. The limit ends before a standby may take over.
-* A renewal may be carried out although its answer is lost, so that the next one conflicts with it. So after a conflict
-  the holder checks whose the Lease is before it gives way.
-* On stop the holder gives the Lease back, so that the next one need not wait; unless some call of ours is still under
-  way.
+* A holder counts from the moment before the request that renewed the Lease. When that is longer ago than the limit,
+  `is_held` is false at once, even if a request is still in progress. The limit ends before a standby may take over.
+* A renewal may succeed although its answer is lost, so that the next one conflicts with it. So after a conflict the
+  holder checks whose the Lease is before it gives way.
+* On stop the holder releases the Lease, so that the next holder need not wait, unless one of our calls is still in
+  progress.
 """
 
 import threading
@@ -33,21 +33,21 @@ from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, decode
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
-# Unlike the monotonic clock this one goes on while the machine is suspended, as the clocks of other machines do.
+# Unlike the monotonic clock, this one continues while the machine is suspended, as the clocks of other machines do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LeaseTiming(msgspec.Struct, frozen=True):
-    """The times of Kubernetes' own components, for API servers that take seconds to answer."""
+    """The defaults of Kubernetes' own components, which suit API servers that take seconds to answer."""
 
     duration_s: int = 15
     """A standby takes over this long after the last renewal that it saw, plus at most `retry_s`."""
     limit_s: float = 10.0
-    """A holder that could not renew the Lease for this long does not hold it any more."""
+    """A holder that could not renew the Lease for this long no longer holds it."""
     retry_s: float = 2.0
-    """From the beginning of a turn to that of the next one, unless the turn takes longer."""
+    """From the start of one turn to the start of the next, unless a turn takes longer."""
     request_s: float = 4.5
-    """Less than half of the limit: after a renewal that fails there is time for another."""
+    """Less than half of the limit: after a failed renewal there is time for another one."""
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -72,14 +72,14 @@ class _Lease(msgspec.Struct, rename="camel"):
 
 
 class Server(Protocol):
-    """What is needed of an `ApiServer`."""
+    """What this module needs of an `ApiServer`."""
 
     def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
         """The answer's body. Raises ApiServerError."""
 
 
 class Leadership:
-    """`is_held` may be asked by any thread."""
+    """Any thread may call `is_held`."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Leadership:
     ) -> None:
         """`identity`: a unique name of this replica. `on_change` is called when `is_held` has changed.
 
-        `may_give_back` is asked after `stop`: False leaves the Lease to expire.
+        `may_give_back` is called after `stop`: False leaves the Lease to expire.
         """
         self._server = server
         self._key = key
@@ -105,7 +105,7 @@ class Leadership:
         self._may_give_back = may_give_back
         self._seen: _Lease | None = None
         self._seen_s = 0.0
-        """When the Lease was first seen in the state of `_seen`."""
+        """When the Lease was first seen in the state `_seen`."""
         self._held_until_s = 0.0
         self._was_held = False
         self._told_holder = ""
@@ -113,14 +113,14 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """The identity of the leader, as far as is known; empty: nobody leads."""
+        """The leader's identity, as far as known; empty: nobody leads."""
         return self._seen.spec.holder_identity if self._seen else ""
 
     def is_held(self) -> bool:
         return _now_s() < self._held_until_s
 
     def run(self) -> None:
-        """A thread's target; goes on until `stop` is set."""
+        """The target of a thread; runs until `stop` is set."""
         while not self._stop.is_set():
             next_s = _now_s() + self._timing.retry_s
             try:
@@ -128,7 +128,7 @@ class Leadership:
             except ApiServerError as error:
                 self._limited.warning("lease could not be renewed or read, retrying", error, lease=str(self._key))
             self._tell()
-            # A holder that cannot renew the Lease must notice at once that it does not hold it any more.
+            # A holder that cannot renew the Lease must notice at once when it stops holding it.
             now_s = _now_s()
             wake_s = min(next_s, self._held_until_s) if now_s < self._held_until_s else next_s
             self._stop.wait(max(wake_s - now_s, 0.0))
@@ -140,13 +140,13 @@ class Leadership:
             self._try()
 
     def _try(self) -> bool:
-        """False: the Lease is not as we saw it last."""
+        """False: the Lease is not in the state that we saw last."""
         lease = self._seen if self.is_held() and self._seen else self._read()
         if lease is None:
             return self._write("POST", self._path, self._mine(None))
         if lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
             return self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease))
-        self._held_until_s = 0.0  # another replica was quicker
+        self._held_until_s = 0.0  # another replica was faster
         return True
 
     def _read(self) -> _Lease | None:
@@ -192,7 +192,7 @@ class Leadership:
         return is_taken
 
     def _send(self, method: str, path: str, lease: _Lease) -> bool:
-        """False: the Lease is not as we saw it last."""
+        """False: the Lease is not in the state that we saw last."""
         try:
             body = self._server.request(method, path, body=msgspec.json.encode(lease), timeout_s=self._timing.request_s)
         except Refused as refusal:
@@ -205,7 +205,7 @@ class Leadership:
         return True
 
     def _give_back(self) -> None:
-        """Give the Lease back, so that the next holder need not wait. Even if that fails, it is not held any more."""
+        """Release the Lease, so that the next holder need not wait. Even if that fails, we do not hold it any more."""
         was_held, self._held_until_s = self.is_held(), 0.0
         if was_held and not self._may_give_back():
             _log.warning("lease is left to expire, something is still under way", lease=str(self._key))
@@ -218,7 +218,7 @@ class Leadership:
         self._tell()
 
     def _release(self) -> bool:
-        """False: the Lease is not as we saw it last."""
+        """False: the Lease is not in the state that we saw last."""
         lease = self._seen or self._read()
         if lease is None or lease.spec.holder_identity != self._identity:
             return True

@@ -1,7 +1,7 @@
-"""Whether the API server answers at all: logged once for all threads, and again when it answers.
+"""Whether the API server answers at all: a loss is logged once for all threads, and so is its end.
 
 One request without an answer means nothing yet: servers restart, and the next connection may work. Threads that wait
-before the next request can end the wait when the server has answered another thread.
+before their next request can end the wait when the server has answered another thread.
 """
 
 import threading
@@ -33,12 +33,12 @@ class Reach:
 
     @property
     def returns(self) -> int:
-        """How often the server has answered again after a loss."""
+        """How many times the server has answered again after a loss."""
         with self._lock:
             return self._returns
 
     def wait(self, returns: int, timeout_s: float) -> None:
-        """Wait until there are more than `returns`, for at most `timeout_s`; after `end` not at all."""
+        """Wait until there are more than `returns`, but at most `timeout_s`; after `end` do not wait."""
         with self._lock:
             self._lock.wait_for(lambda: self._returns > returns or self._is_over, timeout_s)
 
@@ -48,7 +48,7 @@ class Reach:
             self._lock.notify_all()
 
     def answered(self) -> None:
-        """The server has answered, no matter what."""
+        """Any answer from the server counts."""
         with self._lock:
             if self._lost_s is None:
                 return
@@ -60,7 +60,7 @@ class Reach:
             _log.info("API server answers again", after_s=round(away_s, 1))
 
     def lost(self, error: Exception) -> None:
-        """A request had no answer, or no complete one."""
+        """A request got no answer, or an incomplete one."""
         with self._lock:
             now_s = self._clock()
             if self._lost_s is None:

@@ -1,4 +1,4 @@
-"""The auth Secret of the shared proxies: read once at the start, created if absent, and never changed."""
+"""The auth Secret of the shared proxies: read once at start, created if absent, and never changed."""
 
 import base64
 import binascii
@@ -14,16 +14,16 @@ from tunnelgw.sources.kubernetes.failures import Refused, decoded
 from tunnelgw.sources.kubernetes.server import ApiServer
 
 _REQUEST_S = 5.0
-"""Nothing is translated before the answer has come, so a slow request is given up and repeated."""
+"""Nothing is translated before the answer is here, so a slow request is abandoned and repeated."""
 _PATH = RESOURCES[Kind.SECRET].path
 
 
 class UnusableSecret(Exception):
-    """The Secret exists, but has no usable value at the key."""
+    """The Secret exists, but has no usable value under the key."""
 
 
 def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
-    """The value, without white space around it; None: there is no such Secret.
+    """The value, without surrounding white space; None: there is no such Secret.
 
     Raises UnusableSecret, and ApiServerError.
     """
@@ -49,7 +49,7 @@ def value_of(secret: core.Secret, field: str) -> SecretText:
 
 
 def create(server: ApiServer, key: Key, field: str, value: SecretText) -> bool:
-    """Returns False if somebody else was quicker: then their value is valid. Raises ApiServerError."""
+    """Returns False if somebody else was faster: then their value is valid. Raises ApiServerError."""
     document = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -4,11 +4,11 @@
     body = server.request("GET", "/api/v1/namespaces", {"limit": "500"})
     with server.stream("/api/v1/namespaces", {"watch": "1"}, timeout_s=75.0) as lines: ...
 
-Nothing is retried here. The configuration is read anew after a 401, since certificates and tokens of a kubeconfig may
-be replaced while we run. It is also read anew if the server cannot be reached and the kubeconfig has been written
-since: it may have another address now, or another authority. Files that a Pod or a kubeconfig names are read for each
-connection. The package keeps what is in the kubeconfig itself in files below /tmp, where systems delete old files: if
-one has gone, the configuration is read anew too, which writes it again. `interrupt` ends every wait on a socket, in all
+Nothing is retried here. The configuration is read again after a 401, since a kubeconfig's certificates and tokens may
+be replaced while we run. It is also read again if the server cannot be reached and the kubeconfig has been written
+since: its address or authority may have changed. Files that a Pod or a kubeconfig names are read for each connection.
+The package keeps values from the kubeconfig itself in files below /tmp, where systems delete old files: if one is gone,
+the configuration is read again too, which writes the files again. `interrupt` ends all waits on sockets, in all
 threads.
 """
 
@@ -43,14 +43,14 @@ from tunnelgw.sources.kubernetes.reach import Reach
 
 CONNECT_S = 5.0
 REQUEST_S = 60.0
-"""How long the server may send nothing before or within an answer."""
+"""How long the server may stay silent before or within an answer."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 """The longest pause between two attempts to read a configuration, while they fail."""
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
 _USER_AGENT = f"tunnelgw/{daemonkit.__version__}"
-"""The API server takes the part before the slash as the manager of the fields that we write."""
+"""The API server records the part before the slash as the manager of the fields that we write."""
 
 
 class ApiServer:
@@ -63,16 +63,16 @@ class ApiServer:
         clock: Callable[[], float] = time.monotonic,
         reach: Reach | None = None,
     ) -> None:
-        """`load` is called at the first request, after the server refused our credentials, and if it could not be
-        reached and `edition_now`, the state of what `load` reads, has changed. If it fails, all threads wait before it
-        is tried again. `reach`: shared by all clients of the same server.
+        """`load` is called at the first request, after the server has refused our credentials, and when the server
+        could not be reached and `edition_now`, the state of what `load` reads, has changed. If it fails, all threads
+        wait before it is called again. `reach`: shared by all clients of the same server.
         """
         self._load = load
         self._edition_now = edition_now
         self._clock = clock
         self.reach = reach or Reach(clock)
         self._failure: _Failure | None = None
-        """The failure of the last call of `load`; None: it was successful."""
+        """How the last call of `load` failed; None: it succeeded."""
         self._lock = threading.Lock()
         self._connections = Connections()
         self._access: _Access | None = None
@@ -88,7 +88,7 @@ class ApiServer:
         timeout_s: float = REQUEST_S,
     ) -> bytes:
         """The answer's body. Raises ApiServerError."""
-        # This makes long lists ten times shorter; the API server does not compress short answers and watches.
+        # gzip makes long lists ten times shorter; the API server does not compress short answers and watches.
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -99,15 +99,15 @@ class ApiServer:
     def stream(
         self, path: str, query: Mapping[str, str], accept: str = "application/json", timeout_s: float = REQUEST_S
     ) -> Iterator[Iterator[bytes]]:
-        """Whole lines as they come; an incomplete last line is left out. Raises ApiServerError, also between lines."""
+        """Whole lines as they arrive, without an incomplete last line. Raises ApiServerError, also between lines."""
         with self._exchange(_Call("GET", path, query, {"Accept": accept}, None, timeout_s)) as response:
             try:
                 yield _lines(_pieces(response))
             finally:
-                response.close()  # what was not read must not be taken for the next answer
+                response.close()  # the unread rest must not be taken for the next answer
 
     def interrupt(self) -> None:
-        """End all requests, and waits for the server's return, for good."""
+        """End all requests, and all waits for the server's return, for good."""
         self._connections.end()
         self.reach.end()
 
@@ -158,7 +158,7 @@ class ApiServer:
             return self._access
 
     def _read(self) -> "_Access":
-        edition_ = self._edition_now()  # before reading, so that what is written meanwhile counts as a change
+        edition_ = self._edition_now()  # before reading, so that a write in the meantime counts as a change
         last = self._failure if self._failure and self._failure.edition == edition_ else None
         if last and self._clock() < last.not_before_s:
             raise Unreachable(last.message)
@@ -172,7 +172,7 @@ class ApiServer:
         return access
 
     def _look_again(self, failed: "_Access") -> None:
-        """Read the configuration anew if it has changed. If that fails, the old one stays: the server may come back."""
+        """Read the configuration again if it has changed. If that fails, keep the old one: the server may come back."""
         with self._lock:
             if self._access is not failed:
                 return
@@ -183,8 +183,8 @@ class ApiServer:
                 failed.close()
 
     def _renew(self, refused: "_Access") -> None:
-        """Have the configuration read anew. Other threads may still be reading from connections of the old one, which
-        end after that."""
+        """Have the configuration read again. Other threads may still be reading from connections of the old one, which
+        close when these threads are done."""
         with self._lock:
             if self._access is refused:
                 self._access = None
@@ -201,7 +201,7 @@ class _Call(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """A failure to read the configuration, which may run a plugin each time."""
+    """A failure to read the configuration; reading it may run a plugin each time."""
 
     message: str
     edition: Hashable
@@ -210,7 +210,7 @@ class _Failure(NamedTuple):
 
 
 class _Access:
-    """One reading of the configuration, with its connections."""
+    """The configuration as read once, with its connections."""
 
     def __init__(self, configuration: Configuration, connections: Connections, edition: Hashable) -> None:
         self.edition = edition
@@ -247,8 +247,8 @@ class _Access:
         self._pools.clear()
 
     def _credentials(self) -> dict[str, str]:
-        """The headers with credentials; the file of a token is read again now and then. Raises Unreachable, also if a
-        value does not fit in a header: HTTP libraries would show it in their errors.
+        """The headers with credentials; a token file is read again now and then. Raises Unreachable, also for a value
+        that does not fit in a header: HTTP libraries would show it in their errors.
         """
         with gaining_access():
             settings: Mapping[str, Any] = self._configuration.auth_settings()
@@ -259,7 +259,7 @@ class _Access:
 
 
 def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
-    """A message for people: urllib3 wraps errors several times, and its messages contain its own objects."""
+    """A message for people: urllib3 nests errors several levels deep, and its messages contain its own objects."""
     found = frozenset(map(type, inside))
     reason = str(inside[-1])[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
@@ -280,7 +280,7 @@ def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Pieces as they come. urllib3's `stream` waits for a full piece if the answer ends with its connection."""
+    """Pieces as they arrive. urllib3's `stream` waits for a full piece if the answer ends with its connection."""
     while piece := response.read1(_CHUNK_BYTES):
         yield piece
 

@@ -1,4 +1,4 @@
-"""What has gone wrong with a watch since it last went well, and how long to wait because of that."""
+"""What has gone wrong with a watch since it last worked, and how long to wait because of that."""
 
 import math
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ class Restart(StrEnum):
 
 
 class Setbacks:
-    """Times are the caller's, of one monotonic clock, in seconds."""
+    """All times come from the caller, in seconds of one monotonic clock."""
 
     def __init__(self, first_wait_s: float, longest_wait_s: float) -> None:
         self._first_wait_s = first_wait_s
         self._longest_wait_s = longest_wait_s
         self._limits = self._new_limits()
         self.cause: Restart | None = None
-        """Of the last restart; None: something has gone well since then."""
+        """The cause of the last restart; None: the watch has worked since then."""
         self._forbidden_since_s = math.inf
 
     def add(self, cause: Restart, now_s: float) -> None:
@@ -42,19 +42,19 @@ class Setbacks:
         self.cause, self._forbidden_since_s = None, math.inf
 
     def wait_briefly(self) -> None:
-        """Let the limit of waits begin at its lowest again."""
+        """Reset the limit of waits to its lowest value."""
         self._limits = self._new_limits()
 
     def next_limit_s(self) -> float:
-        """The longest next wait; twice the one before, up to a limit."""
+        """The limit for the next wait: twice the previous one, up to a maximum."""
         return next(self._limits)
 
     def next_wait_s(self) -> float:
-        """A random time up to that."""
+        """A random time up to that limit."""
         return backoff.full_jitter(self.next_limit_s())
 
     def is_forbidden_for(self, time_s: float, now_s: float) -> bool:
-        """Whether a permission has been missing for so long, without anything else in between."""
+        """Whether a permission has been missing for this long, with nothing else in between."""
         return now_s - self._forbidden_since_s >= time_s
 
     def _new_limits(self) -> Iterator[float]:

@@ -1,6 +1,7 @@
-"""The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named only later.
+"""The API server as a source: one thread per kind, and one that fetches Secrets and ConfigMaps that are named only
+later.
 
-If Secrets are read only in some namespaces, each of these has a thread.
+If Secrets are read only in some namespaces, each of these has its own thread.
 
     source = KubernetesSource(server, store, daemon.stop)
     for name, target in source.threads(): daemon.thread(name, target)
@@ -30,7 +31,7 @@ from tunnelgw.sources.store import Store
 _IDLE_S = 1.0
 _LONGEST_RETRY_S = 5.0
 _FETCH_S = 5.0
-"""The time limit for one object. Others wait meanwhile."""
+"""The time limit for fetching one object; the others wait meanwhile."""
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
@@ -50,7 +51,7 @@ class KubernetesSource:
         self._bell = Bell()
         self._limited = _log.every(60.0)
         self._watches: dict[str, Watch] = {}
-        """By name of the thread."""
+        """By thread name."""
         for kind, resource in RESOURCES.items():
             for namespace in sorted(store.secret_namespaces) if kind is Kind.SECRET else ():
                 self._watches[f"watch-{resource.plural}-{namespace}"] = Watch(
@@ -63,7 +64,7 @@ class KubernetesSource:
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
 
     def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:
-        """Names and targets; each runs until `stop` is set."""
+        """Thread names and targets; each runs until `stop` is set."""
         return [*((name, watch.run) for name, watch in self._watches.items()), ("fetch-named", self._fetch_named)]
 
     def start(self) -> None:

@@ -1,7 +1,7 @@
-"""Statuses written to the API server: the whole status of an object, if nobody has changed it since we read it.
+"""Writes statuses to the API server: an object's whole status, if nobody has changed the object since we read it.
 
-A conflict is a return value, since the object is simply looked at again. `PUT` on the subresource is used because a
-merge patch could not remove what is not wanted any more.
+A conflict is a return value, since the object simply comes up again. `PUT` on the subresource is used because a merge
+patch could not remove what is not wanted any more.
 """
 
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.writing import Outcome, Written
 
 _TIMEOUT_S = 35.0
-"""An admission webhook may take 30 s, and a write that is given up has to be repeated from the start."""
+"""An admission webhook may take 30 s, and an abandoned write has to be repeated from the start."""
 
 
 class _Update(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -63,8 +63,8 @@ class StatusWriter:
 
 
 _NOT_FOUND = "NotFound"
-"""The API's reason if an object does not exist. A 404 without it means that the path does not exist: one of several
-servers may not know of a CRD yet.
+"""The API's reason if an object does not exist. A 404 without it means that the path does not exist: one of several API
+servers may not know a CRD yet.
 """
 _OUTCOMES: dict[int, Outcome] = {
     HTTPStatus.CONFLICT: Outcome.CONFLICT,

@@ -1,17 +1,17 @@
-"""One kind, followed for ever: find it, list it in pages, watch it from there, and begin again when the watch ends.
+"""Follows one kind: find it, list it in pages, watch it from there, and start again when the watch ends.
 
     why the watch ends                                    what follows
-    the server's time is up, the connection broke         a watch from the last version
-    410: the version is too old for the server            a list; what the store holds stays until it is complete
+    the server's time is up, or the connection broke      a watch from the last version
+    410: the version is too old for the server            a list; the store keeps what it has until that is complete
     404: a kind with a CRD does not exist any more        discovery; the store forgets its objects
     the kind's definition has changed                     a list, and another one later: events lack new fields
-    too soon, and the server's version is older than ours a list: a backup was restored
+    too early, and the server's version is older          a list: a backup was restored
     anything else                                         the same, after a wait
 
-Waits have full jitter under a limit that doubles while nothing gets better, and come after the time that the server
-asks for. If the server could not be reached and refuses now, that counts as better: while it starts it does so for a
-second or two. If it did not answer, waits end soon after it has answered any thread: otherwise objects that refer to
-several kinds would be judged for many seconds by those kinds alone that came back first.
+Waits have full jitter under a limit that doubles while nothing improves, and are added to the time that the server asks
+for. If the server could not be reached and refuses now, that is an improvement: a starting server refuses for a second
+or two. If it did not answer, waits end soon after it has answered any thread: otherwise objects that refer to several
+kinds would be judged for many seconds by only those kinds that came back first.
 """
 
 import math
@@ -36,10 +36,10 @@ from tunnelgw.sources.kubernetes.setbacks import Restart, Setbacks
 from tunnelgw.sources.references import REFERRING, WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 
-# Kinds of which metadata is enough: whole objects are large.
+# For these kinds metadata is enough: whole objects are large.
 _METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-# Not fetched: releases of charts can be a megabyte each, and tokens are no certificates.
+# Not fetched: releases of charts can have a megabyte each, and tokens are not certificates.
 LEFT_OUT_SECRETS: Final = ("helm.sh/release.v1", "kubernetes.io/service-account-token")
 _SELECTED_SECRETS: Final = ",".join(f"type!={type_}" for type_ in LEFT_OUT_SECRETS)
 
@@ -51,44 +51,44 @@ _PASSING: Final = frozenset(
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""Refusals that say nothing about the version that a watch was to begin at."""
+"""Refusals that say nothing about the version from which a watch was to start."""
 _SOON_S: Final = 1.0
-"""How long to wait even if other threads get answers: it may be only this request that fails."""
+"""How long to wait even if other threads get answers: only this request may be failing."""
 _CATCHING_UP_S: Final = 0.2
-"""By then a new watch has reported what was missed, unless it is very much."""
+"""By then a new watch has reported what was missed, unless that is very much."""
 _STRETCH: Final = 2.0
-"""Looking for a kind may wait longer than a broken connection."""
+"""The search for a kind may wait longer than the retry of a broken connection, by this factor."""
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
 
 class Timing(msgspec.Struct, frozen=True):
     watch_s: float = 55.0
-    """After this time, plus a random part of up to a tenth, the server ends a watch."""
+    """The server ends a watch after this time plus a random part of up to a tenth."""
     silence_s: float = 75.0
-    """A watch on which nothing has come for longer is given up."""
+    """A watch that has been silent for longer than this is abandoned."""
     first_wait_s: float = 0.2
     longest_wait_s: float = 15.0
     forbidden_s: float = 5.0
-    """A missing permission is reported after this time: a server that has just started does not know all roles."""
+    """A missing permission is reported only after this time: a server that has just started does not know all roles."""
     closed_s: float = 60.0
-    """If the Secrets of a namespace may not be listed for this long, a starting controller does not wait for them."""
+    """If the Secrets of a namespace cannot be listed for this long, a starting controller stops waiting for them."""
     poll_s: float = 30.0
-    """How often to look for a kind that is not installed."""
+    """How often to search for a kind that is not installed."""
     page_size: int = 500
     page_size_with_data: int = 50
     """For Secrets and ConfigMaps, which can be a megabyte each."""
 
 
 _SETTLED_S: Final = 10.0
-"""This long after a change of a definition all servers of a cluster know it. Earlier lists are repeated."""
+"""By this long after a change of a definition, all servers of a cluster know it. Earlier lists are repeated."""
 
 
 OnRestart: TypeAlias = Callable[[Kind, Restart, ApiServerError], None]
 
 
 class Watch:
-    """`run` is a thread's target; it goes on until `stop` is set."""
+    """`run` is the target of a thread; it runs until `stop` is set."""
 
     def __init__(
         self,
@@ -102,7 +102,8 @@ class Watch:
         common: LimitedLogger,
         namespace: str = "",
     ) -> None:
-        """`common`: the log of all watches, for problems that all of them have. `namespace`: the only one to follow."""
+        """`common`: the log of all watches, for problems that affect all of them. `namespace`: the only one to
+        follow."""
         self._resource = resource
         self._namespace = namespace
         self._kind = resource.kind
@@ -121,9 +122,9 @@ class Watch:
         self._listed_s = -math.inf
         self._setbacks = Setbacks(timing.first_wait_s, timing.longest_wait_s)
         self._is_behind = False
-        """Whether the store was told that it is behind."""
+        """Whether the store was told that the kind is behind."""
         self._missed: tuple[str, ...] | None = None
-        """While the kind is not installed: the versions in which it is served instead, as was last logged."""
+        """While the kind is not installed: the versions in which it is served instead, as last logged."""
         self._common = common
         self._limited = _log.every(60.0)
 
@@ -145,7 +146,7 @@ class Watch:
             self._await_kind(heard)
         elif self._version is None:
             self._listed_s = time.monotonic()
-            self._version = self._list(self._path)  # waits are not reset before a watch succeeds: lists are expensive
+            self._version = self._list(self._path)  # lists are expensive, so only a watch that works resets the waits
             self._is_in_doubt = False
         elif self._is_in_doubt:
             self._compare(self._path, self._version)
@@ -159,8 +160,9 @@ class Watch:
         return path.removesuffix(self._resource.plural) + f"namespaces/{self._namespace}/{self._resource.plural}"
 
     def _await_referring(self) -> None:
-        """Wait until the objects that name Secrets and ConfigMaps are known, and so which of those matter; and, with a
-        namespace, until all Namespaces are known, and so what a missing permission there means.
+        """Wait until all objects that may name Secrets and ConfigMaps are known, since these tell which of those
+        matter; and with a namespace, until all Namespaces are known, since these tell what a missing permission there
+        means.
         """
         awaited = REFERRING | ({Kind.NAMESPACE} if self._namespace else set())
         while self._kind in WITH_DATA and not self._stop.is_set():
@@ -178,7 +180,7 @@ class Watch:
         if self._missed != instead:
             self._missed = instead
             self._say_missed(instead)
-        # A kind is served only a moment after its definition was created, so after a ring we look several times.
+        # A kind is served only a moment after its definition was created, so after a ring we search several times.
         if self._bell.wait(heard, min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)):
             self._setbacks.wait_briefly()
 
@@ -188,12 +190,12 @@ class Watch:
             message = "kind is served in other versions only, its objects are not read"
             _log.warning(message, **fields, versions=list(instead), wanted=list(self._resource.versions))
             return
-        # If it was installed before, it may have been removed by mistake: the effects of its objects go too.
+        # If it was installed before, it may have been removed by mistake, and its objects no longer have an effect.
         say = _log.warning if self._setbacks.cause is Restart.REMOVED else _log.info
         say("kind is not installed, waiting for its CRD", **fields)
 
     def _list(self, path: str) -> str:
-        """Give the store all objects at once, after reading them page by page; returns their version."""
+        """Give the store all objects at once, after reading them page by page. Returns the version of the list."""
         page_size = self._timing.page_size_with_data if self._kind in WITH_DATA else self._timing.page_size
         items: list[Object] = []
         rejected: dict[Key, Unreadable] = {}
@@ -218,8 +220,8 @@ class Watch:
         return page.version
 
     def _compare(self, path: str, version: str) -> None:
-        """Have the kind listed again if the server's version is older than ours. A watch from a future version is no
-        error: the server sends nothing until it gets there, which took days after a backup was restored.
+        """Have the kind listed again if the server's version is older than ours. A watch from a future version is not
+        an error: the server sends nothing until it gets there, which took days after a backup was restored.
         """
         query = {"limit": "1", **self._selector()}
         newest = self._decoder.version(self._server.request("GET", path, query, accept=_PARTIAL.format("List")))
@@ -251,7 +253,7 @@ class Watch:
                     if self._is_outdated():
                         break
         except Unreachable as error:
-            # Balancers end silent connections, again and again if nothing happens to a kind.
+            # Load balancers end silent connections, repeatedly if nothing happens to a kind.
             if error.has_answered and time.monotonic() >= good_from_s:
                 self._setbacks.clear()
             raise
@@ -264,8 +266,8 @@ class Watch:
 
     @contextmanager
     def _catching_up(self) -> Iterator[None]:
-        """When a watch begins, what was missed comes at once, but one event after another: give it a moment before the
-        kind counts as caught up."""
+        """After the start of a watch, missed events arrive at once, but one after another. Give them a moment before
+        the kind counts as caught up."""
         if not self._is_behind:
             yield
             return
@@ -283,7 +285,7 @@ class Watch:
         self._store.set_behind(self._kind, self._namespace, is_behind=False)
 
     def _is_outdated(self, settled_s: float = 0.0) -> bool:
-        """Whether the last list is from before the definition changed, or from less than `settled_s` after that."""
+        """Whether the last list was made before the definition changed, or less than `settled_s` after that."""
         return self._listed_s < self._bell.changed_s(self._definition) + settled_s
 
     def _apply(self, event: Event) -> None:
@@ -320,12 +322,12 @@ class Watch:
             case status_code if status_code in _PASSING:
                 self._restart(Restart.REFUSED, refusal, is_general=True)
             case _:
-                self._version = None  # for example one newer than the server's own, after a restored backup
+                self._version = None  # for example if it is newer than the server's own, after a restored backup
                 self._restart(Restart.REFUSED, refusal)
 
     def _await_namespace(self) -> None:
-        """The namespace does not exist or is being deleted, and its Role with it. Everything else goes on without it,
-        even after a restart."""
+        """The namespace does not exist or is being deleted, together with our Role there. Everything else goes on
+        without it, even after a restart."""
         self._version = None
         self._store.replace(self._kind, (), namespace=self._namespace)
         self._caught_up()
@@ -334,7 +336,7 @@ class Watch:
         self._stop.wait(self._setbacks.next_wait_s())
 
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
-        """`is_general`: watches of other kinds have the same problem now."""
+        """`is_general`: watches of other kinds have the same problem at this time."""
         returns = self._server.reach.returns
         if self._stop.is_set():
             return

@@ -5,5 +5,5 @@
     common      names, references and the like, which they share
     shapes      what shapes are made of
 
-A test gives the same examples to the real API server; both must accept and refuse the same ones.
+A test submits the same examples to the real API server; both must accept and refuse the same ones.
 """

@@ -26,7 +26,7 @@ _FIELD_NAME: Final = r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+"
 HEADER_NAME: Final = Text(1, 256, _FIELD_NAME, "a valid header name")
 COOKIE_NAME: Final = Text(1, 256, _FIELD_NAME, "a valid cookie name")
 HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ][!-~]+)*", "a valid header value")
-"""Matches the same as the API's own expression; that one has `[\t ]?`, for which `re` would need years."""
+"""Matches the same values as the API's own expression, which has `[\t ]?`: with that, `re` would need years."""
 
 
 def group(default: Any = NO_DEFAULT) -> Text:
@@ -51,7 +51,7 @@ _XBACKEND: Final = ("gateway.networking.x-k8s.io", "XBackend")
 
 
 def needs_by(told_by: str, field_of: dict[str, str]) -> Callable[[Any], str | None]:
-    """`field_of`: for each word of `told_by` the field that must be there, and must not be there for other words."""
+    """`field_of`: for each value of `told_by`, the field that is required then, and not allowed for other values."""
 
     def rule(value: Any) -> str | None:
         word = value.get(told_by)

@@ -20,7 +20,7 @@ SPECS: Final[dict[Kind, Shape]] = {
     Kind.GATEWAY_CONFIG: own.GATEWAY_CONFIG,
     Kind.BACKEND: own.BACKEND,
 }
-"""Kubernetes' own kinds are not here: only the fields that we read are checked, the rest is not ours to judge."""
+"""Kubernetes' own kinds are not here: of those, only the fields that we read are checked."""
 
 # Kinds that also have v1beta1, to which the API server converts by changing only the version's name.
 _OLDER: Final = {Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT}
@@ -41,7 +41,7 @@ BY_API_VERSION: Final = _api_versions()
 """Kinds by `apiVersion` and `kind`."""
 
 _NEIGHBOURS: Final = frozenset({"tlsroute", "tcproute", "udproute"})
-"""Kinds of Gateway API that are not ours, but have names similar to ours."""
+"""Kinds of Gateway API that we do not read, but whose names are similar to ours."""
 _NEAR_GROUP, _NEAR_KIND = 0.9, 0.8
 _IN_ANY_CASE: Final = {(version, kind.lower()): kind for version, kind in BY_API_VERSION}
 _BY_LOWER_CASE: Final = {str(kind).lower(): kind for kind in SPECS}
@@ -56,12 +56,12 @@ def misspelling(api_version: str, kind: str) -> str:
             return ""
         resource = RESOURCES[Kind(kind)]
         wanted = f"{resource.group}/{resource.versions[0]}".lstrip("/")
-        # Others often have kinds of the same name: Gateway, Service, Backend.
+        # Others often have kinds with the same names: Gateway, Service, Backend.
         is_near = difflib.get_close_matches(group, [resource.group], cutoff=_NEAR_GROUP)
-        # The group's beginning is easily left out: Ingress, for example, is of networking.k8s.io.
+        # The beginning of the group is easily left out: Ingress, for example, belongs to networking.k8s.io.
         is_part = resource.group.endswith(f".{group}")
         return f"there is no kind {kind} in {api_version}, want {wanted}" if is_near or is_part or not slash else ""
-    # Of Kubernetes' own kinds, many of which are near to others, only the case is judged.
+    # Many of Kubernetes' own kinds have similar names, so for them only the case is judged.
     if meant := _IN_ANY_CASE.get((api_version, kind.lower())):
         return f"there is no kind {kind} in {api_version}, did you mean {meant}?"
     one = kind.removesuffix("List")

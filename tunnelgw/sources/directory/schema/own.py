@@ -109,7 +109,7 @@ GATEWAY_CONFIG = Fields(
 )
 BACKEND = Fields(
     {
-        # Of an address with one colon the rest is a port, which has its own field.
+        # In an address with one colon, what follows the colon is a port, which has its own field.
         "host": Text(1, 253, rf"{_IPV6}|{_LABEL}(\.{_LABEL})*\.?", "a domain name or an IP address"),
         "port": PORT,
         "protocol": Text(words=("http", "h2c", "https"), default="http"),

@@ -65,7 +65,7 @@ def _no_backend_for_redirect(rule: Any) -> str | None:
 
 
 def _prefix_for_replacement(rule: Any) -> str | None:
-    """What is replaced must be known, so there must be exactly one match with a prefix."""
+    """The replaced prefix must be known, so there must be exactly one match, and that by prefix."""
     matches = rule.get("matches", ())
     if len(matches) == 1 and matches[0]["path"]["type"] == "PathPrefix":
         return None

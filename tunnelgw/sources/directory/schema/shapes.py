@@ -1,8 +1,8 @@
-"""What shapes are made of: a check that reports every problem with its place, and fills in defaults.
+"""The building blocks of shapes: checks that report every problem with its place, and fill in defaults.
 
     Fields({"name": Text(1, 253), "port": Number(1, 65535, default=80)}, "name", rules=[...]).check(value, (), say)
 
-Values are those of JSON. A check returns the value with its defaults, in new containers if something was added.
+Values are JSON values. A check returns the value with its defaults, in new containers if something was added.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 Place = tuple[str | int, ...]
 Say = Callable[[Place, str], None]
 Rule = Callable[[Any], str | None]
-"""Returns what is wrong with a value of the right type, in words; None: nothing."""
+"""Returns what is wrong with a value of the right type, in words; None: nothing is."""
 
 _LONGEST_SHOWN = 80
 _ABSENT: Final = object()
@@ -41,7 +41,7 @@ class Text:
         words: Sequence[str] = (),
         default: Any = NO_DEFAULT,
     ) -> None:
-        """`pattern`: for the whole text; `form`: its description for people; `words`: the only allowed values."""
+        """`pattern`: for the whole string; `form`: its description for people; `words`: the only allowed values."""
         self.default = default
         self._shortest = shortest
         self._longest = longest
@@ -54,7 +54,7 @@ class Text:
             if problem := self._problem(value, _shown(value)):
                 say(place, problem)
         elif isinstance(value, bool | int | float):
-            # `y` and `30` are no texts in YAML, but are meant as such.
+            # In YAML `y` and `30` are not strings, but they are meant as such.
             text = json.dumps(value)
             say(place, self._problem(text, text) or f"{text} is not a string; write it in quotes")
         else:
@@ -188,7 +188,7 @@ class Fields:
         default: Any = NO_DEFAULT,
         instead: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`instead`: for fields of earlier releases, what has replaced them."""
+        """`instead`: fields of earlier releases, with what replaced them."""
         self.default = default
         self._instead = instead
         self._fields = fields
@@ -201,7 +201,7 @@ class Fields:
             say(place, f"{_shown(value)} is not a map")
             return value
         counting = _Counting(say)
-        # The API server drops a null, so that a default takes its place.
+        # The API server drops a null, so the default takes its place.
         given = {**self._defaults, **{name: item for name, item in value.items() if item is not None}}
         checked = {}
         for name, item in given.items():
@@ -222,7 +222,7 @@ class Fields:
 
 
 class _Counting:
-    """Counts problems, since rules are only applied to values with the right types."""
+    """Counts problems: rules are applied only to values whose fields all have the right types."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
