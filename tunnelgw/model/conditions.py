@@ -1,4 +1,4 @@
-"""Conditions of Gateway API: types, reasons, and the entry in a status. The words are the API's own."""
+"""Conditions of Gateway API: types, reasons, and the entry in a status. The names are the API's own."""
 
 from enum import StrEnum
 
@@ -17,10 +17,11 @@ class ConditionType(StrEnum):
     PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
     """On listeners, only ever True: one of the Gateway's doors does not lead to this listener."""
     SETTINGS_LEFT_OUT = "tunnelgw.dev/SettingsLeftOut"
-    """On classes, and on Gateways with a proxy of their own, only ever True: which settings in `proxy` are not used."""
+    """On classes, and on Gateways with their own proxy, only ever True: names the settings in `proxy` that are not
+    used."""
     DELIVERED = "tunnelgw.dev/Delivered"
-    """On Gateways and ListenerSets: whether every proxy and the provider hold what is wanted; also tells that we wrote
-    the status. On routes, only ever False: somebody else has one of its hostnames at the provider."""
+    """On Gateways and ListenerSets: whether every proxy and the provider hold what is wanted; it also shows that we
+    wrote the status. On routes, only ever False: somebody else has one of the route's hostnames at the provider."""
 
 
 BAD_WHEN_TRUE = frozenset(
@@ -33,7 +34,7 @@ BAD_WHEN_TRUE = frozenset(
         ConditionType.SETTINGS_LEFT_OUT,
     }
 )
-"""All others are bad if they are false."""
+"""All other types are bad if they are false."""
 WORTH_KNOWING = frozenset(
     {
         ConditionType.OVERLAPPING_TLS_CONFIG,
@@ -53,7 +54,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Each reason has one entry, even if several kinds use it."""
+    """Each reason is listed once, even if several kinds use it."""
 
     ACCEPTED = "Accepted"
     PENDING = "Pending"
@@ -107,7 +108,7 @@ class Reason(StrEnum):
 
 
 class Finding(Part, frozen=True):
-    """A condition as translation sees it, before time and generation are known."""
+    """A condition as determined by translation, before time and generation are known."""
 
     type: ConditionType
     status: Status
@@ -116,7 +117,7 @@ class Finding(Part, frozen=True):
 
 
 class Condition(Part, frozen=True):
-    """A condition in a status."""
+    """A condition as stored in a status."""
 
     type: str
     status: str
@@ -127,9 +128,9 @@ class Condition(Part, frozen=True):
 
 
 NOT_EVERYWHERE = "not in force everywhere: "
-"""How the message of a policy begins that is accepted, but not in force for all of its targets."""
+"""Begins the message of a policy that is accepted, but not in force for all of its targets."""
 
 
 def is_partial(condition: Finding | Condition) -> bool:
-    """Whether a condition is true only in part. Told by its message, since Gateway API has no reason for that."""
+    """Whether a condition is only partly true. Its message tells, since Gateway API has no reason for that."""
     return condition.status == Status.TRUE and condition.message.startswith(NOT_EVERYWHERE)

@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds, as far as routes and listeners refer to them."""
+"""Kubernetes' own kinds, with the fields that matter to routes and listeners."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ class ServiceSpec(Part, frozen=True):
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] | None = None
     cluster_ips: tuple[str, ...] | None = msgspec.field(default=None, name="clusterIPs")
-    """One of each address family; the text `None` for a headless Service."""
+    """One for each address family; the text `None` for a headless Service."""
 
 
 class LoadBalancerIngress(Part, frozen=True):
@@ -41,7 +41,7 @@ class Service(Object, frozen=True):
 
 
 class EndpointConditions(Part, frozen=True):
-    """Absent `ready` means true, absent `serving` means as `ready`, absent `terminating` means false."""
+    """If absent, `ready` means true, `serving` means the same as `ready`, and `terminating` means false."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -60,7 +60,7 @@ class Endpoint(Part, frozen=True):
 
 
 class EndpointPort(Part, frozen=True):
-    """`name` equals the Service port's name; `port` absent: not usable."""
+    """`name` equals the name of the Service port. Without `port`, it cannot be used."""
 
     name: str | None = None
     port: int | None = None
@@ -77,7 +77,7 @@ class EndpointSlice(Object, frozen=True):
 
 
 class Secret(Object, frozen=True):
-    """`data` in base64, as in the API. Must never be logged; `repr` leaves the data out."""
+    """`data` is base64, as in the API. Must never be logged; `repr` omits the data."""
 
     type: str = "Opaque"
     data: dict[str, str] | None = None
@@ -97,4 +97,4 @@ class Namespace(Object, frozen=True):
 
 
 class CustomResourceDefinition(Object, frozen=True):
-    """Only its annotations are read, which tell the installed version of Gateway API."""
+    """Only its annotations are read, which show the installed version of Gateway API."""

@@ -35,7 +35,7 @@ class LabelSelector(Part, frozen=True):
 
 
 class NamespacesFrom(Part, frozen=True):
-    """Which namespaces may attach. `from_` empty: the default of the field with this."""
+    """Which namespaces may attach. `from_` empty: the default of the field that holds this struct."""
 
     from_: str = msgspec.field(default="", name="from")
     selector: LabelSelector | None = None
@@ -59,7 +59,7 @@ class ListenerTls(Part, frozen=True):
 
 
 class ListenerFilter(Part, frozen=True):
-    """A filter for requests before they are routed. Only its type is read, since none is supported."""
+    """A filter for requests before routing. Only its type is read, since no type is supported."""
 
     type: str
 
@@ -84,7 +84,7 @@ class GatewayAddress(Part, frozen=True):
     value: str = ""
     type: str = "IPAddress"
     routability: str = ""
-    """From where it must be reachable; empty: no demand."""
+    """From where the address must be reachable; empty: anywhere will do."""
 
 
 class Infrastructure(Part, frozen=True):
@@ -138,15 +138,15 @@ class Gateway(Object, frozen=True):
     spec: GatewaySpec
     status: msgspec.Raw = NO_STATUS
     held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
-    """Addresses that it keeps as long as it exists: those in its status, and those that it was given last, which the
-    status may not show yet. See `holding`; not a field of the API."""
+    """Addresses that it keeps while it exists: those in its status, and those that it was last given, which the status
+    may not show yet. See `holding`; not a field of the API."""
     before: GatewaySpec | None = msgspec.field(default=None, name="(before)")
-    """The spec before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: all are read. See
-    the store; not a field of the API either."""
+    """The spec before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: everything has
+    been read. See the store; not a field of the API either."""
 
     @property
     def parameters_ref(self) -> LocalRef | None:
-        """The GatewayConfig to use: while the one that it names cannot be read, the one that it named before."""
+        """The GatewayConfig to use: while the named one cannot be read, the one that was named before."""
         infrastructure = (self.before or self.spec).infrastructure
         return infrastructure.parameters_ref if infrastructure else None
 
@@ -156,7 +156,7 @@ class _Shown(Part, frozen=True):
 
 
 def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
-    """The addresses in the status, which is not decoded with the object since nothing else in it is needed."""
+    """The addresses in the status, which is not decoded with the object, since nothing else in it is needed."""
     try:
         status = msgspec.json.decode(gateway.status, type=_Shown)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -165,7 +165,7 @@ def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
 
 
 def holding(gateway: Gateway, given: Iterable[str] = ()) -> Gateway:
-    """The Gateway with `held` filled in. `given`: the addresses that it was given last."""
+    """The Gateway with `held` filled in. `given`: the addresses that it was last given."""
     held = dict.fromkeys((*shown_addresses(gateway), *given))
     return msgspec.structs.replace(gateway, held=tuple(held))
 

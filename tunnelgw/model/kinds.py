@@ -1,4 +1,4 @@
-"""Every kind that the controller reads: group, versions, plural, scope and struct. One table for all."""
+"""Every kind that the controller reads, in one table: group, versions, plural, scope and struct."""
 
 from enum import StrEnum
 
@@ -36,11 +36,11 @@ STATUS_KINDS = (
     Kind.GRPC_ROUTE,
     Kind.BACKEND_TLS_POLICY,
 )
-"""Kinds whose status we write, in the order in which they are listed for people."""
+"""Kinds whose status we write, in the order of listings for people."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Where a kind is found. `versions`: in order of preference; the first one that is served is read."""
+    """Where to find a kind. `versions`: in order of preference; the first one that is served is read."""
 
     kind: Kind
     struct: type[Object]
@@ -49,11 +49,11 @@ class Resource(msgspec.Struct, frozen=True):
     plural: str
     is_namespaced: bool = True
     is_optional: bool = False
-    """Defined by a CRD that may be absent, which blocks nothing."""
+    """Defined by a CRD that may be absent, which holds up nothing."""
 
     @property
     def path(self) -> str:
-        """Path of the API group and version, for example `/apis/discovery.k8s.io/v1`."""
+        """The path of the API group and version, for example `/apis/discovery.k8s.io/v1`."""
         return f"/apis/{self.group}/{self.versions[0]}" if self.group else f"/api/{self.versions[0]}"
 
 

@@ -1,4 +1,4 @@
-"""What every object carries beside its content, and the names by which objects are found."""
+"""What every object has besides its content, and the names by which objects are found."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ from tunnelgw.model.part import Part
 NO_STATUS = msgspec.Raw(b"{}")
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
-"""Kubernetes' two forms of names, as regular expressions for whole names; their length is limited separately."""
+"""Kubernetes' two forms of names, as regular expressions for whole names; length is checked separately."""
 
 
 class Key(NamedTuple):
-    """An object's place among those of its kind. `namespace` is empty for kinds of cluster scope."""
+    """Identifies an object among those of its kind. `namespace` is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -27,12 +27,12 @@ class ObjectMeta(Part, frozen=True):
     namespace: str = ""
     uid: str = ""
     generation: int = 0
-    """Rises with the spec; 0 for kinds that have none."""
+    """Rises with each change of the spec; 0 for kinds without a generation."""
     resource_version: str = ""
     creation_timestamp: str = ""
-    """RFC 3339 in UTC to the second, as text: it sorts by time."""
+    """RFC 3339 in UTC to the second, as text: sorts by time."""
     deletion_timestamp: str = ""
-    """Empty, unless the object has been deleted and still exists."""
+    """Set if the object has been deleted but still exists."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
@@ -42,7 +42,7 @@ class ObjectMeta(Part, frozen=True):
 
 
 class Object(Part, frozen=True):
-    """What all kinds have. `status` stays undecoded: what other controllers wrote must be kept byte for byte."""
+    """What all kinds have. `status` stays undecoded, since what other controllers wrote must be kept byte for byte."""
 
     metadata: ObjectMeta
 
@@ -52,5 +52,5 @@ class Object(Part, frozen=True):
 
     @property
     def age(self) -> tuple[str, str]:
-        """Sorts older objects before younger ones, then by `namespace/name`, as Gateway API breaks ties."""
+        """Sorts older objects before younger ones, then by `namespace/name`: Gateway API's order for ties."""
         return (self.metadata.creation_timestamp, f"{self.metadata.namespace}/{self.metadata.name}")

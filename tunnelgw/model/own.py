@@ -13,14 +13,14 @@ class DirectService(Part, frozen=True):
     name: str
     namespace: str = ""
     addresses: tuple[str, ...] = ()
-    """IP addresses and hostnames at which clients reach it, used in place of those in the Service itself."""
+    """IP addresses and hostnames at which clients reach it, instead of those in the Service itself."""
 
 
 class Direct(Part, frozen=True):
     """The direct door: addresses that the proxy binds, or the Service whose addresses lead to it."""
 
     addresses: tuple[str, ...] = ()
-    """A pool: each Gateway gets one address; a single address is shared by all."""
+    """A pool: each Gateway gets one address, or all share it if there is only one."""
     service: DirectService | None = None
 
 
@@ -46,7 +46,7 @@ class ProxyLimits(Part, frozen=True):
 
 
 class ProxySettings(Part, frozen=True):
-    """What a proxy's document has beside listeners, backends and routes, with the same names.
+    """The settings of a proxy's document besides listeners, backends and routes, with the same names.
 
     None: the proxy's default.
     """
@@ -62,16 +62,17 @@ class GatewayClassConfigSpec(Part, frozen=True):
     account_id: str = msgspec.field(default="", name="accountID")
     """Empty: taken from the connector's token, or from the provider if it lists exactly one."""
     provider_credentials_secret_ref: SecretKeyRef | None = None
-    """Key `api-token` unless it names another."""
+    """Key `api-token`, unless the reference names another."""
     direct: Direct | None = None
     publish: str = ""
-    """Tunnel or Direct: which address a Gateway shows. Empty: Direct if it has a direct one, not only cluster IPs."""
+    """Tunnel or Direct: which address a Gateway shows. Empty: Direct if it has a direct address that is not just a
+    cluster IP."""
     proxy: ProxySettings | None = None
-    """The shared proxies have those of the oldest class with any; the proxy of a GatewayConfig has its own."""
+    """The shared proxies use the settings of the oldest class with any; the proxy of a GatewayConfig uses its own."""
 
 
 class GatewayClassConfig(Object, frozen=True):
-    """Cluster scope; GatewayClass.spec.parametersRef names it."""
+    """Cluster-scoped; referenced by GatewayClass.spec.parametersRef."""
 
     spec: GatewayClassConfigSpec = GatewayClassConfigSpec()
     status: msgspec.Raw = NO_STATUS
@@ -81,22 +82,22 @@ class GatewayConfigSpec(GatewayClassConfigSpec, frozen=True):
     """A Gateway's own proxy, with its own tunnel and its own auth Secret."""
 
     auth_secret_ref: SecretKeyRef | None = None
-    """Token of the proxy's config API, key `auth-token` unless it names another."""
+    """The token of the proxy's config API; key `auth-token`, unless the reference names another."""
     tunnel_token_secret_ref: SecretKeyRef | None = None
-    """Token of the tunnel, key `tunnel-token` unless it names another."""
+    """The token of the tunnel; key `tunnel-token`, unless the reference names another."""
     proxy_endpoints: tuple[str, ...] = ()
-    """Config APIs of the Gateway's proxy, if the chart does not run it: http(s)://host:port or unix:/path."""
+    """The config APIs of the Gateway's proxy, if the chart does not run it: http(s)://host:port or unix:/path."""
 
 
 class GatewayConfig(Object, frozen=True):
-    """Namespaced; Gateway.spec.infrastructure.parametersRef names it."""
+    """Namespaced; referenced by Gateway.spec.infrastructure.parametersRef."""
 
     spec: GatewayConfigSpec = GatewayConfigSpec()
     status: msgspec.Raw = NO_STATUS
 
 
 class BackendTls(Part, frozen=True):
-    """How the target's certificate is verified; `caCertificate` empty: with the system's authorities."""
+    """How the target's certificate is verified; `caCertificate` empty: by the system's authorities."""
 
     hostname: str
     ca_certificate: str = ""

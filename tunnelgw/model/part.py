@@ -1,7 +1,7 @@
-"""How structs of Kubernetes objects are read: snake_case here, camelCase in JSON, frozen, unknown fields ignored."""
+"""How structs of Kubernetes objects are decoded: snake_case here, camelCase in JSON, frozen, unknown fields ignored."""
 
 import msgspec
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A part of an object, or a whole one. Parts hold no reference cycles, so the collector need not track them."""
+    """A part of an object, or a whole one. Parts form no reference cycles, so the collector need not track them."""

@@ -26,7 +26,7 @@ class ReferenceGrantSpec(Part, frozen=True):
 
 
 class ReferenceGrant(Object, frozen=True):
-    """In the namespace of the objects that may be referred to."""
+    """Lives in the namespace of the objects that may be referred to."""
 
     spec: ReferenceGrantSpec
 

@@ -1,6 +1,6 @@
-"""References from one object to another. Absent fields have the API's default, if there is one.
+"""References from one object to another. Absent fields get the API's default, if there is one.
 
-An explicit empty group is the core group; so it differs from an absent one if the default is another group.
+An explicit empty group is the core group, so it differs from an absent one where the default is another group.
 """
 
 from tunnelgw.model.part import Part
@@ -10,7 +10,7 @@ CORE = ""
 
 
 class ParentRef(Part, frozen=True):
-    """A route's or a ListenerSet's parent. `namespace` empty: the namespace of the object that refers."""
+    """The parent of a route or ListenerSet. `namespace` empty: that of the object that refers."""
 
     name: str
     group: str = GATEWAY_API
@@ -22,7 +22,7 @@ class ParentRef(Part, frozen=True):
 
 
 class ObjectRef(Part, frozen=True):
-    """A reference, by default to a Secret. `namespace` empty: the namespace of the object that refers."""
+    """A reference, by default to a Secret. `namespace` empty: that of the object that refers."""
 
     name: str
     group: str = CORE
@@ -31,7 +31,7 @@ class ObjectRef(Part, frozen=True):
 
 
 class LocalRef(Part, frozen=True):
-    """A reference to an object of the same namespace; group and kind have no default."""
+    """A reference to an object in the same namespace; group and kind have no default."""
 
     group: str
     kind: str
@@ -46,7 +46,7 @@ class ParametersRef(Part, frozen=True):
 
 
 class SecretKeyRef(Part, frozen=True):
-    """A key of a Secret; `key` empty: the default of the field with the reference."""
+    """A key of a Secret; `key` empty: the default of the field that holds the reference."""
 
     name: str
     namespace: str = ""

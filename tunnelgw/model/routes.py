@@ -1,4 +1,4 @@
-"""HTTPRoute and GRPCRoute (gateway.networking.k8s.io/v1), the fields of the experimental channel included.
+"""HTTPRoute and GRPCRoute (gateway.networking.k8s.io/v1), including the fields of the experimental channel.
 
 Both kinds have the same shape here, since they share parents, hostnames, filters and backends. Only matches, timeouts
 and retries differ.
@@ -81,7 +81,7 @@ class HttpAuth(Part, frozen=True):
 
 class ForwardBody(Part, frozen=True):
     max_size: int = 0
-    """Bytes; 0 forwards none."""
+    """In bytes; 0 forwards none."""
 
 
 class ExternalAuth(Part, frozen=True):
@@ -92,7 +92,7 @@ class ExternalAuth(Part, frozen=True):
 
 
 class Filter(Part, frozen=True):
-    """`type` tells which of the other fields is set."""
+    """`type` determines which of the other fields is set."""
 
     type: str
     request_header_modifier: HeaderModifier | None = None
@@ -142,7 +142,7 @@ class GrpcMatch(Part, frozen=True):
 
 
 class Timeouts(Part, frozen=True):
-    """Durations in Gateway API's format: `1m30s`."""
+    """Durations in Gateway API's format, such as `1m30s`."""
 
     request: str | None = None
     backend_request: str | None = None
@@ -165,8 +165,8 @@ class HeaderConfig(Part, frozen=True):
 
 
 class SessionPersistence(Part, frozen=True):
-    """Until Gateway API v1.6 it has `session_name`, `idle_timeout` and `cookie_config`, since then `cookie` and
-    `header` instead.
+    """Up to Gateway API v1.6 it has `session_name`, `idle_timeout` and `cookie_config`; later versions have `cookie`
+    and `header` instead.
     """
 
     session_name: str | None = None
@@ -223,7 +223,7 @@ Rule = HttpRule | GrpcRule
 
 
 def backend_refs(route: Route) -> Iterator[BackendObjectRef]:
-    """All backends that a route forwards or mirrors requests to, or has authorize them."""
+    """All backends to which a route forwards or mirrors requests, or which it has authorize them."""
     for rule in route.spec.rules:
         yield from rule.backend_refs
         for filters in (rule.filters, *(ref.filters for ref in rule.backend_refs)):

@@ -1,6 +1,6 @@
 """All objects at one moment, with the indexes that translation uses. Made by the store, read by one thread.
 
-A snapshot never changes. The next one shares with it everything that did not change, down to the identity of objects
+A snapshot never changes. The next one shares with it everything that has not changed, down to the identity of objects
 and buckets.
 """
 
@@ -20,7 +20,7 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
 class Index(StrEnum):
-    """What objects can be looked up by, beside their own name."""
+    """What objects can be looked up by, besides their own name."""
 
     CLASSES_BY_CONTROLLER = "classes by controller"
     """Key("", controller name)."""
@@ -31,7 +31,8 @@ class Index(StrEnum):
     """Key of the Gateway or ListenerSet, under the index of its kind."""
     ROUTES_BY_LISTENER_SET = "routes by listener set"
     ROUTES_BY_SERVICE = "routes by service"
-    """Routes that forward or mirror requests to it, or have it authorize them, whether they may or not."""
+    """Routes that forward or mirror requests to the Service, or have it authorize them, whether or not they are
+    permitted."""
     GRANTS_BY_NAMESPACE = "grants by namespace"
     """Key(namespace, "")."""
     POLICIES_BY_SERVICE = "policies by service"
@@ -39,7 +40,7 @@ class Index(StrEnum):
 
 
 class Entry(NamedTuple):
-    """One thing that translation can read: an object of a kind, or the bucket of an index."""
+    """One thing that translation can read: an object of a kind, or a bucket of an index."""
 
     room: Kind | Index
     key: Key
@@ -82,7 +83,7 @@ _ROUTE_PARENTS = {"Gateway": Index.ROUTES_BY_PARENT, "ListenerSet": Index.ROUTES
 
 
 class Snapshot:
-    """`objects` by kind and key; `buckets` by index and key, each in the order of age (`Object.age`)."""
+    """`objects` by kind and key; `buckets` by index and key, each sorted by age (`Object.age`)."""
 
     __slots__ = ("_buckets", "_objects")
 
@@ -96,7 +97,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Kind, Object]]) -> "Snapshot":
-        """A snapshot made from scratch, for commands that run once."""
+        """A snapshot built from scratch, for commands that run once."""
         objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
         members: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
         for kind, item in items:
@@ -115,7 +116,7 @@ class Snapshot:
         return self._objects[kind]
 
     def read(self, entry: Entry) -> Object | tuple[Object, ...] | None:
-        """An object, None if there is none; for an index the bucket, empty if there is none."""
+        """An object, or None if there is none; for an index, a bucket, which is empty if there is none."""
         if isinstance(entry.room, Index):
             return self._buckets[entry.room].get(entry.key, ())
         return self._objects[entry.room].get(entry.key)

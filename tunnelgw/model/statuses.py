@@ -1,4 +1,4 @@
-"""What is read from a stored status of any kind. Fields that a kind does not have are empty."""
+"""What is read from a stored status of any kind. Fields that a kind lacks are empty."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""Verdicts into statuses: conditions, entries, and what stays because others own it."""
+"""Turns verdicts into statuses: conditions, entries, and whatever stays because others own it."""

@@ -1,7 +1,7 @@
-"""The whole status of an object as it should be, made from what was decided about it. Pure.
+"""Composes the whole status of an object from what was decided about it. Pure.
 
-Wish (object, verdict, delivery) -> bytes to write, or None if the stored status says so already; and the entries for
-which there was no room
+Wish (object, verdict, delivery) -> the bytes to write, or None if the stored status already says the same; and the
+entries for which there was no room
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSe
 
 class Wish(msgspec.Struct, frozen=True):
     item: Object
-    """As in the snapshot, so with the stored status."""
+    """As in the snapshot, and so with the stored status."""
     verdict: AnyVerdict | None
-    """None: the object is not ours to judge, and what we once wrote about it is removed."""
+    """None: the object is not ours to judge, and what we once wrote about it is to be removed."""
     delivery: Delivery = Delivery(False)
     left_alone: frozenset[ParentRef] = frozenset()
-    """Parents or ancestors of which nothing is known now: what we wrote about them stays."""
+    """Parents or ancestors about which nothing is known now: what we wrote about them stays."""
     unheard: frozenset[str] = frozenset()
-    """Tunnels that have not told yet which hostnames somebody else has there: what we wrote about that stays."""
+    """Tunnels that have not reported yet which hostnames others have there: what we wrote about that stays."""
 
 
 class Author(msgspec.Struct, frozen=True):
@@ -51,13 +51,13 @@ class Author(msgspec.Struct, frozen=True):
 
 class Composed(NamedTuple):
     status: bytes | None
-    """JSON of the whole status; None: the stored one says so already."""
+    """The whole status as JSON; None: the stored one already says the same."""
     left_out: tuple[ParentRef, ...] = ()
-    """Parents or ancestors that have no entry, since the list is full."""
+    """Parents or ancestors without an entry, since the list is full."""
 
 
 def compose(wish: Wish, author: Author, now: str) -> Composed:
-    """`now` in RFC 3339 to the second. Raises Outdated."""
+    """`now`: RFC 3339 to the second. Raises Outdated."""
     patch, left_out = _patch(wish, author, now)
     if patch is None:
         return Composed(None, left_out)
@@ -83,7 +83,7 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
             return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone, wish.unheard)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
             return policy_status(item.status, _ancestors(verdict), writer, wish.left_alone)
-    return None, ()  # conditions carry no author's name, so what is there may be another controller's: it stays
+    return None, ()  # the stored conditions stay: they carry no author's name, so they may be another controller's
 
 
 def _ancestors(verdict: PolicyVerdict | None) -> Sequence[Entry]:

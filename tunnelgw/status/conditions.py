@@ -1,7 +1,8 @@
-"""Conditions merged by type, as Gateway API demands: ours are set to the findings, those of others stay as they are.
+"""Merges conditions by type, as Gateway API requires: ours are set to the findings, those of others stay unchanged.
 
 `lastTransitionTime` changes only if `status` does. All of our conditions carry the generation of the spec that was
-looked at, also those that did not change. A status that was written for a newer generation than ours is not touched.
+evaluated, including those that did not change. A status that was written for a newer generation than ours is left
+alone.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,11 +11,11 @@ from tunnelgw.model.conditions import Condition, ConditionType, Finding
 
 MAX_MESSAGE_CHARACTERS = 32_768
 MAX_CONDITIONS = 8
-"""The limit for an object, a listener or a parent; the API server refuses the whole status if there are more."""
+"""The limit for an object, a listener or a parent; the API server refuses a status with more."""
 
 
 class Outdated(Exception):
-    """The stored status is about a newer generation than the object that was looked at. To be tried again later."""
+    """The stored status is about a newer generation than the object that was evaluated. To be tried again later."""
 
 
 def merge_conditions(
@@ -24,10 +25,10 @@ def merge_conditions(
     generation: int,
     now: str,
 ) -> tuple[Condition, ...]:
-    """What the status should hold; equal to `current` if nothing changed. Raises Outdated.
+    """The conditions that the status should hold; equal to `current` if nothing changed. Raises Outdated.
 
-    `owned`: the types that we write on this kind of entry; those without a finding are dropped. If conditions of others
-    leave no room for all `findings`, the last are left out. `now` in RFC 3339 to the second.
+    `owned`: the types that we write on this kind of entry; those without a finding are dropped. If the conditions of
+    others leave no room for all `findings`, the last ones are left out. `now`: RFC 3339 to the second.
     """
     ours = {*owned, *(finding.type.value for finding in findings)}
     room = max(0, MAX_CONDITIONS - sum(condition.type not in ours for condition in current))

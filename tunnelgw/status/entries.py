@@ -1,7 +1,7 @@
-"""Lists that several controllers share: the parents of a route, the ancestors of a policy.
+"""Lists in statuses that several controllers share: the parents of a route, the ancestors of a policy.
 
-An entry is ours if it carries our controller name. Entries of others stay byte for byte and in their place. Ours are
-matched by their reference, with the API's defaults applied; those that are not wanted any more are removed.
+An entry is ours if it has our controller name. Others' entries stay, byte for byte, and in their place. Ours are
+matched by their reference, with the API's defaults applied; those that are no longer wanted are removed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ _T = ConditionType
 
 class SharedList(msgspec.Struct, frozen=True):
     field: str
-    """The field of an entry with the reference that it is about."""
+    """The field of an entry that holds the reference to what it is about."""
     most: int
     """How many entries the API allows."""
     owned: frozenset[ConditionType]
@@ -31,12 +31,12 @@ ANCESTORS = SharedList("ancestorRef", 16, frozenset({_T.ACCEPTED, _T.RESOLVED_RE
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What we write about one parent or ancestor. `ref` as in the spec."""
+    """What we write about one parent or ancestor. `ref`: as in the spec."""
 
     ref: ParentRef
     findings: tuple[Finding, ...]
     unknown: frozenset[ConditionType] = frozenset()
-    """Conditions of which nothing is known now: without a finding, what was said stays."""
+    """Condition types about which nothing is known now: without a finding, the stored condition stays."""
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ def merge(
 ) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
     """The list as it should be, and the references for which there was no room. Raises Outdated.
 
-    `left_alone`, with their namespaces: of them stays what was said, and nothing is added.
+    `left_alone`: references, with their namespaces, whose stored entries stay, but for which none is added.
     """
     wanted: dict[ParentRef, Entry] = {}
     for entry in ours:
@@ -95,12 +95,12 @@ def merge(
 
 
 def with_namespace(ref: ParentRef, namespace: str) -> ParentRef:
-    """With the default namespace filled in if the reference names none."""
+    """The reference with the default namespace filled in if it names none."""
     return ref if ref.namespace else msgspec.structs.replace(ref, namespace=namespace)
 
 
 def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: SharedList, writer: Writer) -> msgspec.Raw:
-    """The entry with its new conditions; the stored bytes themselves if nothing has changed."""
+    """The entry with its new conditions; the stored bytes if nothing has changed."""
     owned = shared.owned - entry.unknown
     conditions = merge_conditions(stored.conditions, entry.findings, owned, writer.generation, writer.now)
     if raw is not None and conditions == stored.conditions:
@@ -114,7 +114,7 @@ def _updated(raw: msgspec.Raw | None, stored: _Stored, entry: Entry, shared: Sha
 
 
 def reference(ref: ParentRef) -> dict[str, object]:
-    """A reference with group and kind spelled out, as the API server's defaults would do it."""
+    """The reference with group and kind spelled out, as the API server's defaults would do."""
     optional = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
     return {
         "group": ref.group,
@@ -125,7 +125,7 @@ def reference(ref: ParentRef) -> dict[str, object]:
 
 
 def conditions_json(conditions: Sequence[Condition]) -> list[dict[str, object]]:
-    """Every field is written: the API requires some that a struct would leave out because they have their defaults."""
+    """Writes every field: the API requires some that a struct would omit because they have their default values."""
     return [
         {
             "type": condition.type,

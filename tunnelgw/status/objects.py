@@ -1,11 +1,11 @@
-"""A verdict into the status of its object: its fields that are ours, or None if it says so already. Pure.
+"""Turns a verdict into the status of its object: those fields that are ours, or None if they already say so. Pure.
 
-Each field replaces the stored one, so lists are complete, with all entries of others. Fields that are not ours are not
-in the patch, so they stay.
+Each field replaces the stored one, so lists are complete, including all entries of others. Fields that are not ours are
+not in the patch, and so they stay.
 
-`Programmed` depends on proxies. It becomes true when one holds the document of this generation, and stays true for that
-generation whatever happens to proxies later, which `tunnelgw.dev/Delivered` tells. That condition also names the
-controller that wrote the status, since these statuses have no field for it. If it is missing, or names another
+`Programmed` depends on proxies. It becomes true when one proxy holds the document of this generation, and then stays
+true for that generation whatever happens to proxies, which `tunnelgw.dev/Delivered` reports. That condition also names
+the controller that wrote the status, since these statuses have no field for that. If it is missing, or names another
 controller, `Programmed` was written by the controller that had the class before us, and is ignored.
 """
 
@@ -48,14 +48,14 @@ LISTENER_SET_CONDITIONS = frozenset({_T.ACCEPTED, _T.PROGRAMMED, _T.DELIVERED})
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What is known of the proxies and the provider, for the Gateways of one data plane."""
+    """What is known about the deliveries for the Gateways of one data plane, to its proxies and to the provider."""
 
     is_held: bool
-    """At least one proxy holds the document that was made from this snapshot."""
+    """Whether at least one proxy holds the document that was made from this snapshot."""
     finding: Finding | None = None
     """`tunnelgw.dev/Delivered`; None while nothing is known."""
     unbound: Mapping[str, str] = {}
-    """Why ports cannot be bound, by the name of the listener in the status; for one Gateway or ListenerSet."""
+    """Why ports cannot be bound, by the listener's name in the status; for one Gateway or ListenerSet."""
 
 
 class _Listener(Part, frozen=True):
@@ -106,7 +106,7 @@ _decode_policy = msgspec.json.Decoder(_Policy).decode
 def class_status(stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], writer: Writer) -> Patch | None:
     """`features`: the names of all served features, in alphabetical order. Raises Outdated.
 
-    With an unknown release of Gateway API the stored features stay as they are: there the field may have another shape,
+    For an unknown release of Gateway API the stored features stay as they are: the field may have another shape there,
     as it had in v1.1, and the API server would refuse the whole status.
     """
     current = _decode_class(stored)
@@ -164,8 +164,8 @@ def listener_set_status(
 
 
 def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: Writer) -> Patch | None:
-    """For a Gateway without a class, or a ListenerSet without a Gateway. None also if this controller did not write the
-    stored status: another one may have, if it has heard of that class or Gateway before us. Raises Outdated.
+    """For a Gateway without a class, or a ListenerSet without a Gateway. Also None if this controller did not write the
+    stored status: another controller may have, if it saw that class or Gateway before us. Raises Outdated.
     """
     current = _decode_left(item.status)
     if not any(_is_signed(condition, writer) for condition in current.conditions):
@@ -178,8 +178,8 @@ def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: W
 
 
 def left_status(stored: msgspec.Raw, writer: Writer) -> Patch | None:
-    """For a Gateway whose class is another controller's, maybe only now, or a ListenerSet of such a Gateway: our
-    `Delivered` is removed. The rest stays, since it does not show which controller wrote it.
+    """For a Gateway whose class is another controller's, perhaps only since now, or a ListenerSet of such a Gateway:
+    removes our `Delivered`. The rest stays, since it does not show which controller wrote it.
     """
     current = _decode_left(stored)
     kept = tuple(condition for condition in current.conditions if not _is_signed(condition, writer))
@@ -206,8 +206,8 @@ def route_status(
     left_alone: Collection[ParentRef] = (),
     unheard: Collection[str] = (),
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    """The patch, and the parents for which there is no room. `unheard`: tunnels of which nothing is known yet. Raises
-    Outdated.
+    """The patch, and the parents for which there was no room. `unheard`: tunnels about which nothing is known yet.
+    Raises Outdated.
     """
     current = _decode_route(stored)
     ours = [Entry(parent.parent_ref, parent.findings, _unknown(parent, unheard)) for parent in verdict.parents]
@@ -222,7 +222,7 @@ def _unknown(parent: ParentVerdict, unheard: Collection[str]) -> frozenset[Condi
 def policy_status(
     stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer, left_alone: Collection[ParentRef] = ()
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    """The patch, and the ancestors for which there is no room. Raises Outdated."""
+    """The patch, and the ancestors for which there was no room. Raises Outdated."""
     current = _decode_policy(stored)
     merged, left_out = merge(ANCESTORS, current.ancestors, ancestors, writer, left_alone)
     return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
@@ -240,7 +240,7 @@ def _listeners(
     *,
     is_ours: bool,
 ) -> tuple[_Listener, ...]:
-    """One entry for each listener of the spec, in its order, and no others. `is_ours`: we wrote the stored status."""
+    """One entry for each listener of the spec, in order, and no others. `is_ours`: we wrote the stored status."""
     stored = {listener.name: listener.conditions for listener in current}
     merged = []
     for verdict in verdicts:
@@ -262,7 +262,7 @@ def _listeners(
 def _with_programmed(
     findings: Sequence[Finding], stored: Sequence[Condition], delivery: Delivery, writer: Writer
 ) -> list[Finding]:
-    """Findings with `Programmed`, in its usual place after `Accepted`."""
+    """The findings with `Programmed`, in its usual place after `Accepted`."""
     if any(finding.type is ConditionType.PROGRAMMED for finding in findings):
         return list(findings)
     was_held = any(
