@@ -1,1 +1,1 @@
-"""What people are told: statuses with the results of deliveries, Events, and log lines about ingress documents."""
+"""Reports to people: statuses with the results of deliveries, Events, and log lines about ingress documents."""

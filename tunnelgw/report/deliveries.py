@@ -1,4 +1,4 @@
-"""What statuses say of deliveries: receipts of a data plane's proxies and of its tunnel, in words. Pure."""
+"""What statuses say about deliveries: the receipts of a data plane's proxies and of its tunnel, in words. Pure."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ _MAX_ERRORS = 5
 
 
 class Way(NamedTuple):
-    """How requests reach a Gateway, whose status therefore depends on deliveries to both."""
+    """How requests reach a Gateway: its status depends on deliveries to both ends."""
 
     plane: str
     """Id of its data plane."""
@@ -28,13 +28,13 @@ class Way(NamedTuple):
 
 
 class Outcomes(Protocol):
-    """The results of all deliveries, as `tunnelgw.deliver.dispatch.Dispatch` knows them."""
+    """The results of all deliveries, as known to `tunnelgw.deliver.dispatch.Dispatch`."""
 
     def answers(self) -> Callable[[str, int], bool]:
-        """Whether the proxies of a data plane have answered about its document of a turn, as of now."""
+        """A function that tells whether a data plane's proxies had answered, by now, about its document of a turn."""
 
     def held_planes(self) -> Collection[str]:
-        """Data planes of which at least one proxy holds the newest document."""
+        """Data planes with at least one proxy that holds the newest document."""
 
     def proxy_receipts(self, plane: str) -> Sequence[Receipt]: ...
 
@@ -50,7 +50,7 @@ def delivered(
 ) -> Finding:
     """The condition `tunnelgw.dev/Delivered` of a Gateway.
 
-    `expected`: how many proxies its data plane has. `has_tunnel`: a receipt of the tunnel is expected, too.
+    `expected`: how many proxies the data plane has. `has_tunnel`: whether a receipt of the tunnel is expected, too.
     """
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
@@ -74,7 +74,7 @@ def delivered(
 
 
 def is_silent(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool) -> bool:
-    """Whether a receipt that `delivered` needs is still missing, while none of the others reports a failure."""
+    """Whether a receipt that `delivered` needs is still missing, and none of the others reports a failure."""
     failures = not expected or any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
     return not failures and (len(proxies) < expected or (has_tunnel and tunnel is None))
 
@@ -84,8 +84,8 @@ def unbound(
 ) -> dict[ObjectId, Mapping[str, str]]:
     """Why a proxy cannot bind ports, by Gateway or ListenerSet and the name of its listener.
 
-    `listeners` are those of the document that the proxy holds. For listeners that share a socket it has one remark,
-    which is about all of them. Listeners that are not on that socket any more in the `newest` document are left out.
+    `listeners`: those of the document that the proxy holds. The proxy has one remark about all listeners that share a
+    socket. Listeners that are no longer on that socket in the `newest` document are left out.
     """
     told = [remark for remark in proxy.remarks if remark.kind is RemarkKind.PORT]
     sharing: dict[object, list[Listener]] = {}
@@ -106,12 +106,12 @@ def unbound(
 
 
 def _socket(listener: Listener) -> object:
-    """The address and port that it is bound to, or its name if it has no port: such a listener shares no socket."""
+    """The address and port that it is bound to, or if it has no port, its name: such a listener shares no socket."""
     return (listener.address, listener.port) if listener.port else listener.name
 
 
 def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
-    """Hostnames that rules of somebody else have in ingress documents, and what to do. `tunnels`: by id."""
+    """Hostnames for which ingress documents have somebody else's rules, and what to do. `tunnels`: receipts by id."""
     return {
         TunnelHost(tunnel, "" if remark.subject == EVERYTHING else remark.subject): remark.message
         for tunnel, receipt in tunnels.items()
@@ -121,7 +121,7 @@ def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
 
 
 def with_conflicts(verdict: RouteVerdict, told: Mapping[TunnelHost, str]) -> RouteVerdict:
-    """The verdict with a finding for each parent that is reached by a hostname in `told`, the result of `conflicts`."""
+    """The verdict with a finding for each parent reached through a hostname in `told`, the result of `conflicts`."""
     return RouteVerdict(tuple(_with_conflicts(parent, told) for parent in verdict.parents))
 
 
@@ -134,9 +134,9 @@ def _with_conflicts(parent: ParentVerdict, told: Mapping[TunnelHost, str]) -> Pa
 
 
 def _owner(listener: str) -> tuple[ObjectId, str] | None:
-    """The Gateway or ListenerSet of a document's listener, and the name of the listener there.
+    """The Gateway or ListenerSet to which a document's listener belongs, and the listener's name there.
 
-    Names are as `names.listener_name` makes them, for further addresses followed by `@` and the address.
+    Names are made by `names.listener_name`; for further addresses, `@` and the address follow.
     """
     match listener.partition("@")[0].split("/"):
         case [namespace, gateway, name]:

@@ -1,10 +1,10 @@
-"""Events about objects, for what people must see: problems that do not pass by themselves, or have lasted.
+"""Events about what people must see: problems that do not pass by themselves, or that have lasted.
 
     credentials refused, deliveries that keep failing   on the Gateways concerned
     hostnames that somebody else has at the provider    on their routes
     objects that cannot be read                         on themselves
 
-Repeated Events are combined by the recorder. Only the reconciler's thread calls what is here.
+Repeated Events are combined by the recorder. Only the reconciler's thread calls this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ class Recorder(Protocol):
     """Never blocks, never raises."""
 
     def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
-        """`reason`: one word in camel case. False: the Event was not taken, and may be tried again."""
+        """`reason`: one word in camel case. False: the Event was not accepted, and may be tried again."""
 
 
 class WarningEvents:
-    """Without a recorder nothing is recorded: then people only have the logs."""
+    """Without a recorder nothing is recorded, and people have only the logs."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
@@ -42,7 +42,7 @@ class WarningEvents:
         self._warn(kind, route, "HostnameConflict", message)
 
     def unreadable(self, found: Mapping[Entry, Unreadable]) -> None:
-        """`found`: all objects that are left out now."""
+        """`found`: all objects that are left out of snapshots now."""
         told: dict[Entry, Unreadable] = {}
         for entry, problem in found.items():
             item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))

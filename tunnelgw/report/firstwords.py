@@ -1,4 +1,4 @@
-"""Which statuses a new leader does not write yet, because it would take back what the former one said (pure).
+"""Which statuses a new leader holds back at first, because they would take back what the former one said. Pure.
 
 The stored statuses were written by a leader that knew more about deliveries. So the status of a Gateway or ListenerSet
 waits until both ends of its way have answered, or one has failed. Nothing waits for a way that has been heard once, and
@@ -18,27 +18,28 @@ class FirstWords:
 
     def __init__(self) -> None:
         self._heard: set[Way] = set()
-        """Ways about which we have had all receipts, or one of a failure, at some time since we lead."""
+        """Ways for which, at some time since we lead, all receipts were there, or one that reports a failure."""
         self._silent: set[Way] = set()
         """All other ways."""
         self._waiting: dict[ObjectId, Way | None] = {}
         """Gateways and ListenerSets whose ways are silent."""
         self._until_s = math.inf
-        """Until then they may wait; inf: `ripe` was not called yet."""
+        """How long they may wait; inf: `ripe` has not been called yet."""
 
     def __len__(self) -> int:
-        """How many objects wait."""
+        """How many objects are waiting."""
         return len(self._waiting)
 
     def listen(self, ways: Set[Way], is_silent: Callable[[Way], bool]) -> None:
-        """`ways`: all that exist now."""
+        """`ways`: all ways that exist now."""
         self._silent = {way for way in ways - self._heard if is_silent(way)}
         self._heard = set(ways - self._silent)
 
     def ripe(self, released: Mapping[ObjectId, Way | None], owed: HoldBack, now_s: float) -> list[ObjectId]:
-        """The objects of this and of earlier calls' `released` that need not wait any more.
+        """The objects in `released`, of this call and earlier ones, that need not wait any more.
 
-        An object that is `owed` again is left out: it waits for its newer document, and is then released again.
+        An object that is in `owed` again is left out: it waits for its newer document, and is released again after
+        that.
         """
         self._until_s = min(self._until_s, now_s + MAX_HOLD_BACK_S)
         ways = {**{id_: way for id_, way in self._waiting.items() if id_ not in owed}, **released}

@@ -1,7 +1,7 @@
-"""Lists in statuses that are full, mostly of other controllers' entries: a route's `parents`, a policy's `ancestors`.
+"""Full lists in statuses, mostly of other controllers' entries: a route's `parents`, a policy's `ancestors`.
 
-What was decided is in force, but cannot be seen in the status. So it is logged, and told by an Event about the object,
-once until something else is left out. Called by the threads that write statuses; by one at a time for each object.
+What was decided is in force, but the status cannot show it. So it is logged, and recorded as an Event on the object,
+once for each change of what is left out. Called by the threads that write statuses; by one at a time for each object.
 """
 
 from collections import OrderedDict
@@ -17,17 +17,17 @@ log = get_logger(__name__)
 
 REASON = "StatusFull"
 _MAX_REMEMBERED = 10_000
-"""More objects that are there at once would be reported again and again."""
+"""If more objects than this have full lists at once, they are reported again and again."""
 
 
 class FullLists:
     def __init__(self, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
         self._told: OrderedDict[ObjectId, tuple[str, tuple[ParentRef, ...]]] = OrderedDict()
-        """What was reported last: the uid of the object and what was left out. Of objects that have gone too."""
+        """What was last reported: the object's uid and what was left out. Includes objects that are gone."""
 
     def note(self, id_: ObjectId, item: Object, left_out: tuple[ParentRef, ...]) -> None:
-        """`left_out`: those for which the object's status has no room now."""
+        """`left_out`: references for which the object's status has no room now."""
         if not left_out:
             self._told.pop(id_, None)
             return

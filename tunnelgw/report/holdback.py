@@ -1,8 +1,8 @@
-"""Statuses that wait until they are true: until the documents of their turn have reached a proxy. Pure.
+"""Holds statuses back until they are true: until the documents of their turn have reached a proxy. Pure.
 
-An object whose verdict changed in a turn waits for the data planes whose documents that turn changed, and for no
-others. If it changes again meanwhile, it goes on waiting, for the newer document. A proxy that neither takes a document
-nor fails to is not waited for longer than `MAX_HOLD_BACK_S`.
+An object whose verdict changed in a turn waits for only those data planes whose documents changed in that turn. If it
+changes again meanwhile, it keeps waiting, for the newer document. A proxy that neither takes a document nor fails to is
+not waited for longer than `MAX_HOLD_BACK_S`.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ class HoldBack:
                 self._batches[id_] = merged[before]
 
     def release(self, has_answered: Callable[[str, int], bool], now_s: float) -> list[ObjectId]:
-        """Objects that need not wait any more. `has_answered`: whether a data plane has, about a turn's document."""
+        """Objects that need not wait any more. `has_answered`: whether a data plane has answered about a turn."""
         is_over: dict[_Batch, bool] = {}
         for batch in set(self._batches.values()):
             is_late = now_s - batch.since_s > MAX_HOLD_BACK_S

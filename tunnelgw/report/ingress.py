@@ -1,4 +1,4 @@
-"""What people are told about ingress documents: what we wrote, and what others have in them or changed."""
+"""Reports about ingress documents: what we wrote, and what others have in them or changed."""
 
 import threading
 from collections.abc import Collection
@@ -13,16 +13,16 @@ _MAX_SHOWN = 20
 
 
 class IngressReport:
-    """Thread-safe. Rules of others are logged only when they have changed."""
+    """Thread-safe. Others' rules are logged only when they have changed."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._foreign: dict[str, tuple[str, ...]] = {}
-        """Hostnames of foreign rules, by tunnel; has every tunnel of the last `keep`."""
+        """Hostnames of foreign rules, by tunnel; has an entry for every tunnel of the last `keep`."""
 
     def keep(self, tunnels: Collection[str]) -> None:
-        """From now on there are these tunnels. Metrics of others are dropped, and a late `note` brings none back."""
+        """Keep only these tunnels from now on. Metrics of others are dropped, and a late `note` brings none back."""
         with self._lock:
             for tunnel in self._foreign.keys() - tunnels:
                 self._metrics.forget_tunnel(tunnel)

@@ -3,7 +3,7 @@
     what a turn changed + receipts -> objects that need a new status -> (held back until the status is true and a rush
     of edits is over) -> the status queue
 
-Only the reconciler's thread calls what is here.
+Only the reconciler's thread calls this module.
 """
 
 import math
@@ -53,8 +53,8 @@ class Situation(NamedTuple):
     tunnels: Collection[str]
     """Ids of the tunnels whose ingress documents are ours to keep."""
     unreadable: Collection[Key] = ()
-    """Gateways that cannot be read, but whose own proxies still serve: what statuses of their routes, ListenerSets and
-    policies say about them stays."""
+    """Gateways that cannot be read, but whose own proxies still serve: the statuses of their routes, ListenerSets and
+    policies keep what they say about them."""
 
 
 class WishQueue(Protocol):
@@ -62,10 +62,10 @@ class WishQueue(Protocol):
 
     @property
     def depth(self) -> int:
-        """How many wishes wait."""
+        """How many wishes are waiting."""
 
     def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        """None: the object has gone."""
+        """Add or replace wishes; None: the object is gone."""
 
     def forget(self) -> None:
         """Drop all wishes."""
@@ -91,20 +91,20 @@ class Reporter:
         self._conflicts: dict[TunnelHost, str] = {}
         """What `deliveries.conflicts` found."""
         self._contested: dict[ObjectId, str] = {}
-        """Routes whose hostnames belong to rules of somebody else at the provider, with the message for the status."""
+        """Routes whose hostnames have somebody else's rules at the provider, with the message for the status."""
         self._unheard: frozenset[str] = frozenset()
-        """Tunnels whose provider has not told us yet which hostnames these are."""
+        """Tunnels that have not reported yet which hostnames have such rules."""
         self._left: set[ObjectId] = set()
-        """Routes whose earlier message about that stays until it has."""
+        """Routes whose earlier message about such rules stays until one of these tunnels reports."""
         self._receipts: dict[str, Receipt] = {}
         """By target, as of the last turn."""
 
     def owe(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str]) -> None:
-        """Note that these objects may need a new status. `planes`: data planes whose documents `turn` changed."""
+        """Record that these objects may need a new status. `planes`: data planes whose documents changed in `turn`."""
         self._owed.add(ids, turn, planes, time.monotonic())
 
     def expect_more(self, objects: int) -> None:
-        """Note that others have edited this many objects that have a status, which may be the begin of a rush."""
+        """Record that others have edited this many objects with a status, which may be the beginning of a rush."""
         self._rush.note(objects, time.monotonic())
 
     def wait_until_s(self, latest_s: float) -> float:
@@ -112,7 +112,7 @@ class Reporter:
         return min(latest_s, self._rush_over_s) if self._owed or self._first else latest_s
 
     def forget(self) -> None:
-        """Another controller leads: forget all statuses that are still to be written, and metrics of deliveries."""
+        """Another controller leads: drop all statuses that are still to be written, and the metrics of deliveries."""
         self._owed, self._first = HoldBack(), FirstWords()
         self._unheard, self._left = frozenset(), set()
         self._status_queue.forget()
@@ -123,11 +123,11 @@ class Reporter:
 
     def report(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """Queue the statuses that are due. `has_changed`: objects have changed in this turn, not only receipts."""
-        # Taken first: an answer that comes later must not release a status that does not contain it.
+        # Taken first: an answer that comes later must not release a status that does not reflect it.
         has_answered = self._outcomes.answers()
         self._record_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
-        # Looked at once: a tunnel that tells between two looks would seem to have told of no conflict.
+        # Read once: a tunnel that reports between two reads would seem to have reported no conflict.
         tunnels = self._outcomes.tunnel_receipts()
         contested = self._news_of_conflicts(situation.translation, tunnels, has_changed=has_changed)
         self._record_conflicts(situation.snapshot, contested)
@@ -149,7 +149,7 @@ class Reporter:
     # -- what receipts say -------------------------------------------------------------------------------------------
 
     def _news_of_deliveries(self, situation: Situation) -> set[ObjectId]:
-        """Gateways and ListenerSets whose statuses have to say something else about deliveries now."""
+        """Gateways and ListenerSets whose statuses must now say something else about deliveries."""
         unbound_now = self._unbound_listeners(situation.planes)
         found = {id_ for id_ in {*unbound_now, *self._unbound} if unbound_now.get(id_) != self._unbound.get(id_)}
         self._unbound = unbound_now
@@ -170,9 +170,9 @@ class Reporter:
         return found
 
     def _is_news(self, way: Way, delivery: Delivery) -> bool:
-        """Whether statuses have to say something else than before.
+        """Whether statuses must say something else than before.
 
-        It is no news that no proxy holds the newest document any more: that is so after each edit, for a moment.
+        It does not count that no proxy holds the newest document any more: that is briefly so after each edit.
         """
         before = self._deliveries.get(way)
         return before is None or before.finding != delivery.finding or (delivery.is_held and way in self._unheld)
@@ -180,7 +180,7 @@ class Reporter:
     def _news_of_conflicts(
         self, translation: Translation, tunnels: Mapping[str, Receipt], *, has_changed: bool
     ) -> set[ObjectId]:
-        """Routes whose hostnames have begun, or ceased, to conflict with a rule of somebody else at the provider."""
+        """Routes whose hostnames began or ceased to conflict with somebody else's rule at the provider."""
         found = conflicts(tunnels)
         if found == self._conflicts and not (found and has_changed):
             return set()
@@ -193,7 +193,7 @@ class Reporter:
         return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
 
     def _no_longer_left(self, situation: Situation, tunnels: Mapping[str, Receipt]) -> set[ObjectId]:
-        """Routes that may be left no longer, since a tunnel has told."""
+        """Routes whose earlier message may not have to stay any longer, since a tunnel has reported."""
         unheard = frozenset(id_ for id_ in situation.tunnels if id_ not in tunnels or not tunnels[id_].held)
         has_news, self._unheard = not self._unheard <= unheard, unheard
         if not has_news:
@@ -233,7 +233,7 @@ class Reporter:
         return found
 
     def _count_receipts(self, situation: Situation) -> list[Receipt]:
-        """Update the metrics of deliveries. Returns receipts that have changed."""
+        """Update the metrics of deliveries. Returns the receipts that have changed."""
         found = [receipt for plane in situation.planes for receipt in self._outcomes.proxy_receipts(plane)]
         receipts = {receipt.target: receipt for receipt in (*found, *self._outcomes.tunnel_receipts().values())}
         for target in self._receipts.keys() - receipts.keys():
@@ -273,7 +273,7 @@ class Reporter:
     # -- what is said ------------------------------------------------------------------------------------------------
 
     def _wish(self, situation: Situation, id_: ObjectId) -> Wish | None:
-        """None: there is no such object any more."""
+        """None: the object does not exist any more."""
         item = situation.snapshot.read(Entry(id_.kind, id_.key))
         if not isinstance(item, Object):
             return None
@@ -294,7 +294,7 @@ class Reporter:
 
 
 def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
-    """Parents, or ancestors, whose entries in the object's status stay: see `Situation.unreadable`."""
+    """Parents or ancestors whose entries in the object's status stay: see `Situation.unreadable`."""
     if not situation.unreadable:
         return frozenset()
     if not isinstance(item, HttpRoute | GrpcRoute):
@@ -304,7 +304,7 @@ def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
 
 
 def _gateway_of(situation: Situation, ref: ParentRef) -> Key | None:
-    """The Gateway that a parentRef leads to. For a ListenerSet None, unless its Gateway is unknown too."""
+    """The Gateway to which a parentRef leads. For a ListenerSet: None, unless its Gateway is unknown too."""
     key = Key(ref.namespace, ref.name)
     if ref.group == GATEWAY_API and ref.kind == Kind.LISTENER_SET:
         verdict = situation.translation.verdict(ObjectId(Kind.LISTENER_SET, key))

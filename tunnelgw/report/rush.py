@@ -1,7 +1,7 @@
-"""Whether many objects are being written just now, as `kubectl apply` of a folder or a GitOps sync does. Pure.
+"""Detects that many objects are being written at this time, as by `kubectl apply` of a folder or a GitOps sync. Pure.
 
-Each status is one more write for an API server that is busy with such edits. Written at once, statuses would hold up
-the edits that are still to come, and have to be written again after the next one. So they wait for the end of a rush,
+Each status is one more write for an API server that is busy with such edits. Statuses that were written at once would
+delay the remaining edits, and would have to be written again after the next one. So they wait for the end of a rush,
 but not for long: people and tools wait for them too.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 BURST: Final = 20
 """How many objects may change at once without being a rush."""
 RATE: Final = 20.0
-"""How many objects a second may change continuously without being a rush."""
+"""How many objects per second may change continuously without being a rush."""
 QUIET_S: Final = 0.3
 """A rush ends when nothing has changed for this long."""
 MAX_S: Final = 3.0
@@ -25,10 +25,10 @@ class Rush:
         """The level of a leaky bucket: objects that have changed, less `RATE` per second."""
         self._newest_s = 0.0
         self._since_s: float | None = None
-        """When the rush began. Kept until the first change after a quiet time; None: no rush since then."""
+        """When the rush began. Kept until the first change after a quiet period; None: no rush since then."""
 
     def note(self, objects: int, now_s: float) -> None:
-        """`objects` were changed by others, not by us."""
+        """Count `objects` that were changed by others, not by us."""
         if not objects:
             return
         if now_s - self._newest_s >= QUIET_S:
@@ -40,7 +40,7 @@ class Rush:
             self._since_s = now_s
 
     def over_s(self, now_s: float) -> float:
-        """The time from which statuses need not wait any more; `now_s` or before: there is no rush."""
+        """The time from which statuses need not wait any more; at or before `now_s`: there is no rush."""
         if self._since_s is None:
             return now_s
         return min(self._newest_s + QUIET_S, self._since_s + MAX_S)

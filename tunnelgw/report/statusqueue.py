@@ -1,8 +1,8 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts, and kinds take turns. What could not be written is tried again later; if
-the server is at fault, all threads pause together. After a conflict with another writer a new wish comes in with the
-object's new version, and is written at once.
+For each object only the newest wish counts, and kinds take turns. A failed write is tried again later; if the server is
+at fault, all threads pause together. After a conflict with another writer, a new wish arrives with the object's new
+version, and is written at once.
 """
 
 import math
@@ -29,9 +29,9 @@ log = get_logger(__name__)
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 MAX_COMMON_PAUSE_S = 5.0
-"""The longest pause while the server can write nothing: only a few threads ask it, however many wishes wait."""
+"""The longest pause while no write succeeds: then only a few threads try, however many wishes are waiting."""
 RETRY_EVERY_S = 0.1
-"""How often a retry of each kind may begin while retries fail: thousands may wait for one missing permission."""
+"""How often a retry may start for each kind while retries fail: thousands may wait for one missing permission."""
 UNCHANGED = "unchanged"
 
 
@@ -59,17 +59,17 @@ class StatusQueue:
         self._clock = clock
         self._changed = threading.Condition()
         self._wishes: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Wishes by kind, in the order in which they came."""
+        """Wishes by kind, in order of arrival."""
         self._paced: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Likewise, those whose retries are paced (see `_failed`): kept apart, so that thousands are not searched
+        """Likewise, wishes whose retries are paced (see `_failed`). Kept apart, so that thousands need not be searched
         before the next retry of their kind is due."""
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
-        """Objects that a thread is writing now: no two threads may write one object at a time."""
+        """Objects that a thread is writing now: no two threads may write the same object at the same time."""
         self._gone: set[ObjectId] = set()
-        """Members of `_in_hand` that do not exist any more."""
+        """Members of `_in_hand` that no longer exist."""
         self._common_failures = 0
-        """How many common pauses there were in a row."""
+        """The number of common pauses in a row."""
         self._paused_until_s = 0.0
         self._next_retry_s: dict[Kind, float] = {}
         """By kind, the earliest time for the next paced retry."""
@@ -77,12 +77,12 @@ class StatusQueue:
 
     @property
     def depth(self) -> int:
-        """How many wishes wait."""
+        """How many wishes are waiting."""
         with self._changed:
             return sum(map(len, (*self._wishes.values(), *self._paced.values())))
 
     def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        """None: the object has gone. A server that forbids us to write it would never tell."""
+        """Add or replace wishes. None: the object is gone, which a server that forbids us to write never tells."""
         if not wishes:
             return
         with self._changed:
@@ -115,12 +115,12 @@ class StatusQueue:
             self._next_retry_s.clear()
 
     def wake(self) -> None:
-        """To be called when `stop` was set, or when we have begun to lead."""
+        """To be called after `stop` is set, or when we have begun to lead."""
         with self._changed:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """The work of each writing thread, until `stop` is set."""
+        """The target of each writing thread; runs until `stop` is set."""
         while (taken := self._next()) is not None:
             id_, wish = taken
             try:
@@ -144,7 +144,7 @@ class StatusQueue:
         return None
 
     def _due(self, now_s: float) -> tuple[ObjectId | None, float | None]:
-        """An object that may be written now. Without one, for how long there is none; None: until something changes."""
+        """An object that may be written now; without one, how long until the next; None: until something changes."""
         if now_s < self._paused_until_s:
             return None, self._paused_until_s - now_s
         if not self._may_write():
@@ -158,10 +158,10 @@ class StatusQueue:
         return None, None if next_s == math.inf else next_s - now_s
 
     def _rooms(self) -> Iterator[tuple[Mapping[ObjectId, Wish], float]]:
-        """Where to look for a wish, in this order, and the time before which nothing there is due.
+        """Where to look for a wish, in this order, each with the time before which nothing there is due.
 
-        New wishes come first, beginning with the kind of which the fewest are in hand: otherwise, if the server is slow
-        for one kind, for example because of a webhook that does not answer, all threads would be busy with that kind.
+        New wishes come first, beginning with the kind with the fewest objects in hand: otherwise, if the server is slow
+        for one kind, for example because a webhook does not answer, all threads would be busy with that kind.
         """
         busy = Counter(id_.kind for id_ in self._in_hand)
         yield from ((self._wishes[kind], 0.0) for kind in sorted(self._wishes, key=lambda kind: busy[kind]))
@@ -170,8 +170,8 @@ class StatusQueue:
     def _first_due(
         self, room: Mapping[ObjectId, Wish], now_s: float, not_before_s: float
     ) -> tuple[ObjectId | None, float]:
-        """An object that may be written now; None: there is none before the time that comes with it. Nothing in the
-        room is due before `not_before_s`."""
+        """An object that may be written now, with its due time; None: there is none before the returned time. Nothing
+        in the room is due before `not_before_s`."""
         if not_before_s > now_s:
             return None, not_before_s if room else math.inf
         next_s = math.inf
@@ -188,13 +188,13 @@ class StatusQueue:
         return 0.0 if failed is None else failed.not_before_s
 
     def _room_of(self, id_: ObjectId) -> dict[ObjectId, Wish]:
-        """Where a wish for the object waits."""
+        """The room in which a wish for the object waits."""
         failed = self._failed.get(id_)
         rooms = self._paced if failed is not None and failed.is_paced else self._wishes
         return rooms.setdefault(id_.kind, {})
 
     def _fail(self, id_: ObjectId, failed: "_Failed | None") -> None:
-        """Note the object's failure, or with None that it has none any more. A waiting wish moves where it belongs."""
+        """Record the object's failure; None clears it. A waiting wish moves to the room where it now belongs."""
         wish = self._room_of(id_).pop(id_, None)
         if failed is None:
             self._failed.pop(id_, None)
@@ -217,7 +217,8 @@ class StatusQueue:
         try:
             status, left_out = compose(wish, self._author, now)
         except Outdated as error:
-            # Gateway API wants us to wait until the object catches up; if its status came from a backup, it may never.
+            # Gateway API wants us to wait until the object catches up, which it may never do if its status came from a
+            # backup.
             self._limited.warning("status left as it is", error=error, kind=str(id_.kind), name=str(id_.key))
             return Outcome.CONFLICT
         self._on_left_out(id_, wish.item, left_out)
@@ -249,7 +250,7 @@ class StatusQueue:
             self._say_failed(id_, written, attempts, pause_s)
 
     def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
-        """Pause all threads. Writes of others that were under way and fail during the pause do not prolong it."""
+        """Pause all threads. Other writes that are in progress and fail during the pause do not prolong it."""
         with self._changed:
             if id_ not in self._gone:
                 self._room_of(id_).setdefault(id_, wish)
@@ -274,7 +275,7 @@ class StatusQueue:
             self._limited.warning("status could not be written, retrying", error=written.error, **place, **retry)
 
     def _forget_failures(self, id_: ObjectId) -> None:
-        """The write was successful. If it had failed before, the next retry of its kind need not wait."""
+        """The write succeeded. If it had failed before, the next retry of its kind need not wait."""
         with self._changed:
             if id_ in self._failed:
                 self._fail(id_, None)
@@ -291,12 +292,12 @@ class _Failed(NamedTuple):
 
     @property
     def is_paced(self) -> bool:
-        """Not after a conflict: that concerns only this object, whose version was not the one that we knew."""
+        """False after a conflict, which concerns only this object: its version was not the one that we knew."""
         return self.outcome is not Outcome.CONFLICT
 
     def is_outdated_by(self, wish: Wish) -> bool:
         """Whether a new wish need not wait. After a conflict: if it has another version of the object. After a refusal
-        of the content: if the status or its object is another one now."""
+        of the content: if the status or its object is different now."""
         if self.outcome is Outcome.CONFLICT:
             return wish.item.metadata.resource_version != self.wish.item.metadata.resource_version
         return self.outcome is Outcome.INVALID and wish != self.wish
