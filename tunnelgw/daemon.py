@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 STATUS_THREADS = 4
 LOOK_AGAIN_S = 45.0
-"""Longer than a call to the provider (`CallTiming`) that a former leader began just before its Lease ran out."""
+"""Longer than a call to the provider (`CallTiming`) that a former leader began just before its Lease expired."""
 _HEALTH_LIMITS = ServerLimits(threads=4)
 
 
@@ -61,7 +61,7 @@ def serve(options: Options) -> int:
 
 
 class _Controller:
-    """The parts of the controller, as one part of the daemon. Reconciling begins once the proxies' token is known."""
+    """The parts of the controller, as one part of the daemon. Reconciling begins when the proxies' token is known."""
 
     def __init__(self, options: Options, metrics: Metrics, daemon: Daemon) -> None:
         """Raises OSError if a folder or the kubeconfig cannot be used."""
@@ -95,14 +95,14 @@ class _Controller:
         return [*self._origin.threads(), *writers, ("reconcile", self._reconcile)]
 
     def wake(self) -> None:
-        """End every wait: the daemon stops, or leadership has changed."""
+        """End every wait: the daemon is stopping, or leadership has changed."""
         self._store.call()
         self._status_queue.wake()
 
     def drain(self, deadline_s: float) -> None:
         self.wake()
         self._origin.drain(deadline_s)
-        # Once the reconciler is done, it has dismissed the couriers, and starts no new ones.
+        # Once the reconciler is done, it has dismissed all couriers, and starts no new ones.
         is_done = self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
         if is_done and (self._dispatch is None or self._dispatch.join(deadline_s)):
             self._origin.give_way()

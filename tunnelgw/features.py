@@ -1,7 +1,7 @@
-"""The features of Gateway API that are served, by the names of its conformance suite, for GatewayClass statuses.
+"""The features of Gateway API that are served, by their names in its conformance suite, for GatewayClass statuses.
 
-A feature is claimed only while the suite's tests for it pass (`make conformance`); docs/conformance.md tells which are
-not claimed, and why.
+A feature is claimed only while the suite's tests for it pass (`make conformance`); docs/conformance.md lists those not
+claimed, and why.
 """
 
 SUPPORTED = tuple(

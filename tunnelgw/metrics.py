@@ -1,4 +1,4 @@
-"""The controller's metrics. Labels are closed sets, except for things that come and go: their series go with them."""
+"""The controller's metrics. Labels are closed sets, except for things that come and go, whose series go with them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -1,7 +1,7 @@
-"""Whether OpenSSL takes certificates, keys and authorities: a proxy refuses a whole document if it refuses one of them.
+"""Whether OpenSSL accepts certificates, keys and authorities: a proxy refuses a document with a bad one as a whole.
 
-OpenSSL is asked by the proxy's own functions, since no list of what it refuses is complete: `cryptography` reads
-certificates that OpenSSL cannot use, such as one with a name that is not text. The answer depends on the text alone.
+The proxy's own functions ask OpenSSL, since no list of what it refuses is complete: `cryptography` reads certificates
+that OpenSSL cannot use, such as one with a name that is not text. The answer depends on the text alone.
 """
 
 import base64
@@ -13,19 +13,19 @@ from proxy.tls.contexts import UnusableTLS, load_authorities, load_pair, make_co
 
 
 def problem_of_pair(pair: Certificate) -> str:
-    """Why a proxy could not present it; empty: it can."""
+    """Why a proxy could not present the certificate; empty: it can."""
     try:
         load_pair(make_context(ssl.PROTOCOL_TLS_SERVER, ()), pair, "")
     except UnusableTLS as error:
         return error.reason
     except OSError:
-        # There was no free file descriptor to ask OpenSSL, which tells nothing about the pair.
+        # There was no free file descriptor with which to ask OpenSSL, which says nothing about the pair.
         return ""
     return ""
 
 
 def problem_of_authorities(pem: str) -> str:
-    """Why a proxy could not trust them; empty: it can."""
+    """Why a proxy could not trust the authorities; empty: it can."""
     try:
         load_authorities(make_context(ssl.PROTOCOL_TLS_SERVER, ()), pem, "")
     except UnusableTLS as error:

@@ -1,11 +1,11 @@
-"""The controller's one worker. In turns it translates what the store holds, and passes the results on.
+"""The controller's single worker: in turns, it translates what the store holds, and passes the results on.
 
     wait -> take -> translate -> documents to proxies -> hostnames to the provider -> statuses
 
 A turn begins when objects have changed or receipts have come in, and does only what follows from the differences. It
-never waits for others: couriers and the status queue have threads of their own. Statuses of a turn are held back until
-its documents have arrived, or proxies have failed to take them, so that they are true when they are read. While another
-controller leads, everything is translated, but nothing is sent or written.
+never waits for others: couriers and the status queue have their own threads. The statuses of a turn are held back until
+its documents have arrived, or proxies have failed to take them, so that they are true when people read them. While
+another controller leads, everything is translated, but nothing is sent or written.
 """
 
 import threading
@@ -37,7 +37,7 @@ _MAX_WAIT_S = 1.0
 
 
 class Reconciler:
-    """`run` is a thread; everything but `readiness` and `liveness` belongs to it."""
+    """`run` is the target of a thread; only `readiness` and `liveness` may be called by others."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Reconciler:
         former_grace_s: float = GRACE_S,
     ) -> None:
         """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`:
-        how long a tunnel must not have been named, or a proxy's Gateway have been gone, before it is emptied.
+        how long a tunnel must have been unnamed, or a proxy's Gateway gone, before it is emptied.
         """
         self._store = store
         self._dispatch = dispatch
@@ -63,9 +63,9 @@ class Reconciler:
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._are_all_named = True
         self._untold: set[ObjectId] = set()
-        """While we lead: objects that may need another status since the reporter was last told."""
+        """While we lead: objects that may need another status, of which the reporter was not told yet."""
         self._untold_planes: set[str] = set()
-        """Data planes whose documents have changed since then."""
+        """Data planes whose documents changed, likewise."""
         self._is_leading = False
         self._discovery = discovery
         self._leads = leads
@@ -79,7 +79,7 @@ class Reconciler:
         self._translation: Translation | None = None
         self._wanted = Wanted(dispatch, discovery, metrics, former_grace_s)
         self._unknown: frozenset[Key] = frozenset()
-        """Gateways that cannot be read and whose own proxies still serve."""
+        """Gateways that cannot be read, but whose own proxies still serve."""
         self._number = 0
         """The number of this turn."""
         self._are_credentials_checked = False
@@ -99,7 +99,7 @@ class Reconciler:
         )
 
     def _note_life(self) -> None:
-        """A long translation that makes progress must not look stuck: after a restart it would only begin anew."""
+        """A long translation that makes progress must not look stuck: after a restart it would only start over."""
         self._last_turn_s = time.monotonic()
 
     # -- turns -------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Reconciler:
                 is_first = self._translation is None
                 self._turn(is_due=is_due)
                 if is_first and self._translation is not None:
-                    spare_the_collector()  # most of what exists now will stay as it is
+                    spare_the_collector()  # most of what exists now will stay
         finally:
             self._dispatch.stop()
 
@@ -156,7 +156,7 @@ class Reconciler:
         self._check_credentials(snapshot)
 
     def _begin_to_lead(self, snapshot: Snapshot, translation: Translation) -> None:
-        """Another leader may have written statuses meanwhile, so everything is checked anew."""
+        """Another leader may have written statuses meanwhile, so everything is checked again."""
         self._is_leading = True
         everything = _everything(translation, snapshot)
         self._untold |= everything.verdicts
@@ -210,7 +210,7 @@ class Reconciler:
     def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
         unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
         unknown = frozenset(key for key in unreadable if self._wanted.is_served(key))
-        if unknown != self._unknown:  # if one has gone since, no verdict has changed
+        if unknown != self._unknown:  # if one is gone since, no verdict has changed
             self._unknown = unknown
             self._untold |= _everything(translation, snapshot).verdicts
 
@@ -221,7 +221,7 @@ class Reconciler:
                 self._store.give(id_.key, verdict.bound)
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
-        """A misspelt controllerName is an easy mistake, and nothing else would show it."""
+        """Logged because a misspelt controllerName is an easy mistake that nothing else would show."""
         seen = controllers_instead(snapshot, self._discovery.controller_name)
         if seen and seen != self._foreign:
             wanted = self._discovery.controller_name
@@ -229,7 +229,7 @@ class Reconciler:
         self._foreign = seen
 
     def _check_credentials(self, snapshot: Snapshot) -> None:
-        """Once, at the start: if the credentials of all tunnels are bad, nothing that we do later would help."""
+        """Once, at start: if the credentials of all tunnels are bad, nothing that we do later would help."""
         if self._are_credentials_checked or not self._dispatch.is_settled():
             return
         found = self._dispatch.tunnel_receipts()
@@ -245,11 +245,11 @@ class Reconciler:
 
 
 _ABOUT_TARGETS = NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
-"""Changes of these may change proxies, tunnels or credentials."""
+"""Kinds whose changes may change proxies, tunnels or credentials."""
 
 
 def _everything(translation: Translation, snapshot: Snapshot) -> Differences:
-    """Also objects that are not ours: their statuses may still hold what we once wrote."""
+    """Includes objects that are not ours: their statuses may still hold what we once wrote."""
     ids = (ObjectId(kind, key) for kind in STATUS_KINDS for key in snapshot.all(kind))
     return Differences(frozenset(ids), frozenset(translation.documents), translation.tunnels)
 

@@ -1,6 +1,6 @@
-"""Where objects and the proxies' token come from, and statuses are written to: an API server, or a folder.
+"""Where objects and the proxies' token come from, and where statuses go: an API server, or a folder.
 
-Only the one that is used is imported: the package `kubernetes` takes a third of the time of a start, and 12 MiB.
+Only the one in use is imported: the package `kubernetes` takes a third of the start time, and 12 MiB.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""An API server: objects, statuses, Events, the Lease, and the Secret with the proxies' token."""
+"""An API server as the origin: objects, statuses, Events, the Lease, and the Secret with the proxies' token."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ class ApiServerOrigin:
         self._source = KubernetesSource(
             self.server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
         )
-        # The Lease is renewed until nothing is under way any more, so it needs connections that still work then.
+        # The Lease is renewed until nothing is in progress any more, so it needs connections that still work then.
         self._is_over = threading.Event()
         self._gives_way = threading.Event()
         self._lease_server = self._server()
@@ -83,8 +83,8 @@ class ApiServerOrigin:
 
 
 def _require_kubeconfig(options: Options) -> None:
-    """Raises OSError if there is no such file: a misspelt name would be tried for ever. Its content may be wrong, since
-    that may be mended later.
+    """Raises OSError if there is no such file: a misspelt name would be retried for ever. Its content may be wrong,
+    since that may be corrected later.
 
     If several files are named, as for kubectl, some may be missing.
     """

@@ -1,7 +1,7 @@
-"""The token of the shared proxies' config API, found once, at the start.
+"""The token of the shared proxies' config API, determined once, at start.
 
-If the options do not give it, it is read from a Secret in the controller's namespace, which is created if it is absent.
-It is never changed: proxies read it only once too, so a new value would lock us out.
+If the options do not give it, it is read from a Secret in the controller's namespace, which is created if absent. It is
+never changed: proxies too read it only once, so a new value would lock us out.
 """
 
 import math
@@ -32,7 +32,7 @@ _MEND = "give it a value at {field} where it is managed"
 def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
     """Waits for the API server, and for a Secret that somebody else manages; None: `stop` was set meanwhile.
 
-    Raises NoToken; not at once for a missing permission, since a server that has just started does not know all roles.
+    Raises NoToken, but for a missing permission not at once: a server that has just started does not know all roles.
     """
     where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {AUTH_FIELD}"
     patient = log.every(_SAY_EVERY_S)

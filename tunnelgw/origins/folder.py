@@ -1,4 +1,4 @@
-"""A folder of manifests; statuses are files, and the proxies' token is given by an option."""
+"""A folder of manifests as the origin; statuses are files, and an option gives the proxies' token."""
 
 import errno
 import os
@@ -38,14 +38,14 @@ class FolderOrigin:
         """Nothing to do: nothing takes longer than a look at the folder."""
 
     def give_way(self) -> None:
-        """Nothing to do: no other controller waits."""
+        """Nothing to do: no other controller is waiting."""
 
     def stop(self) -> None:
         """Nothing to do: nothing is open."""
 
 
 def _require_manifests(options: Options) -> None:
-    """The folder is not created if it is missing: with a misspelt name, an empty one would end all that is served."""
+    """A missing folder is not created: if its name were misspelt, an empty one would end all that is served."""
     path = options.manifests_path
     try:
         os.scandir(path).close()
@@ -55,7 +55,8 @@ def _require_manifests(options: Options) -> None:
 
 
 def _require_writable(options: Options) -> None:
-    """Statuses, generations and creation times are kept there: without them statuses would be wrong after a restart."""
+    """The folder keeps statuses, generations and creation times; without it, statuses would be wrong after a
+    restart."""
     path = options.status_path
     remedy = "statuses are written here; choose another place with --status-dir"
     try:

@@ -20,7 +20,7 @@ class Origin(Protocol):
 
     @property
     def recorder(self) -> Recorder | None:
-        """Records Events; None: the origin has no Events."""
+        """Records Events; None: the origin has none."""
 
     def leads(self) -> bool:
         """Whether we may write because we lead; `on_leading` is called when that changes."""
@@ -33,7 +33,7 @@ class Origin(Protocol):
     def drain(self, deadline_s: float) -> None: ...
 
     def give_way(self) -> None:
-        """To be called when nothing of ours is under way any more: after `stop` another controller may write."""
+        """To be called when nothing of ours is in progress any more: after `stop`, another controller may write."""
 
     def stop(self) -> None: ...
 
@@ -48,4 +48,4 @@ class Listeners(NamedTuple):
 
 
 class NoToken(Exception):
-    """The controller cannot run; the message ends with the remedy."""
+    """The controller cannot run; the message ends with what to do."""
