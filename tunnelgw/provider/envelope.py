@@ -1,4 +1,4 @@
-"""The shape of the provider's answers, and which error each answer is.
+"""The shape of the provider's answers, and the error for each answer that is not a success.
 
 Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway in front of the API may answer
 with HTML or nothing at all, and then 401, 403 or 404 tells nothing about token or tunnel. Error code 10000 stands for a
@@ -38,7 +38,7 @@ class ApiError(msgspec.Struct, frozen=True):
     error_chain: tuple["ApiError", ...] = ()
 
     def __str__(self) -> str:
-        """With its chain of causes as far as there is room: the provider does not limit its length."""
+        """Includes the chain of causes as far as there is room, since the provider does not limit its length."""
         told: list[str] = []
         links = [self]
         while links and sum(map(len, told)) < _MAX_TEXT:

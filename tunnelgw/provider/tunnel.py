@@ -106,8 +106,8 @@ class TunnelDocument:
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
-        """After such an error, what was found out at the start is asked again: the tunnel may have been deleted, or the
-        token, without changing, been given access to another account.
+        """After AuthenticationFailed or NotThere, what was determined at the start is determined again: the tunnel may
+        have been deleted, or the token, without changing, may have been given access to another account.
         """
         try:
             yield
@@ -116,8 +116,8 @@ class TunnelDocument:
             raise
 
     def _require_news(self, version: int) -> None:
-        """Versions only rise, so a lower one is an outdated answer, without what was written since. If it is answered
-        twice, it is believed: otherwise we might never write again.
+        """Versions only rise, so a lower one is an outdated answer, without what was written since. An answer that
+        comes twice is believed: otherwise we might never write again.
         """
         last, doubted, self._doubted_version = self._last_version, self._doubted_version, None
         if last is not None and version < last and version != doubted:
