@@ -1,8 +1,8 @@
 """Commands for people: what would be accepted, what would happen to a request, what would change, how things are.
 
 main      command lines
-world     the objects: from a folder of manifests, or an API server (listing), read once
-access    how proxies and provider are reached
+world     the objects, read once: from a folder of manifests, or an API server (listing)
+access    how proxies and the provider are reached
 judge     translation -> rows of a table (pure)
 show      rows on a terminal, in a pipe, as JSON
 check · explain · status · diff

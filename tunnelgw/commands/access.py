@@ -1,4 +1,4 @@
-"""How a command reaches proxies and provider, from the options of `run`; a missing token is not created."""
+"""How a command reaches the proxies and the provider, from the options of `run`; a missing token is not created."""
 
 from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access

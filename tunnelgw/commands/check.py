@@ -1,4 +1,4 @@
-"""`tunnelgw check`: which objects of some manifests would be accepted or refused, and why, without any cluster."""
+"""`tunnelgw check`: which objects in manifests would be accepted or refused, and why, without any cluster."""
 
 from collections.abc import Sequence
 
@@ -66,5 +66,5 @@ def _draw(rows: Sequence[Row], *, wants_all: bool) -> None:
 
 
 def _subject(row: Row) -> str:
-    """What is counted once: an object, or the place of a document whose object cannot be determined."""
+    """What to count once: an object, or the place of a document whose object cannot be determined."""
     return row.where if row.object == NAMELESS else row.object

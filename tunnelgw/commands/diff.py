@@ -1,6 +1,6 @@
-"""`tunnelgw diff`: what the controller would change in the proxies and at the provider.
+"""`tunnelgw diff`: what the controller would change at the proxies and at the provider.
 
-Nothing is written. Private keys are compared by their digests, which is all that a proxy shows of them.
+Nothing is written. Private keys are compared by their digests, since a proxy shows nothing else of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How proxies and provider are reached, from the options."""
+    """How to reach proxies and the provider, from the options."""
 
     discovery: Discovery
     provider_url: str
@@ -63,7 +63,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class NotAllAsked(Exception):
-    """Not everything could be compared. What could be has been shown, with the reasons for the rest."""
+    """Something could not be compared. All the rest has been shown, with the reasons for what is missing."""
 
 
 def diff(world: World, access: Access, *, as_json: bool) -> bool:
@@ -112,7 +112,7 @@ def _unheld(world: World, translation: Translation, access: Access) -> Iterator[
 
 
 def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
-    """Tunnels that a controller that starts now would empty. None while something is refused that may name them."""
+    """Tunnels that a controller that starts now would empty. None while a refused object may name them."""
     if any(problem.entry is None or problem.entry.room in NAMING_TUNNELS for problem in world.problems):
         return []
     named = named_tunnels(world.snapshot, discovery)
@@ -144,7 +144,7 @@ def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access)
 
 
 def _parts(encoded: bytes) -> Mapping[str, Any]:
-    """Named parts of a document, and its settings, each by a name for people. Raises the errors in _UNREADABLE."""
+    """The named parts of a document, and its settings, each by a name for people. Raises the errors in _UNREADABLE."""
     content = msgspec.json.decode(encoded, type=dict[str, Any])
     content.pop("version", None)
     parts: dict[str, Any] = {}

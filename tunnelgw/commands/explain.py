@@ -1,6 +1,6 @@
-"""`tunnelgw explain`: which Gateway, listener, route and rule a request would get, why, and what would be done with it.
+"""`tunnelgw explain`: which Gateway, listener, route and rule a request would get, why, and what would happen to it.
 
-The answer comes from the proxy's own routing code, with the document that the proxy would be given.
+The answer comes from the proxy's own routing code, with the document that the proxy would get.
 """
 
 from proxy.commands.explain import Question
@@ -12,7 +12,7 @@ from tunnelgw.translate.pipeline import Translation
 
 
 def explain(world: World, controller_name: str, home_namespace: str, question: Question, *, as_json: bool) -> bool:
-    """Returns whether a route would take the request wherever it can come in. Raises NoWorld if it cannot come in."""
+    """Returns whether a route would take the request at every entrance. Raises NoWorld if it cannot come in at all."""
     documents = Translation(world.snapshot, controller_name, home_namespace).documents
     refusals: list[str] = []
     answers: list[bool] = []

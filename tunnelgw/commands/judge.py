@@ -1,4 +1,4 @@
-"""What translation decided, as rows for people. Pure."""
+"""The decisions of translation, as rows for people. Pure."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -32,14 +32,14 @@ class Grade(StrEnum):
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     grade: Grade
     object: str
-    """`HTTPRoute default/shop`."""
+    """For example `HTTPRoute default/shop`."""
     part: str = ""
     """A listener, parent or ancestor of the object."""
     condition: str = ""
     reason: str = ""
     message: str = ""
     where: str = ""
-    """File and line, if it came from a file."""
+    """File and line, if the object came from a file."""
 
 
 def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
@@ -56,7 +56,7 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
 
 
 def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
-    """`Gateway infra/web does not exist`, for each class, parent or target that an object names and that is missing.
+    """For each class, parent or target that an object names but that is missing: `Gateway infra/web does not exist`.
 
     Whether it would be ours does not matter: what does not exist serves nobody. Parents of other kinds, such as the
     Services of a mesh, are not checked.
@@ -84,7 +84,7 @@ def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
 
 
 def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
-    """A row for a configuration that nothing names. Its own problems are added, since no status reports them."""
+    """A row for a configuration that nothing names, with its own problems, since no status reports them."""
     by = "GatewayClass" if id_.kind is Kind.GATEWAY_CLASS_CONFIG else "Gateway of its namespace"
     faults = [config_problem(config.spec), *(finding.message for finding in left_out(config.spec.proxy))]
     message = "; ".join([f"no {by} names it", *filter(None, faults)])
@@ -102,7 +102,7 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
 
 
 def _verdict(id_: ObjectId, translation: Translation) -> Iterator[Row]:
-    """No rows: it is not ours to judge."""
+    """No rows: the object is not ours to judge."""
     match verdict := translation.verdict(id_):
         case ClassVerdict():
             yield from _rows(id_, "", verdict.findings)

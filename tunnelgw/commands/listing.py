@@ -1,4 +1,4 @@
-"""The objects of an API server, listed once. A module of its own: importing it takes longer than reading a folder."""
+"""The objects of an API server, listed once. A separate module: importing it takes longer than reading a folder."""
 
 import threading
 import time
@@ -61,6 +61,6 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
 
 
 def _problems(unreadable: Mapping[Entry, Unreadable]) -> Iterator[Problem]:
-    """Objects that the controller leaves out too, with a line in its log and an Event."""
+    """Objects that the controller leaves out too, with a log line and an Event."""
     for entry, found in sorted(unreadable.items()):
         yield Problem("", 0, f"cannot be read and is left out: {found.reason}", entry)

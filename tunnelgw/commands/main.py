@@ -19,7 +19,7 @@ Environ = Mapping[str, str]
 def run(arguments: Sequence[str], environ: Environ) -> int:
     """`arguments` begins with the command."""
     command, *rest = arguments
-    logging.getLogger("tunnelgw").addHandler(logging.NullHandler())  # these lines tell what the daemon would do next
+    logging.getLogger("tunnelgw").addHandler(logging.NullHandler())  # these lines say what the daemon would do next
     commands: dict[str, Callable[[Sequence[str], Environ], bool]] = {
         "check": _check,
         "explain": _explain,
@@ -96,7 +96,7 @@ def _add_status_dir(parser: argparse.ArgumentParser, environ: Environ) -> None:
 
 
 def _world(found: argparse.Namespace, environ: Environ) -> World:
-    """A flag takes precedence over every variable."""
+    """A flag takes precedence over all variables."""
     variable = environ.get("TUNNELGW_MANIFESTS", "") if found.kubeconfig is None else ""
     manifests = found.manifests or ([variable] if variable else [])
     if manifests:

@@ -28,11 +28,11 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping
 
 
 def _plain(text: str) -> str:
-    """On one line, without control characters for a terminal: messages may have been written by anybody."""
+    """One line without control characters for a terminal: anybody may have written the messages."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def note(text: str) -> None:
-    """A note beside the answer, for people only."""
+    """Print a note besides the answer, for people only."""
     sys.stdout.flush()  # if the answer cannot be written, no note follows
     sys.stderr.write(f"{text}\n")

@@ -1,4 +1,4 @@
-"""`tunnelgw status`: Gateways, listeners and routes with the statuses that are stored, as tables."""
+"""`tunnelgw status`: Gateways, listeners and routes with their stored statuses, as tables."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The objects that a command is about, read once: from files, or (see `listing`) from an API server."""
+"""The objects that a command is about, read once from files or (see `listing`) from an API server."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ class World(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Documents that were refused before they became objects, or objects of an API server that cannot be read."""
     skipped: tuple[Problem, ...] = ()
-    """Manifests in the folder of statuses, where no controller looks for any."""
+    """Manifests in the status folder, where no controller looks for any."""
     places: Mapping[Entry, str] = {}
     """File and line of each object that came from a file."""
 
 
 def from_files(names: Iterable[str], status_dir: str = "") -> World:
-    """From files, folders with everything below them, or `-` for standard input, as they are now. Raises NoWorld.
+    """Reads files, folders with everything below them, or standard input (`-`), as they are now. Raises NoWorld.
 
     What a running controller remembers about a folder's objects, and the statuses that it wrote, are read from
     `status_dir`, by default `status` in the first folder; nothing is written there.
@@ -46,7 +46,7 @@ def from_files(names: Iterable[str], status_dir: str = "") -> World:
 
 
 def from_controlled(names: Iterable[str], status_dir: str = "") -> World:
-    """Likewise, as the controller of the folder has them: objects that are broken now are in their last good version.
+    """Likewise, but as the folder's controller has the objects: broken ones are in their last good version.
 
     Raises NoWorld.
     """
@@ -102,7 +102,7 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
 
 
 def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:
-    """Files in the folders of statuses that look like manifests, as far as these folders can be read."""
+    """Files in the status folders that look like manifests, as far as these folders can be read."""
     for path in map(Path, names):
         folder = _status_folder(path, status_dir)
         try:
