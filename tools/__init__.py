@@ -1,1 +1,1 @@
-"""Commands for people who develop this project; never installed."""
+"""Commands for developers of this project; never installed."""

@@ -1,7 +1,7 @@
-"""The page that says which golden case answers which row of what Gateway API asks of a controller.
+"""Makes the page that shows which golden case covers which row of what Gateway API requires of a controller.
 
-`tests/tunnelgw/golden/rows.yaml` has the rows, each case of `tests/tunnelgw/golden/*/` names the rows that it answers.
-A row that no case answers, a row that does not exist, and a test that does not exist are errors: `Gap`.
+`tests/tunnelgw/golden/rows.yaml` has the rows; each case in `tests/tunnelgw/golden/*/` names the rows that it covers. A
+row that no case covers, a row that does not exist, and a test that does not exist are errors: `Gap`.
 """
 
 from collections import defaultdict
@@ -23,21 +23,21 @@ question a file. Rows that take more than objects to try name another test; thos
 
 
 class Gap(Exception):
-    """Rows and cases do not fit each other."""
+    """Rows and cases do not match."""
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     title: str
     unused: str = ""
     test: str = ""
-    """`path` or `path::name`, from the repository's root."""
+    """`path` or `path::name`, relative to the repository's root."""
 
 
 class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     title: str
     rows: dict[str, str | Row] = {}
     names: tuple[str, ...] = ()
-    """Rows that have no title but their name."""
+    """Rows whose title is their name."""
 
     def all_rows(self) -> Iterator[tuple[str, Row]]:
         for name, row in self.rows.items():
@@ -47,7 +47,7 @@ class Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def make_coverage_page(root: Path) -> str:
-    """Raises Gap with everything that is amiss."""
+    """Raises Gap with all problems."""
     golden = root / "tests" / "tunnelgw" / "golden"
     sections = msgspec.yaml.decode((golden / "rows.yaml").read_bytes(), type=dict[str, Section])
     cases = cases_by_row(golden)

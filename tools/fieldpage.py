@@ -1,7 +1,7 @@
-"""The page of all fields of the proxy's document, made from its JSON Schema: `docs/proxy-document-fields.md`.
+"""Makes the page of all fields of the proxy's document from its JSON Schema: `docs/proxy-document-fields.md`.
 
-A section for each kind of object, in the order in which the document leads to them; in it a row for each field. What
-the sources say about a field is its description in the schema already.
+It has a section for each kind of object, in the order in which the document leads to them, with a row for each field.
+The schema already has what the sources say about a field as its description.
 """
 
 import json
@@ -19,7 +19,7 @@ or `1m30s`, and `0s` turns a limit off. A weight or count is a whole number.
 
 _DURATION_PATTERN = "(h|m|s|ms)"
 _REPEATED = "Duration such as 500ms, 30s or 1m30s; 0s turns the limit off."
-"""Said once, at the head of the page."""
+"""Said once, at the top of the page."""
 _REF = "#/$defs/"
 
 Schema = dict[str, Any]
@@ -33,7 +33,7 @@ def make_field_page(schema_text: str) -> str:
 
 
 def _in_order(root: str, objects: dict[str, Schema]) -> list[str]:
-    """Each object behind the one that first leads to it."""
+    """The objects, each after the one that first leads to it."""
     found = [root]
     for name in found:
         for field in objects[name]["properties"].values():
@@ -104,7 +104,7 @@ def _default(schema: Schema, is_required: bool) -> str:
 
 
 def _meaning(schema: Schema) -> str:
-    """With what is said of each entry, for a list."""
+    """The description, for a list followed by that of its entries."""
     texts = [schema.get("description", ""), schema.get("items", {}).get("description", "")]
     shown = " ".join(text.replace(_REPEATED, "").strip() for text in texts if text)
     return shown.replace("|", r"\|")

@@ -1,14 +1,14 @@
-"""Make what follows from other files: structs and a test client from OpenAPI, options page and schema from classes.
+"""Generates files from others: structs and a test client from OpenAPI, pages and schemas from classes, dashboards.
 
-    python -m tools.generate            write it
-    python -m tools.generate --check    write nothing; print a diff and exit 1 where a committed file differs
+    python -m tools.generate            write the files
+    python -m tools.generate --check    write nothing; print a diff and exit 1 if a committed file differs
 
-Of `dnswebhook/openapi/webhook.yaml` msgspec structs are made, in `dnswebhook/openapi/generated/`, and
+`dnswebhook/openapi/webhook.yaml` gives msgspec structs, in `dnswebhook/openapi/generated/`, and
 `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the Options class
 of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
-`docs/proxy-document-fields.md` from that schema. `docs/gateway-api-coverage.md` says which golden case answers what,
-and a row without a case is an error. Dashboards for Grafana are made from `tools/dashboards` and from the alerts. Equal
-input gives equal bytes: no times, no absolute paths, code formatted by ruff.
+`docs/proxy-document-fields.md` from that schema. `docs/gateway-api-coverage.md` shows which golden case covers what; a
+row without a case is an error. Dashboards for Grafana are made from `tools/dashboards` and from the alerts. Equal input
+gives equal bytes: no times, no absolute paths, code formatted by ruff.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def make_all() -> dict[Path, str]:
-    """Every generated file with its text."""
+    """The text of each generated file."""
     made = {
         STRUCTS / "__init__.py": PACKAGE_DOCSTRING,
         STRUCTS / "webhook.py": make_structs(WEBHOOK),
@@ -105,13 +105,13 @@ def check(made: dict[Path, str]) -> int:
 
 
 def formatted(text: str) -> str:
-    """`text` as our ruff writes it."""
+    """`text` as formatted by our ruff."""
     ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "120", "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def make_structs(source: Path) -> str:
-    """The msgspec structs of every schema in `source`."""
+    """msgspec structs for all schemas in `source`."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "structs.py"
         generate(
@@ -133,7 +133,7 @@ def make_structs(source: Path) -> str:
 
 
 def make_options_page() -> str:
-    """Every option of every daemon."""
+    """The page of all options of all daemons."""
     pages = [
         reference_page(daemon.Options, prog=daemon.PROG, prefix=daemon.PREFIX, description=daemon.DESCRIPTION).rstrip()
         for daemon in (dnswebhook_options, proxy_options, tunnelgw_options)
@@ -254,7 +254,7 @@ def make_method(module: str, path: str, verb: str, operation: dict[str, Any]) ->
 
 
 def python_type(module: str, content: dict[str, Any]) -> str:
-    """The type of a body, for any of its media types; `None` where there is no body."""
+    """The type of a body, whatever its media type; `None` if there is no body."""
     kinds = [schema_type(module, media["schema"]) for media in content.values()]
     return " | ".join(dict.fromkeys(kinds)) or "None"
 

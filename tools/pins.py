@@ -1,8 +1,8 @@
-"""Write requirements-dev.txt: every package that running and developing needs, with the newest version that fits.
+"""Writes requirements-dev.txt: every package needed to run and to develop, in the newest version that fits.
 
     python -m tools.pins
 
-A fresh virtual environment is filled from setup.cfg and requirements-dev.in, and asked what it got.
+It fills a fresh virtual environment from setup.cfg and requirements-dev.in, and lists what was installed.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Dashboards for Grafana 10.1 and newer: a panel is a few lines here, and Grafana's JSON is made of them."""
+"""Dashboards for Grafana 10.1 and newer: each panel is a few lines here, from which Grafana's JSON is generated."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ EXAMPLES = Path("examples")
 
 
 def make_dashboards(root: Path) -> dict[Path, str]:
-    """Each file with its text; the alerts beside them are read."""
+    """The text of each file; reads the alerts."""
     chart, examples = root / CHART, root / EXAMPLES
     return {
         chart / "dashboards" / "proxy.json": make_proxy(chart / "alerts" / "proxy.yaml"),

@@ -1,4 +1,4 @@
-"""A whole dashboard: variables above, rows of panels below, as the JSON that Grafana imports."""
+"""A whole dashboard: variables at the top, rows of panels below, as the JSON that Grafana imports."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def data_source() -> builders.DatasourceVariable:
 
 
 def choices(name: str, within: str) -> builders.QueryVariable:
-    """The values of a label, of which several may be chosen, and all are in the beginning."""
+    """A variable with the values of a label; several may be chosen, and at first all are."""
     return (
         builders.QueryVariable(name)
         .id(name)
@@ -51,7 +51,7 @@ def page(
     known_by: str,
     more: Sequence[builders.QueryVariable] = (),
 ) -> str:
-    """`known_by`: a metric that every daemon of the kind has, by which jobs and instances are found."""
+    """`known_by`: a metric that every daemon of this kind has, through which jobs and instances are found."""
     board = (
         builders.Dashboard(title)
         .uid(uid)
@@ -81,12 +81,12 @@ def page(
 
 
 def labels_of(name: str, label: str) -> builders.QueryVariable:
-    """Values of `label` among what is chosen."""
+    """Values of `label` among the chosen jobs and instances."""
     return choices(label, series(name))
 
 
 def _tidy(board: Dashboard) -> Dashboard:
-    """With numbers, which links to a panel name, and without what the builders say of what is not there."""
+    """Numbers the panels, since links to a panel use its number, and clears fields that the builders set needlessly."""
     for number, panel in enumerate(board.panels or (), start=1):
         panel.id_val = number
         if isinstance(panel, Panel):

@@ -1,4 +1,4 @@
-"""The kinds of panels that our dashboards have, with what all panels of a kind have in common."""
+"""The kinds of panels in our dashboards, with what all panels of a kind have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Query(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Of a table: what it is called, and its values by what the table is about."""
+    """A column of a table: its name, and the expression for its values, by the label that the table is about."""
 
     name: str
     expression: str
@@ -64,23 +64,23 @@ class Row:
 
 
 def above(warn: float | None, bad: float | None = None) -> Sequence[Threshold]:
-    """Good below, and worse from there on."""
+    """Good below the limits, worse from each limit upwards."""
     steps = [Threshold(color=GOOD), Threshold(warn, WARN), Threshold(bad, BAD)]
     return [steps[0], *(step for step in steps[1:] if step.value is not None)]
 
 
 def below(limit: float) -> Sequence[Threshold]:
-    """Bad below, and good from there on."""
+    """Bad below the limit, good from there upwards."""
     return [Threshold(color=BAD), Threshold(limit, GOOD)]
 
 
 def exactly(count: int) -> Sequence[Threshold]:
-    """Neither fewer nor more."""
+    """Good at this number only."""
     return [*below(count), Threshold(count + 1, BAD)]
 
 
 def between(warn: float, good: float) -> Sequence[Threshold]:
-    """Bad at first, and better from there on."""
+    """Bad at first, better from each limit upwards."""
     return [Threshold(color=BAD), Threshold(warn, WARN), Threshold(good, GOOD)]
 
 
@@ -93,7 +93,7 @@ def number(
     steps: Sequence[Threshold] = NEVER_WRONG,
     none: str = "none",
 ) -> Builder[dashboard.Panel]:
-    """One number, large, with its course behind it. `none`: what stands there without any."""
+    """One large number, with its history behind it. `none`: the text without a value."""
     return (
         stat.Panel()
         .title(title)
@@ -123,9 +123,9 @@ def graph(
     colors: Mapping[str, str] | None = None,
     width: int = 8,
 ) -> Builder[dashboard.Panel]:
-    """Lines, areas upon each other, or bars for what happens now and then.
+    """Lines, stacked areas, or bars for occasional events.
 
-    `limit`: above it is red; `colors`: by legend.
+    `limit`: red above it; `colors`: by legend.
     """
     panel = (
         timeseries.Panel()
@@ -147,7 +147,7 @@ def graph(
         .span(width)
         .height(8)
     )
-    if events:  # increase() guesses what was before the first and after the last sample, so that 1 may come as 1.2
+    if events:  # increase() extrapolates beyond the first and the last sample, so that 1 may come out as 1.2
         panel = panel.draw_style(GraphDrawStyle.BARS).fill_opacity(60).decimals(0)
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
@@ -165,7 +165,7 @@ def graph(
 def ranking(
     title: str, description: str, about: str, columns: Sequence[Column], *, worst: str
 ) -> Builder[dashboard.Panel]:
-    """A row for each value of label `about`, those first that have the most in column `worst`."""
+    """A row for each value of label `about`, sorted by column `worst`, highest first."""
     panel = (
         table.Panel()
         .title(title)
@@ -179,7 +179,7 @@ def ranking(
     names = {about: about}
     for place, column in enumerate(columns):
         panel = panel.with_target(_instant(place, column.expression))
-        # Grafana tells the values of several queries apart in this way.
+        # This is how Grafana names the values of several queries.
         names[f"Value #{_letter(place)}"] = column.name
         properties = [DynamicConfigValue("unit", column.unit)]
         if column.steps:
@@ -193,7 +193,7 @@ def ranking(
 
 
 def not_well(alerts: Path) -> Builder[dashboard.Panel]:
-    """The conditions of these alerts that hold now."""
+    """The conditions of these alerts that are true now."""
     colors = {text: ValueMappingResult(text=text, color=color) for text, color in SEVERITIES.items()}
     severity = [
         DynamicConfigValue("mappings", [ValueMap(colors)]),
@@ -227,7 +227,7 @@ def _thresholds(steps: Sequence[Threshold]) -> ThresholdsConfig:
 
 
 def _columns(names: Mapping[str, str], hidden: Sequence[str]) -> DataTransformerConfig:
-    """In this order, and others after them."""
+    """Columns in this order, followed by all others."""
     return DataTransformerConfig(
         id_val="organize",
         options={

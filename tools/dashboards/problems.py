@@ -1,6 +1,7 @@
 """What is not well now: the conditions of our alerts, as one table.
 
-It shows what holds at this moment, whether or not an alert has waited its time or Prometheus has the rules at all.
+It shows what is true at this moment, whether or not an alert's waiting time is over, or Prometheus has the rules at
+all.
 """
 
 import json
@@ -23,7 +24,7 @@ class Rule(TypedDict):
 
 
 def problems(alerts: Path) -> str:
-    """One row for each condition of these alerts that holds."""
+    """One row for each condition of these alerts that is true."""
     groups = yaml.safe_load(alerts.read_text(encoding="utf-8"))["groups"]
     rules: list[Rule] = [rule for group in groups for rule in group["rules"]]
     return "\nor ".join(map(_row, rules))
@@ -42,7 +43,7 @@ def _row(rule: Rule) -> str:
 
 
 def _narrowed(expression: str) -> str:
-    """Only the jobs and instances that are chosen."""
+    """Restricts all series to the chosen jobs and instances."""
 
     def narrowed(found: re.Match[str]) -> str:
         own = found[2] or ""

@@ -1,11 +1,11 @@
-"""What every process of Python tells of itself."""
+"""What every Python process reports about itself."""
 
 from tools.dashboards.panels import Query, Row, graph
 from tools.dashboards.queries import WINDOW, series
 
 
 def process(known_by: str) -> Row:
-    """`known_by`: a metric that every daemon of the kind has; processes of others say the same of themselves."""
+    """`known_by`: a metric that every daemon of this kind has; other processes report the same about themselves."""
     of_daemon = f"and on (job, instance) {series(known_by)}"
     return Row(
         title="Process",

@@ -1,4 +1,4 @@
-"""Expressions of PromQL in the words that dashboards share. Every series is narrowed to what is chosen above it."""
+"""PromQL expressions that the dashboards share. Every series is restricted to the chosen jobs and instances."""
 
 CHOSEN = 'job=~"$job",instance=~"$instance"'
 WINDOW = "[$__rate_interval]"
@@ -14,7 +14,7 @@ def rate(counter: str, by: str = "") -> str:
 
 
 def rise(counter: str, by: str = "") -> str:
-    """How often within the window, for what should not happen at all."""
+    """How many times within the window, for what should never happen."""
     return total(f"increase({counter}{WINDOW})", by)
 
 
@@ -23,12 +23,12 @@ def total(vector: str, by: str = "") -> str:
 
 
 def share(part: str, whole: str) -> str:
-    """Nothing, where there is nothing to have a part in."""
+    """No value where the whole is zero."""
     return f"{part} / ({whole} > 0)"
 
 
 def quantile(fraction: float, histogram: str, by: str = "") -> str:
-    """Of the buckets `histogram`; nothing, where nothing was counted."""
+    """A quantile of the histogram with these buckets; no value where nothing was counted."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({fraction:g}, {rate(histogram, labels)}) >= 0"
 
