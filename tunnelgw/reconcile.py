@@ -65,7 +65,7 @@ class Reconciler:
         self._untold: set[ObjectId] = set()
         """While we lead: objects that may need another status, of which the reporter was not told yet."""
         self._untold_planes: set[str] = set()
-        """Data planes whose documents changed, likewise."""
+        """Likewise, data planes whose documents changed."""
         self._is_leading = False
         self._discovery = discovery
         self._leads = leads

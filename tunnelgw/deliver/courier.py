@@ -200,8 +200,8 @@ class Courier(Generic[P]):
             return None
 
     def _pause_s(self, pause_s: float, failure: Undelivered, *, is_starting: bool) -> float:
-        """Without a refusal no longer than the period of visits: it must not take longer to notice that a target is
-        back than that one has been restarted."""
+        """Except after a refusal, at most the period of visits: noticing that a target is back must not take longer
+        than noticing that one was restarted."""
         longest_s = math.inf if failure.is_refusal else self._visit_every_s
         return max(min(pause_s, longest_s, _STARTING_PAUSE_S if is_starting else math.inf), failure.retry_after_s)
 

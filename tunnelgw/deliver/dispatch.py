@@ -126,7 +126,7 @@ class Dispatch:
         threads."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
         self._held_up_since_s: dict[Tunnel, float] = {}
-        """Tunnels whose newest hostnames wait for data planes."""
+        """By tunnel: since when its newest hostnames have been waiting for data planes."""
 
     # -- out ---------------------------------------------------------------------------------------------------------
 

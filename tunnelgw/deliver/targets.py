@@ -93,8 +93,8 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
-    """By id of the data plane. A proxy that several name belongs to the shared one if that is among them, else to the
-    oldest Gateway."""
+    """By id of the data plane. A proxy that several data planes name belongs to the shared one if that is among them,
+    else to the oldest Gateway's."""
     shared = tuple(dict.fromkeys(discovery.endpoints)) or tuple(_service_endpoints(snapshot, discovery))
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)

@@ -17,8 +17,7 @@ class ConditionType(StrEnum):
     PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
     """On listeners, only ever True: one of the Gateway's doors does not lead to this listener."""
     SETTINGS_LEFT_OUT = "tunnelgw.dev/SettingsLeftOut"
-    """On classes, and on Gateways with their own proxy, only ever True: names the settings in `proxy` that are not
-    used."""
+    """On classes, and on Gateways with their own proxy, only ever True: which settings in `proxy` are not used."""
     DELIVERED = "tunnelgw.dev/Delivered"
     """On Gateways and ListenerSets: whether every proxy and the provider hold what is wanted; it also shows that we
     wrote the status. On routes, only ever False: somebody else has one of the route's hostnames at the provider."""

@@ -31,8 +31,7 @@ class Index(StrEnum):
     """Key of the Gateway or ListenerSet, under the index of its kind."""
     ROUTES_BY_LISTENER_SET = "routes by listener set"
     ROUTES_BY_SERVICE = "routes by service"
-    """Routes that forward or mirror requests to the Service, or have it authorize them, whether or not they are
-    permitted."""
+    """Routes that forward or mirror requests to it, or have it authorize them, whether or not they may."""
     GRANTS_BY_NAMESPACE = "grants by namespace"
     """Key(namespace, "")."""
     POLICIES_BY_SERVICE = "policies by service"

@@ -94,7 +94,7 @@ def _rules(config: Config | None) -> list[Rule]:
 
 
 def _parted(foreign: list[Rule]) -> tuple[list[Rule], Rule]:
-    """The foreign rules without their catch-all, and the catch-all: the last rule if it matches all requests, else the
+    """The foreign rules without their catch-all, and that: the last rule if it matches every request, else the
     default."""
     if foreign and _hostname(foreign[-1]) == EVERYTHING and not foreign[-1].get("path"):
         return foreign[:-1], foreign[-1]

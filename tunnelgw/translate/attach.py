@@ -33,7 +33,7 @@ class Refusal(Part, frozen=True):
 def attach(
     view: View, route: ObjectId, spec: Route, ref: ParentRef, owner: ObjectId, parent: Parent
 ) -> tuple[Attachment, ...] | Refusal:
-    """`owner` is the object that `ref` names, `parent` what is known of it."""
+    """`owner` is the object that `ref` names, `parent` what is known about it."""
     if parent.refusal:
         return Refusal(Reason.NO_MATCHING_PARENT, parent.refusal)
     meant = [entrance for entrance in parent.entrances if _is_meant(entrance, ref)]

@@ -126,7 +126,7 @@ def is_ip_address(text: str) -> bool:
 
 
 def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
-    """Why clients cannot be sent to this address, as readers of the status, such as external-dns, would do."""
+    """Why clients cannot be sent here, as external-dns and other readers of the status would do; empty: they can."""
     if not is_ip_address(text):
         return otherwise
     address = ipaddress.ip_address(text)

@@ -61,8 +61,7 @@ def losses(view: View, key: Key) -> Losses:
 
 
 def all_losses(view: View, data_plane: str) -> Mapping[Key, Losses]:
-    """A query: the losses by Gateway. They stay equal if only hosts change that no Gateway loses, so updates end
-    here."""
+    """A query: the losses by Gateway. Equal as long as only hosts change that no Gateway loses, so updates end here."""
     return view.ask(contest, data_plane).losses
 
 

@@ -28,8 +28,7 @@ _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "URLRewrite": ("url_rewrite", document.UrlRewrite),
     "CORS": ("cors", document.Cors),
 }
-"""Filters that may occur once: the field (with the same name in the API and in the document) and the document's
-struct."""
+"""Filters that may occur once: the field, which the API and the document name alike, and the document's struct."""
 
 _EVERYWHERE = frozenset(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))
 _KNOWN = {
@@ -165,7 +164,7 @@ class FilterReader:
 
 
 def _rewrite_host(parts: dict[str, Any]) -> None:
-    """Turn a filter that sets the `Host` header, which ingress2gateway makes of `upstream-vhost`, into a hostname
+    """Turn a filter that sets the `Host` header, as ingress2gateway does for `upstream-vhost`, into a hostname
     rewrite."""
     modifier: document.HeaderModifier | document.Unset = parts.get("request_header_modifier", document.UNSET)
     rewrite: document.UrlRewrite = parts.get("url_rewrite") or document.UrlRewrite()

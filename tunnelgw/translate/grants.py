@@ -36,8 +36,7 @@ def is_permitted(view: View, referrer: ReferenceFrom, target: ReferenceTo) -> bo
 
 
 def granted_in(view: View, namespace: str) -> Mapping[ReferenceFrom, frozenset[GrantTo]]:
-    """A query: what the grants of a namespace permit, by referrer, so that grants are not searched for each
-    reference."""
+    """A query: what the grants of a namespace permit, by referrer, so that references need not search grants."""
     found: dict[ReferenceFrom, set[GrantTo]] = {}
     for grant in view.bucket(Index.GRANTS_BY_NAMESPACE, Key(namespace, "")):
         if isinstance(grant, ReferenceGrant):

@@ -37,8 +37,7 @@ class Report(Part, frozen=True):
 
 
 class Entrance(Part, frozen=True):
-    """What routes need to know about a listener. If anything else changes in a listener, routes are not evaluated
-    again."""
+    """What routes need to know about a listener. If anything else in it changes, routes are not evaluated again."""
 
     name: str
     port: int

@@ -57,7 +57,7 @@ def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, list
 
 
 def frontend_validation(gateway: GatewaySpec, port: int) -> FrontendValidation | None:
-    """How clients of a port are verified. Settings for the port replace the defaults, even if they ask for no
+    """How a port's clients are verified. The port's settings replace the defaults, even if they ask for no
     verification."""
     frontend = gateway.tls.frontend if gateway.tls else None
     if frontend is None:

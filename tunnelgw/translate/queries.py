@@ -104,8 +104,7 @@ class _Node:
 
 
 class Queries:
-    """The values of all questions asked so far, for one snapshot after another. It is also the `View` that queries
-    get."""
+    """The values of all questions asked so far, for one snapshot after another. Also the `View` that queries get."""
 
     def __init__(
         self,
@@ -135,8 +134,7 @@ class Queries:
         self._asked: set[_Node] | None = None
 
     def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> set[Question]:
-        """Move on to the next snapshot, which differs in these entries. Returns kept questions whose answers
-        changed."""
+        """Move on to the next snapshot, which differs in these entries. Returns kept questions with a new answer."""
         self._sweep()
         self._snapshot = snapshot
         self._number += 1

@@ -130,7 +130,7 @@ class _RuleReader:
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
         self._followed: list[_References] = []
-        """All references, including those in filters of a backendRef that leads nowhere, which add nothing to
+        """All references, including those in the filters of a backendRef that leads nowhere, which add nothing to
         `backends`."""
         self.is_closed = False
         """Whether a filter cannot be applied, so that no request may pass."""
@@ -181,8 +181,8 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
 
     def _compatible(self, rule: document.Rule) -> tuple[document.Rule, ...]:
-        """The rule; if its filters exclude each other, which was remarked upon already, two rules with one of them
-        each."""
+        """The rule; if its filters exclude each other, which was remarked upon already, two rules with one of these
+        filters each."""
         if not self._remarks.incompatible:
             return (rule,)
         without = msgspec.structs.replace

@@ -127,7 +127,7 @@ class Folder:
         return Changes(read, gone, news)
 
     def _read(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> _Reading:
-        """Read a file that was added or changed. While it is being written, it stays what it was."""
+        """Read a file that was added or changed. While it is being written, its previous state stays."""
         known = self._known.get(name)
         is_still = self._is_still(name, signature, moving)
         if not is_still and known is not None:

@@ -34,8 +34,7 @@ class Hints:
             self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def follow(self, folders: Iterable[str]) -> bool:
-        """Watch exactly these folders from now on. True: some are new, so changes in them just before may have been
-        missed."""
+        """Watch exactly these folders. True: some are new, so changes in them just before may have been missed."""
         if self._descriptor < 0:
             return False
         # inotify gives a folder that is already watched the same number again, and a new folder in its place another

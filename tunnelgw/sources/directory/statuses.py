@@ -106,7 +106,7 @@ class StatusWriter:
         is_current: Callable[[Entry, Object], bool | None],
         took: Callable[[Entry, bytes], None],
     ) -> None:
-        """`is_current`: whether the folder still has the object in this state; None: it has gone. `took`: called on
+        """`is_current`: whether the folder has the object in this state; None: it is gone. `took`: called on
         success."""
         self._folder = folder
         self._lock = lock

@@ -109,8 +109,7 @@ def _is_served(server: ApiServer, path: str) -> bool:
 
 
 class Bell:
-    """Rings when a CustomResourceDefinition is added, changed or removed; ends the wait for kinds that are not
-    installed."""
+    """Rings when a CustomResourceDefinition comes, goes or changes; ends the wait for kinds that are not installed."""
 
     def __init__(self) -> None:
         self._turn = threading.Condition()

@@ -1,5 +1,4 @@
-"""The API server's address and our credentials, from a kubeconfig or the Pod's service account, read by
-`kubernetes`."""
+"""Address and credentials for the API server, from a kubeconfig or the Pod's service account, read by `kubernetes`."""
 
 import os
 from collections.abc import Hashable, Iterator

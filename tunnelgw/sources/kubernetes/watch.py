@@ -5,7 +5,7 @@
     410: the version is too old for the server            a list; the store keeps what it has until that is complete
     404: a kind with a CRD does not exist any more        discovery; the store forgets its objects
     the kind's definition has changed                     a list, and another one later: events lack new fields
-    too early, and the server's version is older          a list: a backup was restored
+    too soon, and the server's version is older than ours a list: a backup was restored
     anything else                                         the same, after a wait
 
 Waits have full jitter under a limit that doubles while nothing improves, and are added to the time that the server asks
