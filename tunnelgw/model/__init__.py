@@ -9,6 +9,6 @@ verdict on its object, and not to an object that cannot be read.
     core                                Kubernetes' own kinds
     own                                 the kinds of tunnelgw.dev
     kinds                               every kind with its group, version, plural and struct
-        statuses                            what is read from a stored status
+    statuses                            what is read from a stored status
     snapshot                            all objects at one moment, with the indexes that translation uses
 """

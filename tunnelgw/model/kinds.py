@@ -36,7 +36,7 @@ STATUS_KINDS = (
     Kind.GRPC_ROUTE,
     Kind.BACKEND_TLS_POLICY,
 )
-"""Kinds whose status we write, in the order of listings for people."""
+"""Kinds whose status we write, in the order in which they are listed for people."""
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ class FirstWords:
         self._waiting: dict[ObjectId, Way | None] = {}
         """Gateways and ListenerSets whose ways are silent."""
         self._until_s = math.inf
-        """How long they may wait; inf: `ripe` has not been called yet."""
+        """They may wait until then; inf: `ripe` has not been called yet."""
 
     def __len__(self) -> int:
         """How many objects are waiting."""

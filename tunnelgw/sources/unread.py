@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tunnelgw.model.snapshot import Entry
 
 _MOST_PATIENCE = 2
-"""For how many times `patience_s` unread objects can delay a change, however many of them are fetched meanwhile."""
+"""How long unread objects can delay a change, in multiples of `patience_s`, however many are fetched meanwhile."""
 
 
 class Unread:

@@ -178,7 +178,7 @@ def orphan_status(item: Gateway | ListenerSet, verdict: OrphanVerdict, writer: W
 
 
 def left_status(stored: msgspec.Raw, writer: Writer) -> Patch | None:
-    """For a Gateway whose class is another controller's, perhaps since recently, or a ListenerSet of such a Gateway:
+    """For a Gateway whose class is another controller's, perhaps only now, or a ListenerSet of such a Gateway:
     removes our `Delivered`. The rest stays, since it does not show which controller wrote it."""
     current = _decode_left(stored)
     kept = tuple(condition for condition in current.conditions if not _is_signed(condition, writer))

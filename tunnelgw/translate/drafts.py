@@ -1,7 +1,6 @@
 """Judges each listener of a Gateway by itself: protocol, kinds of routes, TLS, and the doors that lead to it.
 
-Conflicts with other Gateways of the same proxy are resolved later (`contest`), and then conditions are set
-(`listeners`).
+Conflicts with other Gateways of the same proxy are resolved later (`contest`), conditions after that (`listeners`).
 """
 
 from proxy import document

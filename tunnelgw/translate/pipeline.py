@@ -1,5 +1,4 @@
-"""The whole translation, kept up to date: verdicts on all objects, documents of all data planes, hostnames of all
-tunnels.
+"""The whole translation, kept up to date: verdicts on all objects, documents of all data planes, tunnels' hostnames.
 
 For each object of a kind that has a status, one question is kept up to date. Totals over many objects (routes of a
 listener, users of a backend, hostnames of a tunnel) are not queries, which would read all objects again. They are

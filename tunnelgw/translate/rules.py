@@ -1,5 +1,4 @@
-"""Translates the rules of an HTTPRoute or GRPCRoute into rules of the document, and into conditions that report
-problems.
+"""Translates the rules of an HTTPRoute or GRPCRoute into rules of the document, and conditions that report problems.
 
 A rule that cannot be served as written answers 500 to all requests that it matches. If it were left out, another rule
 might serve them, for example without the filter that was meant to keep them out. Matches that the proxy cannot express
@@ -52,7 +51,7 @@ class RouteContent(msgspec.Struct, frozen=True, gc=False):
     """A route's part of the document."""
 
     rules: tuple[document.Rule, ...] = ()
-    """Served wherever the route is attached, even if `findings` refuse it, when all of them answer 500. Empty: no
+    """Served wherever the route is attached, even if `findings` refuse it; then all of them answer 500. Empty: no
     request can match."""
     backends: tuple[BackendId, ...] = ()
     """Backends that the rules refer to, each once."""

@@ -27,8 +27,7 @@ SOCKET_OPTIONS = [
 class Connections:
     """The sockets of all open connections, so that another thread can end them.
 
-    Connection objects do not suffice: they drop their socket while an answer that ends with the connection is still
-    read.
+    Connection objects do not suffice: they drop their socket while an answer that ends with the connection is read.
     """
 
     def __init__(self) -> None:

@@ -60,8 +60,8 @@ def _served_path(server: ApiServer, resource: Resource) -> str | None:
 
 
 def _require_server(server: ApiServer) -> None:
-    """Raises ApiServerError if the server is away: a proxy in front of it may answer 404 for every path, which must not
-    make a kind count as not installed."""
+    """Raises ApiServerError if the server is away: something in front of it may answer 404 for every path, which
+    must not make a kind count as not installed."""
     try:
         server.request("GET", "/api/v1")  # every server has this path
     except Refused as refusal:

@@ -1,5 +1,4 @@
-"""The API server as a source: one thread per kind, and one that fetches Secrets and ConfigMaps that are named only
-later.
+"""The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named only later.
 
 If Secrets are read only in some namespaces, each of these has its own thread.
 

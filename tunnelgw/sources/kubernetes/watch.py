@@ -39,7 +39,7 @@ from tunnelgw.sources.store import Store, Unreadable
 # For these kinds metadata is enough: whole objects are large.
 _METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-# Not fetched: releases of charts can have a megabyte each, and tokens are not certificates.
+# Not fetched: releases of charts can be a megabyte each, and tokens are not certificates.
 LEFT_OUT_SECRETS: Final = ("helm.sh/release.v1", "kubernetes.io/service-account-token")
 _SELECTED_SECRETS: Final = ",".join(f"type!={type_}" for type_ in LEFT_OUT_SECRETS)
 
@@ -72,7 +72,7 @@ class Timing(msgspec.Struct, frozen=True):
     forbidden_s: float = 5.0
     """A missing permission is reported only after this time: a server that has just started does not know all roles."""
     closed_s: float = 60.0
-    """If the Secrets of a namespace cannot be listed for this long, a starting controller stops waiting for them."""
+    """If listing the Secrets of a namespace is forbidden this long, a starting controller stops waiting for them."""
     poll_s: float = 30.0
     """How often to search for a kind that is not installed."""
     page_size: int = 500
