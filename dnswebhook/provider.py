@@ -226,12 +226,19 @@ class Provider:
     def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
         if not self._store.capabilities().has_lasting_ids:  # a row listed later might be another one, of somebody else
             return
-        owned = {(each.name, each.value): each.owned for each in vouchers if each.is_leaving or each.successor}
+        notes = [each for each in vouchers if not each.is_whole]
+        owned = {(each.name, each.value): each.owned for each in notes if each.is_leaving or each.successor}
+        records = {key for each in notes for key in each.owned.keys}
         for row in removed:
-            if row.type != "TXT":
-                self._gone[row] = OwnedSet(row.name, frozenset({row.type}))
-            elif subject := owned.get((row.name, row.value)):
+            if row.type == "TXT" and (subject := owned.get((row.name, row.value))):
                 self._gone[row] = subject
+            elif row.type != "TXT" or (row.name, row.type) in records:
+                self._gone[row] = OwnedSet(row.name, frozenset({row.type}))
+
+    @property
+    def _gone_texts(self) -> dict[Record, OwnedSet]:
+        """The ownership records among `_gone`."""
+        return {row: owned for row, owned in self._gone.items() if (row.name, row.type) not in owned.keys}
 
     def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
         for voucher in vouchers:
@@ -300,7 +307,7 @@ class Provider:
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
         contested = {*settlement.contested}
         remove = dict.fromkeys((*settlement.remove, *self._gone))
-        untold = {*settlement.claims, *(row for row in self._gone if row.type == "TXT")}  # even if they stay for now
+        untold = {*settlement.claims, *self._gone_texts}  # even if they stay for now
         for row in remove:
             try:
                 self._store.delete(row, deadline)
@@ -338,8 +345,8 @@ class Provider:
         self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
         wanted = [
             (row, owned.keys)
-            for row, owned in self._gone.items()
-            if row.type == "TXT" and any(self._adjuster.is_desired(*key) for key in owned.keys)
+            for row, owned in self._gone_texts.items()
+            if any(self._adjuster.is_desired(*key) for key in owned.keys)
         ]
         sets = grouped(listing.records) if wanted else {}
         for row, keys in wanted:

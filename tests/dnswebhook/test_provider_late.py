@@ -289,6 +289,26 @@ def test_what_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listi
     assert len(here.store.calls) == 2 + len(ignored)
 
 
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted again", "wanted no more"])
+def test_a_text_that_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listing(
+    house: Build, *, is_wanted: bool
+) -> None:
+    """Wanted again, it would otherwise be taken for somebody else's."""
+    here = house()
+    here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
+    text = Endpoint("app.example.com", "TXT", ("word",))
+    ownership = Endpoint("txt-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here.apply(create=[text, ownership])
+    here.listed()
+    here.store.ignore("app.example.com", times=1)
+    here.apply(delete=[text, ownership])
+    here.provider.adjust(
+        json.dumps([{"dnsName": "app.example.com", "recordType": "TXT", "targets": ["word"]}] * is_wanted).encode()
+    )
+
+    assert here.listed() == {}
+
+
 def test_what_a_store_does_not_remove_is_listed_and_tried_again_with_each_listing(house: Build) -> None:
     here = house()
     confirmed_removal(here, "app.example.com")
