@@ -348,18 +348,27 @@ def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has waited for it may refer to the last of it."""
-    monkeypatch.setattr("tunnelgw.sources.kubernetes.watch._CATCHING_UP_S", 2.0)  # however slow this machine is
     missed = 300
 
     def tell_of_services(send: Send) -> None:
-        events = []
         for number in range(missed):
             metadata = {"name": f"s{number}", "namespace": "default", "resourceVersion": str(number + 7)}
-            events.append(json.dumps({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}}).encode() + b"\n")
-        send(b"".join(events))
+            send({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}})
         api.stay(send)
 
+    class Patient(threading.Timer):
+        """Its time begins when all of them have come, however slow this machine is."""
+
+        def run(self) -> None:
+            wait_until(lambda: self.finished.is_set() or counted() == missed, DEADLINE_S)
+            super().run()
+
     with without_services(api, tmp_path) as world:
+
+        def counted() -> int:
+            return world.store.counts()[Kind.SERVICE, True]
+
+        monkeypatch.setattr(threading, "Timer", Patient)
         api.refusals[SERVICES] = tell_of_services
 
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
