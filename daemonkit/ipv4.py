@@ -4,7 +4,9 @@ import re
 from ipaddress import IPv4Address
 from typing import Final
 
-_NUMBER = re.compile(r"[0-9]*|0[xX][0-9A-Fa-f]*")
+_NUMBER = re.compile(r"\d*|0[xX][0-9A-Fa-f]*")
+_DOT = re.compile("[.\u3002\uff0e\uff61]")
+"""Digits and dots of other scripts count as well: IDNA maps some of them to those of ASCII (UTS 46)."""
 
 MISTYPED_IPV4: Final = (
     "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1, without zeros in front"
@@ -19,5 +21,5 @@ def is_mistyped_ipv4(host: str) -> bool:
     try:
         IPv4Address(host)
     except ValueError:
-        return all(map(_NUMBER.fullmatch, host.split(".")))
+        return all(map(_NUMBER.fullmatch, _DOT.split(host)))
     return False

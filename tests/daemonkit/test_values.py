@@ -112,7 +112,9 @@ def test_urls_are_kept_as_written(text: str) -> None:
     assert parse_url(f" {text}/ ") == text
 
 
-MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192.168.1.1.")
+ELSEWHERE = ("\uff11\uff19\uff12.168.010.1", "192\uff0e168\u3002010\uff611", "\u0661\u0662.1")
+"""Digits and dots of other scripts, which IDNA takes for those of ASCII."""
+MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192.168.1.1.", *ELSEWHERE)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,15 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
     assert not parse_address("https://unifi.lan/other").names_application
 
 
-MISTYPED = ("010", "https://0x7f.1", "192.168.010.1", "https://192.168.1:8443", "192.168.1.256", "192.168..1")
+MISTYPED = (
+    "010",
+    "https://0x7f.1",
+    "192.168.010.1",
+    "https://192.168.1:8443",
+    "192.168.1.256",
+    "192.168..1",
+    "https://\uff11\uff19\uff12.168.010.1",
+)
 
 
 @pytest.mark.parametrize(
