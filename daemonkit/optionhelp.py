@@ -88,7 +88,7 @@ def _unknown_flag(word: str, specs: Sequence[OptionSpec]) -> Problem:
             # The value is not repeated: it is a secret.
             return Problem(
                 spec.field,
-                f"{name} does not exist, since other users could read the secret: use {spec.flag} or {spec.env}",
+                f"{name} does not exist, since other users could read it: use {spec.flag} or {spec.env}",
             )
     near = difflib.get_close_matches(name, [spec.flag for spec in specs], n=1)
     return Problem("", f"unknown flag {name}" + (f", did you mean {near[0]}?" if near else ""))
