@@ -187,7 +187,7 @@ class Engine(Server):
         return are_missing or (not self.ready and deaf_s > _STOP_PATIENCE_S)
 
     def prepare(self) -> None:
-        """Start the workers. cheroot would open a socket too, ignoring modes, stale files and systemd's variables."""
+        """Start the workers. cheroot's own would open a socket, ignoring modes, stale files and systemd's variables."""
         self.socket.setblocking(False)
         self._connections = _Connections(self)
         self.requests.start()

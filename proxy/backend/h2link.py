@@ -5,7 +5,8 @@ or whether it speaks HTTP/2 at all. After a GOAWAY, or at its maximum age, it fi
 it is silent while requests run, a PING is sent; if nothing comes after that, the connection and its requests fail.
 
 A response to HEAD, or with status 204 or 304, is complete with its head once the request is sent, as over HTTP/1.1: a
-server that works on before it ends the stream keeps no client waiting. The stream counts until it has ended.
+server that works on before it ends the stream keeps no client waiting. Until the stream has ended, it counts against
+the backend's limit of streams.
 """
 
 import socket
@@ -119,7 +120,7 @@ class H2Link:
         self._is_used = False
         """The link has carried a request."""
         self._is_kept = False
-        """The link has been idle: a request has ended, or none was waiting when it became ready."""
+        """The link is not fresh: a request has ended on it, or none was waiting when it became ready."""
         self._is_gone = False
         self._last_id = self._sent_id = 0
         """The last stream that was opened, and the last one whose head was sent."""

@@ -67,7 +67,7 @@ class Pools:
         if balancer is None or balancer.generation != self._generation:
             balancer = self._renew(key)
         if balancer is None or (balancer.spec is not backend.spec and not balancer.can_become(backend.spec)):
-            # The exchange uses an earlier table: the current one has no such backend, or with another protocol or TLS.
+            # The exchange's table is older: in the current one, the backend is gone or has another protocol or TLS.
             balancer = self._former.get(key)
             if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
                 return self._refuse(key, head, receiver)

@@ -152,7 +152,7 @@ class Prober:
     # -- owner of the pool -------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Close the only connection if it is idle, as one is that is too old for further requests."""
+        """Close the only connection if it is idle, which it is if it is too old for further requests."""
         return self._pool is not None and self._pool.close_idle()
 
     def on_room(self) -> None:

@@ -264,7 +264,7 @@ class H2Connection:
         self._on_stopped()
 
     def _on_stopped(self) -> None:
-        """Early answered requests have ended or were reset."""
+        """Requests that were answered early have ended or were reset."""
         if self._codec.has_output:
             self._transport.flush_later()
         if self._is_draining and self._codec.is_drained:

@@ -1,7 +1,7 @@
 """Peek at the first bytes of a connection while they stay in its socket, until there are enough to decide something.
 
-SO_RCVLOWAT keeps the socket from becoming readable before there are as many as wanted. Only a system that is short of
-memory for sockets makes it readable for fewer.
+With SO_RCVLOWAT, the socket becomes readable only when as many bytes as wanted are there. Only a system that is short
+of memory for sockets makes it readable for fewer.
 """
 
 import contextlib

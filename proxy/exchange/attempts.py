@@ -8,8 +8,8 @@ A. By the rule's policy, up to `attempts` times, each after a wait: if the backe
    the connection broke before a response began. What would fail again at once is not repeated: a circuit at its
    limit, no healthy address, this proxy stopping.
 B. Without any policy, at once, once each: on a new connection, if a kept one broke, which may have been closed while
-   idle, and the method is idempotent (RFC 9110, 9.2.2); and on another address, if connecting to one failed. A backend
-   that stops causes both: it closes its connections and no longer listens.
+   idle, and the method is idempotent (RFC 9110, 9.2.2); and on another address, if connecting to one failed and the
+   backend has others. A backend that stops causes both: it closes its connections and no longer listens.
 C. Whatever the policy and the method, at once, a few times: if the backend certainly has not processed the request,
    such as one that a GOAWAY leaves out (RFC 9113, 8.7). Servers that retire a connection do that to all requests in
    flight on it; others want the request over HTTP/1.1.

@@ -1,7 +1,7 @@
 """How a gRPC call ends if the backend has reset its stream: as it would for a client that calls the backend directly.
 
-Not as UNAVAILABLE, which clients take as permission to repeat a call that may have been carried out. Pure: times are
-arguments.
+Only a refused stream is UNAVAILABLE, which clients take as permission to repeat a call: any other call may have been
+carried out. Pure: times are arguments.
 """
 
 from typing import Final

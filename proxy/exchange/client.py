@@ -43,10 +43,9 @@ class ClientStream(Protocol):
     arrival: Arrival
 
     def progress_of(self, creditor: Creditor | None) -> int | None:
-        """A number that rises as the client reads, however slowly; None if nothing from `creditor` waits for it.
+        """A number that rises as the client reads, however slowly; None if nothing from `creditor` waits.
 
-        Without a creditor, or if nothing from it waits, there still is a number while the stream waits for its turn.
-        Costs a system call.
+        But while the stream itself waits for its turn there is a number, also without a creditor. Costs a system call.
         """
 
     def send_interim(self, head: ResponseHead) -> None:

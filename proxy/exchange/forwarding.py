@@ -9,7 +9,7 @@ Via, if the document wants them. What becomes of such fields in a received reque
 3. the tunnel's edge: everything passes unchanged, since the edge has appended already; what is missing is added.
 
 Other spellings that backends may take for such a field, such as x_real_ip or x.real.ip, are dropped from all three: no
-known proxy writes them, and one that does not know them passes them on from anybody.
+proxy is known to write them, and one that does not know them passes them on from anybody.
 
 Client-Cert (RFC 9440) is believed only from trusted proxies, whose own certificates are not those of clients. The edge
 does not know the field: in a request from there it came from a client.

@@ -2,8 +2,8 @@
 
 A mirror never slows down the exchange: it copies the body, up to a number of bytes, and is given up if its backend does
 not keep pace. That counts as a failure of the backend, as does not taking any of the waiting bytes for IDLE_TIMEOUT_S,
-or not answering a complete request for as long. While the exchange lasts, a backend that has taken everything may take
-as long as the exchange. Afterwards a mirror lasts until its backend has answered; an endless response, such as an event
+or not answering a complete request for as long. While the exchange lasts, a backend for which no bytes wait has as much
+time as the exchange. Afterwards a mirror lasts until its backend has answered; an endless response, such as an event
 stream, does not keep it.
 """
 

@@ -1,8 +1,8 @@
 """Body bytes of one direction of an exchange that the other side has not taken yet.
 
-Pieces are copied only if they are small, or keep a large buffer alive. No limit is needed: every piece has a creditor,
-its source, which stops sending if it gets no credit back, and it gets credit back only for what the other side's socket
-has taken. `Upload` is for requests, whose beginning may have to be sent again.
+Pieces are copied only if they are small, or keep a large buffer alive. A relay needs no limit of its own: every piece
+has a creditor, its source, which stops sending if it gets no credit back, and it gets credit back only for what the
+other side's socket has taken. `Upload` is for requests, whose beginning may have to be sent again.
 """
 
 from collections import deque

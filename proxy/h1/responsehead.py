@@ -2,7 +2,8 @@
 
 Strict about framing (RFC 9112, 6.3): a response whose end two readers could see at different places would poison the
 connection for the next client. The same length twice counts as one; one beside chunks is ignored, and the connection is
-not used again. All flaws are 502, since a backend made them, but for too many fields: that may still be valid HTTP.
+not used again. All flaws are answered 502, since a backend made them. Too many fields have a code of their own inside
+the codec (`FIELDS_TOO_LARGE`), since such a head may still be valid HTTP.
 """
 
 import re

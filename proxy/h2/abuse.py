@@ -3,8 +3,8 @@
 Each kind of frame that makes work without advancing a message is counted over a time window. Exceeding a limit is a
 connection error ENHANCE_YOUR_CALM. Honest traffic raises some limits:
 
-- Each DATA frame that we send allows a PING (bandwidth estimation), window updates, and an ignored frame: OkHttp
-  answers everything that arrives after it gave up a stream, which may be megabytes, with resets.
+- Each DATA frame that we send allows a PING (bandwidth estimation), window updates, and an ignored frame: once OkHttp
+  has given up a stream, it answers all that still arrives on it, which may be megabytes, with resets.
 - Each response that we begin allows the peer to reset another stream: one connection of a Go program or a load balancer
   has many callers, whose deadlines pass. The rapid reset attack does not wait for responses. DATA frames do not count
   for this: a peer gets any number of them by opening its window a little each time.

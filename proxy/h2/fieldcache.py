@@ -226,7 +226,7 @@ class BlockDecoder:
             # Checked here too, since the rest of the block might hold as many again.
             raise _too_large(_TIMES_DECODED * self._max_list_bytes)
         length_at = len(raw) - length - 1
-        # If the block ends inside the field, this cuts the opening short, and a short one is not read.
+        # If the block ends inside the field, this cuts the opening short, and `read_opening` returns None for that.
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
         if opening is None:
             return self._decode_alone(raw)

@@ -4,7 +4,7 @@
 nothing. `FieldBlock` is a decoded block in which the fields that matter for the head are already sorted out;
 `request_head`, `response_head` and `trailers` check the fields in combination. Stricter than the RFC where a looser
 proxy would let something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs.
-Whitespace around a value is a flaw: the decoder may strip it, and it is never sent.
+Whitespace around a value is a flaw: the decoder may strip it, the encoder refuses to send it.
 """
 
 import re

@@ -5,9 +5,10 @@ give equal codes, up to deflate's limit of 15 bits. That covers what usual heade
 backslash. Longer codes begin with 15 ones, which here mean the end of the block. Deflate reads bytes from their lowest
 bit, so bits are reversed.
 
-One decompressor has read the head of a block that does not end. It is given strings, each followed by a separator,
-after which it stands between two codes, wherever the string has led, and has output NUL, which no field holds. The
-output right before the NUL tells whether the string ended as it must: between codes, with at most seven ones after it.
+One decompressor has read the head of a block that does not end. It is given strings, each followed by a separator.
+Wherever in a code a string ends, the separator leads to a point between two codes and puts out NUL, which no field
+holds. The output right before the NUL tells whether the string ended as it must: between codes, with at most seven ones
+of padding.
 Strings that leave a doubt are decoded by the `hpack` package instead, slowly, which also says what is wrong with them.
 
 We never encode: raw strings cost the receiver less, and our lines are cached.
@@ -85,7 +86,7 @@ def _begun() -> "zlib._Decompress":
 
 
 def _ending(padding_bits: int) -> bytes:
-    """The output of a separator after a string with this much padding: one of `0`, whose code is five zero bits."""
+    """The output of a separator after a string of the digit 0, whose code is five zero bits, with this much padding."""
     zeros = 3 * padding_bits % 8
     string = ((1 << padding_bits) - 1).to_bytes((5 * zeros + padding_bits) // 8, "big")
     return _begun().decompress((string + SEPARATOR).translate(_REVERSED))[zeros : -len(_NUL)]

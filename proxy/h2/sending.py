@@ -4,7 +4,7 @@ Every call checks the state, then queues bytes; nothing is sent until the caller
 copied: `send_data` keeps the very buffer it was given, cut to the windows, so one join per turn of the loop moves it.
 
 Calls for a stream that was reset are ignored, since the caller may not have read its `StreamReset` event yet. Calls
-that no order of events explains raise `LocalProtocolError` and queue nothing.
+that are wrong whatever events were read raise `LocalProtocolError` and queue nothing.
 """
 
 from proxy.h2 import frames

@@ -2,8 +2,8 @@
 
 A stream's state is a boolean for each direction, and how far each has come; it is in the table while one direction is
 open. Gone streams need no record, except those that were reset: frames that the peer sent before it received our
-RST_STREAM are no error. Their number is bounded by the streams that a peer may have open until it hears of our resets;
-a forgotten one is treated as ended.
+RST_STREAM are no error. How many resets are remembered is bounded by the streams that a peer may have open until it
+hears of them; a stream whose reset is forgotten is treated as ended.
 """
 
 from enum import Enum

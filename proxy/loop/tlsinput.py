@@ -1,7 +1,7 @@
 """Receive over TLS as much as is worth taking at once: a record, or several if they are full.
 
 The end of the connection, or an error, may follow full records. The records are returned first; the end is held until
-the next call, of which no event of the socket tells (`holds_end`).
+the next call, for which no event of the socket will ask (`holds_end`).
 """
 
 import ssl

@@ -22,7 +22,7 @@ from proxy.tunnel.discovery import DiscoveryFailed, check_version
 log = get_logger(__name__)
 
 SEARCH_AGAIN_S: Final = 60.0
-"""If addresses fail or are too few, they are searched again, but no more often than this."""
+"""If addresses fail or are too few, they are searched for again, but no more often than this."""
 SEARCH_PATIENCE_S: Final = 5.0
 """How long dialling waits for a search. A resolver that is down may take minutes to fail, and the known addresses may
 work again before that."""

@@ -1,6 +1,6 @@
 """Edge discovery: which names are looked up in the DNS, and what the answers mean.
 
-SRV records name the hosts of two regions and their port, which is the same for all transports. Each host has addresses.
+SRV records name the hosts of two regions and the port to dial, the same for all transports. Each host has addresses.
 If the resolver gives no answer, only the SRV lookup is repeated, over DNS-over-TLS. The lookups themselves are done
 elsewhere. Pure.
 """

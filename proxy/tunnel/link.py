@@ -2,8 +2,8 @@
 
     dialling -> opening (the edge is to open its control stream) -> registering -> registered -> leaving -> gone
 
-Silence ends it at any step: an edge may fail to register us in time, or to answer a PING, which is the only way to find
-a dead connection that carries no requests (`heartbeat`). When leaving, it unregisters: the edge may still send requests
+Silence ends it at any step: an edge may fail to register us in time, or to answer a PING (`heartbeat`). Nothing but
+PINGs shows that a connection without requests is dead. When leaving, it unregisters: the edge may still send requests
 for a moment, then closes; if it does not, we do. `Ended` is reported as soon as the connection is unregistered, so that
 another one can take its place, however long its last requests run.
 """

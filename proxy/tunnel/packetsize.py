@@ -24,7 +24,7 @@ class Vain(StrEnum):
 
     NO = "no"
     PERHAPS = "perhaps"
-    """It did, but the line may have been cut instead."""
+    """It did, but a cut of the line may be the cause as well."""
     YES = "yes"
     """It did, although data was received from the edge meanwhile."""
 

@@ -34,8 +34,8 @@ class WireBytes:
         self.repeats = 0
         """How often in a row the kernel had retransmitted the same data without an acknowledgement."""
         self.is_stuck = False
-        """It was retransmitting in vain, with more data outstanding than one small packet holds: packet size may be the
-        cause."""
+        """The kernel was retransmitting in vain, with more data outstanding than one small packet holds: packet size
+        may be the cause."""
 
     def growth(self) -> tuple[int, int]:
         """How many bytes the peer has acknowledged, and how many were received; 0 once the socket is closed."""
