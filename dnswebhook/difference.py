@@ -116,7 +116,7 @@ class Difference:
         return wish.key in self._refused
 
     def is_emptied(self, name: str) -> bool:
-        """Whether no row of a name that leads to a host stays, not even rewritten."""
+        """Whether none of the rows of a name that lead to a host stays, not even rewritten."""
         removed = {row.id for wish in self.by_name[name] for row in self.sets[wish.key].deletes}
         leading = [row for row in self._rows.get(name, ()) if row.is_enabled and row.type in LEADING_TYPES]
         return all(row.id in removed for row in leading)

@@ -26,7 +26,7 @@ from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
 
 LATE_LISTINGS = 10
-"""For how many listings to await a row whose create had no clear result. By default, one listing per minute."""
+"""For how many listings to await a row whose create had no clear result. external-dns lists every minute by default."""
 MAX_NOTED_TEXTS = 16
 """How many texts of one ownership record are noted per apply. external-dns writes one; this many must come from
 somebody else who uses its name, and each note holds all values of the record."""
@@ -55,7 +55,8 @@ class Voucher(msgspec.Struct, frozen=True):
     waits: int = 0
     """For how many more listings it or its record may appear: a create without a response may yet be carried out."""
     is_whole: bool = False
-    """The note is about a TXT set, which must have all `owned_values` or none, not an ownership record; no `value`."""
+    """The note is not about an ownership record but about a TXT set, which must have all `owned_values` or none;
+    `value` is empty."""
 
 
 class Settlement(msgspec.Struct, frozen=True):

@@ -210,7 +210,7 @@ class Reconciler:
     def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
         unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
         unknown = frozenset(key for key in unreadable if self._wanted.is_served(key))
-        if unknown != self._unknown:  # if one is gone since, no verdict has changed
+        if unknown != self._unknown:  # if one has gone since, no verdict has changed
             self._unknown = unknown
             self._untold |= _everything(translation, snapshot).verdicts
 

@@ -86,7 +86,7 @@ class GatewayConfigSpec(GatewayClassConfigSpec, frozen=True):
     tunnel_token_secret_ref: SecretKeyRef | None = None
     """The token of the tunnel; key `tunnel-token`, unless the reference names another."""
     proxy_endpoints: tuple[str, ...] = ()
-    """The config APIs of the Gateway's proxy, if the chart does not run it: http(s)://host:port or unix:/path."""
+    """The config APIs of the Gateway's proxies: http(s)://host:port or unix:/path. Empty: it has no proxy."""
 
 
 class GatewayConfig(Object, frozen=True):

@@ -31,7 +31,7 @@ class Outcomes(Protocol):
     """The results of all deliveries, as known to `tunnelgw.deliver.dispatch.Dispatch`."""
 
     def answers(self) -> Callable[[str, int], bool]:
-        """A function that tells whether a data plane's proxies had answered, by now, about its document of a turn."""
+        """A function that tells whether a plane's proxies have answered, as of now, about its document of a turn."""
 
     def held_planes(self) -> Collection[str]:
         """Data planes with at least one proxy that holds the newest document."""

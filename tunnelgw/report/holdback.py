@@ -43,7 +43,7 @@ class HoldBack:
                 self._batches[id_] = merged[before]
 
     def release(self, has_answered: Callable[[str, int], bool], now_s: float) -> list[ObjectId]:
-        """Objects that need not wait any more. `has_answered`: whether a data plane has answered about a turn."""
+        """Objects that need not wait any more. `has_answered`: whether a plane has answered about a turn's document."""
         is_over: dict[_Batch, bool] = {}
         for batch in set(self._batches.values()):
             is_late = now_s - batch.since_s > MAX_HOLD_BACK_S

@@ -180,8 +180,8 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
 
     def _compatible(self, rule: document.Rule) -> tuple[document.Rule, ...]:
-        """The rule; if its filters exclude each other, which was remarked upon already, two rules with one of these
-        filters each."""
+        """The rule; if parts of it exclude each other, which was remarked upon already: once without what a redirect
+        excludes, and once without the redirect."""
         if not self._remarks.incompatible:
             return (rule,)
         without = msgspec.structs.replace

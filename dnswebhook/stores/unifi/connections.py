@@ -51,7 +51,7 @@ class Pool:
         at = time.monotonic() + timeout_s
         connection = self._connected(timeout_s)
         try:
-            # The peer refused without reading everything, perhaps with a reply
+            # BrokenPipeError: the peer refused without reading everything, perhaps with a reply.
             with contextlib.suppress(BrokenPipeError):
                 connection.sock.sendall(_request(connection, method, target, fields, body))
             reply, goes_on = read_reply(connection.sock, at - time.monotonic(), self._max_reply_bytes)
