@@ -1,4 +1,4 @@
-"""Wanted endpoints in the form in which the store will list them: so that external-dns's second pass does nothing."""
+"""Wanted endpoints in the form in which the store lists them, so that external-dns's second pass changes nothing."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -63,7 +63,7 @@ def adjusted_all(wanted: Iterable[Endpoint], capabilities: Capabilities) -> list
     return [merge_identified(group) for group in alike.values()]
 
 
-def test_what_is_canonical_comes_back_as_it_was() -> None:
+def test_a_canonical_endpoint_is_returned_unchanged() -> None:
     endpoint = Endpoint("app.example.com", "A", ("192.0.2.1", "192.0.2.2"), 300, labels={"owner": "default"})
 
     assert endpoint == adjusted(endpoint)
@@ -98,7 +98,7 @@ def test_a_protected_name_is_dropped_for_that_reason() -> None:
     assert "nas.lan" == result.drops[0].name
 
 
-def test_an_endpoint_of_which_nothing_can_be_held_is_dropped_with_the_reasons() -> None:
+def test_an_endpoint_without_a_valid_target_is_dropped_with_the_reasons() -> None:
     endpoint = Endpoint("app.example.com", "A", ("x",))
     result = adjust(endpoint, v2rows.CAPABILITIES, NOTHING_PROTECTED.matches, NOTHING_SERVED)
 
@@ -134,7 +134,7 @@ def test_joining_looks_at_each_target_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert 100 == CountedTarget.lookups
 
 
-def test_endpoints_told_apart_by_identifier_are_joined() -> None:
+def test_endpoints_that_differ_by_set_identifier_are_joined() -> None:
     first = Endpoint("app.example.com", "A", ("192.0.2.2",), 300, labels={"owner": "one"})
     second = Endpoint("app.example.com", "A", ("192.0.2.1", "192.0.2.2"), 60, labels={"owner": "two"})
 
@@ -164,7 +164,7 @@ def test_adjusting_twice_is_adjusting_once(wanted: Endpoint, capabilities: Capab
 @pytest.mark.parametrize(("capabilities", "translate"), STORES)
 @given(wanted=st.lists(endpoints(), max_size=6))
 @settings(max_examples=100, deadline=None)
-def test_what_is_adjusted_then_written_is_what_is_listed(
+def test_adjusted_endpoints_are_listed_as_they_were_written(
     wanted: list[Endpoint], capabilities: Capabilities, translate: Translate
 ) -> None:
     desired = _one_kind_per_name(adjusted_all(wanted, capabilities))

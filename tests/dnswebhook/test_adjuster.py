@@ -80,7 +80,7 @@ def test_bare_and_wrapped_requests_get_the_same_endpoints() -> None:
 PLAIN = b'"dnsName":"a.example.com","targets":["192.0.2.1"],"recordType":"A"'
 
 
-def test_an_endpoint_that_is_right_already_is_answered_in_its_own_octets() -> None:
+def test_a_canonical_endpoint_is_answered_byte_for_byte() -> None:
     body = b"[{" + PLAIN + b', "recordTTL": 300,"labels":{"owner":"me"}}]'
 
     assert Desk().answer(body) == body
@@ -102,7 +102,7 @@ def test_an_endpoint_that_is_right_already_is_answered_in_its_own_octets() -> No
         PLAIN.replace(b"192.0.2.1", b'192.0.2.1","192.0.2.1') + b',"recordTTL":0',
     ],
 )
-def test_an_answer_has_every_key_that_it_must_have_and_no_empty_one(octets: bytes) -> None:
+def test_an_answer_has_every_required_key_and_no_empty_one(octets: bytes) -> None:
     exact = b'[{"dnsName":"a.example.com","recordType":"A","targets":["192.0.2.1"],"recordTTL":0}]'
 
     assert exact == Desk().answer(b"[{" + octets + b"}]")
@@ -119,7 +119,7 @@ def test_a_remembered_result_is_the_same_bytes_in_any_order() -> None:
     assert desk.answer(wanted) == Desk().answer(wanted)
 
 
-def test_an_endpoint_that_changed_is_worked_out_anew() -> None:
+def test_a_changed_endpoint_is_adjusted_anew() -> None:
     desk = Desk()
     desk.adjust([a("app.example.com", "192.0.2.1")])
 
@@ -137,7 +137,7 @@ def test_drops_are_counted_on_every_pass_but_logged_once(caplog: pytest.LogCaptu
     assert 2 == len([record for record in caplog.records if "endpoint dropped" in record.getMessage()])
 
 
-def test_what_is_logged_of_a_drop_is_cut() -> None:
+def test_long_values_are_cut_in_the_log_of_a_drop() -> None:
     lines = io.StringIO()
     handler = logging.StreamHandler(lines)
     handler.setFormatter(JsonFormatter())
@@ -151,7 +151,7 @@ def test_what_is_logged_of_a_drop_is_cut() -> None:
     assert len(lines.getvalue()) < 5000
 
 
-def test_what_a_pass_did_not_use_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+def test_endpoints_that_a_pass_did_not_contain_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
 
     with caplog.at_level(logging.WARNING):
@@ -162,7 +162,7 @@ def test_what_a_pass_did_not_use_is_forgotten(caplog: pytest.LogCaptureFixture) 
     assert 4 == len([record for record in caplog.records if "endpoint dropped" in record.getMessage()])
 
 
-def test_what_was_remembered_is_forgotten_when_the_store_can_hold_something_else() -> None:
+def test_remembered_results_are_forgotten_when_the_capabilities_change() -> None:
     desk = Desk()
     wanted = [{"dnsName": "app.example.com", "recordType": "CNAME", "targets": ["h.example.net"], "recordTTL": 604800}]
 
@@ -193,7 +193,7 @@ def test_a_body_that_is_refused_leaves_the_memory_as_it_was(caplog: pytest.LogCa
     ],
 )
 def test_an_endpoint_without_a_name_is_left_out_and_the_others_stay(nameless: dict[str, Any]) -> None:
-    """A DNSEndpoint may lack it, and external-dns sends it on: refused, it would end external-dns at each start."""
+    """A DNSEndpoint may lack it, and external-dns sends it on: a refusal would end external-dns at each start."""
     desk = Desk()
 
     assert ["app.example.com"] == [e["dnsName"] for e in desk.adjust([nameless, a("app.example.com")])]
@@ -209,8 +209,8 @@ def test_the_place_of_a_bad_field_is_named_in_either_shape() -> None:
         Desk().answer({"endpoints": wanted})
 
 
-def test_an_endpoint_that_comes_in_other_words_is_not_told_anew(caplog: pytest.LogCaptureFixture) -> None:
-    """external-dns gives the properties of an Ingress of several names to another one in each pass."""
+def test_a_drop_is_not_logged_again_when_only_properties_change(caplog: pytest.LogCaptureFixture) -> None:
+    """external-dns attaches the properties of an Ingress with several names to a different name in each pass."""
     desk = Desk()
     both: list[dict[str, Any]] = [
         {"dnsName": name, "recordType": "CNAME", "targets": ["b.net", "a.net"]} for name in ("x.lan", "y.lan")
@@ -227,7 +227,7 @@ def test_an_endpoint_that_comes_in_other_words_is_not_told_anew(caplog: pytest.L
     assert [DropReason.SURPLUS_CNAME_TARGET] * 6 == desk.reasons
 
 
-def test_sets_that_only_their_identifier_told_apart_are_joined_where_the_first_stood() -> None:
+def test_sets_that_differ_only_by_identifier_are_joined_at_the_place_of_the_first() -> None:
     desk = Desk()
     wanted = [
         a("first.example.com"),
@@ -266,7 +266,7 @@ def test_protected_names_are_left_out() -> None:
     assert [DropReason.PROTECTED] == desk.reasons
 
 
-def test_what_is_desired_is_known_at_once_however_many_ask() -> None:
+def test_whether_a_record_is_desired_is_answered_in_constant_time() -> None:
     """A listing asks for each ownership record that an apply left open: for all, when the store was refusing."""
     desk = Desk()
     names = [f"host-{number}.example.com" for number in range(10_000)]
@@ -305,7 +305,7 @@ def test_adjusting_an_answer_changes_nothing_and_memory_makes_no_difference(want
     assert len(msgspec.json.decode(once)["endpoints"] if wrapped else msgspec.json.decode(once)) <= len(wanted)
 
 
-def test_what_is_beyond_the_store_stays_for_as_long_as_it_is_served_and_each_turn_is_told_once(
+def test_a_record_beyond_the_limits_of_the_store_stays_while_it_is_served_and_each_change_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     desk = Desk()

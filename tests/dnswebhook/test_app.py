@@ -1,4 +1,4 @@
-"""The webhook over WSGI: what a good request is answered, in which shape and in what time."""
+"""The webhook over WSGI: the answers to valid requests, their shape and their time limits."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +76,7 @@ def test_an_empty_store_is_an_empty_list_never_null(site: BuildSite, accept: str
         ({"endpoints": None}, {"endpoints": []}),
     ],
 )
-def test_adjusting_answers_in_the_shape_that_it_received(site: BuildSite, body: Any, answer: Any) -> None:
+def test_adjusting_answers_in_the_shape_of_the_request(site: BuildSite, body: Any, answer: Any) -> None:
     response = site().post("/adjustendpoints", body)
 
     assert 200 == response.status_code
@@ -114,7 +114,7 @@ def test_head_is_get_without_the_body(site: BuildSite, path: str) -> None:
     assert len(here.get(path).data) == int(head.headers["Content-Length"])
 
 
-def test_every_answer_has_an_id_of_its_own(site: BuildSite) -> None:
+def test_every_response_has_a_unique_request_id(site: BuildSite) -> None:
     here = site()
 
     assert 2 == len({here.get(path).headers["X-Request-Id"] for path in ("/", "/nowhere")})
@@ -123,7 +123,7 @@ def test_every_answer_has_an_id_of_its_own(site: BuildSite) -> None:
 # Time.
 
 
-def test_a_call_that_waits_beyond_its_deadline_is_503_and_told_to_come_back(
+def test_a_call_that_waits_beyond_its_deadline_is_answered_503_with_retry_after(
     site: BuildSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = site()
@@ -190,7 +190,5 @@ def test_requests_are_counted_by_route_and_status_code(site: BuildSite) -> None:
         ("/nothing", "GET", b""),
     ],
 )
-def test_nothing_of_a_call_is_left_for_the_collector_of_garbage(
-    site: BuildSite, path: str, method: str, body: bytes
-) -> None:
+def test_a_call_leaves_nothing_to_the_garbage_collector(site: BuildSite, path: str, method: str, body: bytes) -> None:
     assert lets_go(site(ROW).client.application, path, method, body)

@@ -53,7 +53,7 @@ def test_an_unknown_path_is_404_and_never_redirected(site: BuildSite, path: str)
         ("POST", "/records", f"body is 'text/html', want '{MEDIA_TYPE}'"),
     ],
 )
-def test_the_log_says_of_a_refusal_what_the_client_was_told(
+def test_a_refusal_is_logged_with_the_message_that_the_client_got(
     site: BuildSite, caplog: pytest.LogCaptureFixture, method: str, path: str, told: str
 ) -> None:
     with caplog.at_level("INFO"):
@@ -66,7 +66,7 @@ def test_the_log_says_of_a_refusal_what_the_client_was_told(
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:8888", ""])
 @pytest.mark.parametrize("path", ["/records", "/adjustendpoints"])
 def test_a_page_in_a_browser_writes_no_records(site: BuildSite, path: str, origin: str) -> None:
-    """Without a type no browser asks first whether a page of elsewhere may: it sends."""
+    """Without a content type, a browser sends such a request of a foreign page without a CORS preflight."""
     here = site()
     body = json.dumps({"Create": [ENDPOINT]} if path == "/records" else [ENDPOINT])
     response = here.client.post(path, data=body, headers={"Origin": origin})
@@ -77,7 +77,7 @@ def test_a_page_in_a_browser_writes_no_records(site: BuildSite, path: str, origi
 
 
 @pytest.mark.parametrize("path", ["", "//"])
-def test_an_empty_path_is_the_root_and_no_redirect(site: BuildSite, path: str) -> None:
+def test_an_empty_path_is_the_root_without_a_redirect(site: BuildSite, path: str) -> None:
     response = site().client.get("/", environ_overrides={"PATH_INFO": path})
 
     assert 200 == response.status_code
@@ -94,7 +94,7 @@ def test_an_empty_path_is_the_root_and_no_redirect(site: BuildSite, path: str) -
         ("FOO", "/adjustendpoints", "POST"),
     ],
 )
-def test_a_wrong_method_is_405_and_told_the_right_ones(site: BuildSite, method: str, path: str, allowed: str) -> None:
+def test_a_wrong_method_is_405_with_the_allowed_ones(site: BuildSite, method: str, path: str, allowed: str) -> None:
     response = site().client.open(path, method=method)
 
     assert allowed in assert_error(response, 405, "method not allowed")
@@ -109,7 +109,7 @@ def test_an_accept_header_without_any_json_is_406(site: BuildSite, path: str, ac
 
 @pytest.mark.parametrize("path", ["/records", "/adjustendpoints"])
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-def test_a_body_that_is_said_to_be_something_else_is_415(site: BuildSite, path: str, content_type: str) -> None:
+def test_a_body_with_a_foreign_content_type_is_415(site: BuildSite, path: str, content_type: str) -> None:
     here = site()
 
     assert_error(here.post(path, {"create": [NEW]}, content_type), 415, "unsupported media type")
@@ -118,7 +118,7 @@ def test_a_body_that_is_said_to_be_something_else_is_415(site: BuildSite, path: 
 
 @pytest.mark.parametrize("path", ["/records", "/adjustendpoints"])
 @pytest.mark.parametrize("body", [b"", b"{", b"nonsense", b'{"create":[}', b"\xff\xfe", b'{"create":' + b"[" * 100_000])
-def test_a_body_that_is_no_json_is_400(site: BuildSite, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_json_is_400(site: BuildSite, path: str, body: bytes) -> None:
     assert_error(site().post(path, body), 400, "malformed JSON")
 
 
@@ -138,7 +138,7 @@ def test_a_body_that_is_no_json_is_400(site: BuildSite, path: str, body: bytes) 
         ("/adjustendpoints", 5, "body"),
     ],
 )
-def test_a_bad_field_is_400_named_with_its_place_and_nothing_is_applied(
+def test_a_bad_field_is_400_with_its_place_and_nothing_is_applied(
     site: BuildSite, path: str, body: Any, place: str
 ) -> None:
     here = site()
@@ -152,7 +152,7 @@ def padded(size: int) -> bytes:
 
 
 def chunked(here: Site, body: bytes) -> TestResponse:
-    """Without Content-Length; the server would end the input where the last chunk ends."""
+    """Sends without Content-Length; a server would end the input after the last chunk."""
     stream = io.BytesIO(body)
     return here.client.post("/records", input_stream=stream, headers={"Transfer-Encoding": "chunked"})
 
@@ -233,7 +233,7 @@ def test_a_failure_of_the_store_has_its_status_code_for_every_call(
 
 @pytest.mark.parametrize("error", [*RECORD_FAILURES, StoreError("other")])
 @pytest.mark.parametrize("operation", ["list", "create", "update", "delete"])
-def test_no_failure_of_the_store_is_a_status_code_on_which_the_client_would_exit(
+def test_no_failure_of_the_store_is_answered_with_a_status_code_on_which_the_client_exits(
     site: BuildSite, operation: str, error: StoreError
 ) -> None:
     here = site(ROW)
@@ -250,7 +250,7 @@ def test_no_failure_of_the_store_is_a_status_code_on_which_the_client_would_exit
     assert all(response.status_code == 204 or 500 <= response.status_code <= 510 for response in responses)
 
 
-def test_the_wait_that_the_controller_asks_for_is_passed_on(site: BuildSite) -> None:
+def test_the_retry_after_of_the_controller_is_passed_on(site: BuildSite) -> None:
     here = site()
     here.store.fail("list", RateLimited("slow down", 42.4))
 
@@ -267,7 +267,7 @@ def test_adjusting_is_503_while_the_api_is_unknown(site: BuildSite) -> None:
     assert int(response.headers["Retry-After"]) > 0
 
 
-def test_a_partial_failure_is_500_after_the_rest_was_applied_and_the_store_is_looked_at(site: BuildSite) -> None:
+def test_a_partial_failure_is_500_after_the_rest_was_applied_and_its_error_is_reported(site: BuildSite) -> None:
     here = site()
     error = StoreUnreachable("reset")
     here.store.fail("create", error, name="new.example.com")

@@ -83,7 +83,7 @@ def test_a_step_that_needs_one_of_others_is_left_out_when_all_of_them_failed(
     assert 1 == counted(report)["delete", outcome]
 
 
-def test_a_step_that_needs_a_failed_one_is_left_out_and_so_is_what_needs_that(writers: Writers) -> None:
+def test_a_step_that_needs_a_failed_one_is_left_out_with_the_steps_that_need_it(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     store.fail("create", RecordError("refused"), name=TXT.name)
 
@@ -113,7 +113,7 @@ def test_one_failing_name_does_not_stop_the_others(writers: Writers) -> None:
     assert {("create", "applied"): 9, ("create", "failed"): 1} == counted(report)
 
 
-def test_what_exists_already_and_what_is_gone_already_are_successes(writers: Writers) -> None:
+def test_creating_an_existing_row_and_deleting_a_missing_one_are_successes(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A)
 
     report = executed(store, writers, strand(Create(A), Delete(ROW_CNAME), Step(Create(host(1)), needs=(0, 1))))
@@ -131,7 +131,7 @@ def test_an_update_of_a_row_that_is_gone_creates_it(writers: Writers) -> None:
     assert report.is_complete
 
 
-def test_an_update_of_a_cname_that_is_gone_creates_none_since_another_one_may_stand_there(writers: Writers) -> None:
+def test_an_update_of_a_cname_that_is_gone_creates_none_since_another_one_may_exist(writers: Writers) -> None:
     store = MemoryStore()
 
     report = executed(store, writers, strand(Update(ROW_CNAME, CNAME)))
@@ -141,7 +141,7 @@ def test_an_update_of_a_cname_that_is_gone_creates_none_since_another_one_may_st
     assert {("update", "failed"): 1} == counted(report)
 
 
-def test_where_rows_cannot_be_changed_the_new_value_comes_before_the_old_one_goes(writers: Writers) -> None:
+def test_where_rows_cannot_be_updated_the_new_value_is_created_before_the_old_one_is_deleted(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A, can_update=False)
 
     report = executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", "192.0.2.2"))))
@@ -173,7 +173,9 @@ def test_an_old_value_stays_when_its_successor_cannot_be_added(writers: Writers)
         ),
     ],
 )
-def test_what_cannot_stand_beside_its_successor_goes_first(row: Record, spec: RecordSpec, writers: Writers) -> None:
+def test_a_value_that_cannot_coexist_with_its_successor_is_deleted_first(
+    row: Record, spec: RecordSpec, writers: Writers
+) -> None:
     store = MemoryStore.holding(row, can_update=False)
 
     report = executed(store, writers, strand(Update(row, spec)))
@@ -193,7 +195,7 @@ def test_a_cname_is_put_back_when_its_successor_is_refused(writers: Writers) -> 
     assert not report.is_complete
 
 
-def test_a_wanted_value_that_somebody_added_meanwhile_lets_the_old_one_go(writers: Writers) -> None:
+def test_an_old_value_is_deleted_when_somebody_has_added_the_wanted_one_meanwhile(writers: Writers) -> None:
     wanted = Record("9", "app.example.com", "A", "192.0.2.2")
     store = MemoryStore.holding(ROW_A, wanted)
 
@@ -227,7 +229,7 @@ def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: 
 
 
 @pytest.mark.parametrize("is_pending", [False, True])
-def test_a_switch_puts_nothing_back_where_its_record_may_still_come(is_pending: bool, writers: Writers) -> None:
+def test_a_switch_puts_nothing_back_when_its_record_may_still_be_created(is_pending: bool, writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     error = StoreTimeout("slow")
     error.is_pending = is_pending
@@ -239,7 +241,7 @@ def test_a_switch_puts_nothing_back_where_its_record_may_still_come(is_pending: 
     assert 1 == report.counts["delete", Outcome.LEFT_OUT]
 
 
-def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: Writers) -> None:
+def test_an_address_is_put_back_even_when_its_new_ttl_may_still_be_written(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A, can_update=False)
     error = StoreTimeout("slow")
     error.is_pending = True
@@ -250,8 +252,8 @@ def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: W
     assert {(A.name, "A", A.value)} == store.live
 
 
-def test_a_row_that_was_to_get_a_new_ttl_is_not_taken_for_removed(writers: Writers) -> None:
-    """The store may have kept it although it has confirmed the removal: then that is the value that is wanted."""
+def test_a_row_that_was_to_get_a_new_ttl_is_not_reported_as_removed(writers: Writers) -> None:
+    """The store may have kept it although it has confirmed the removal: its value is still wanted."""
     store = MemoryStore.holding(ROW_A, can_update=False)
     store.ignore(A.name)
 
@@ -260,7 +262,7 @@ def test_a_row_that_was_to_get_a_new_ttl_is_not_taken_for_removed(writers: Write
     assert [] == report.removed
 
 
-def test_an_address_that_has_gone_meanwhile_comes_with_its_new_ttl_beside_other_addresses(writers: Writers) -> None:
+def test_an_address_removed_meanwhile_is_created_with_its_new_ttl_beside_other_addresses(writers: Writers) -> None:
     other = Record("3", A.name, "A", "192.0.2.3")
     store = MemoryStore.holding(other, can_update=False)
 
@@ -271,7 +273,7 @@ def test_an_address_that_has_gone_meanwhile_comes_with_its_new_ttl_beside_other_
 
 
 @pytest.mark.parametrize("is_exchanged", [False, True])
-def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
+def test_a_switch_whose_row_was_removed_meanwhile_creates_only_at_an_empty_name(
     is_exchanged: bool, writers: Writers
 ) -> None:
     other = Record("7", ROW_CNAME.name, "CNAME", "theirs.example.net")
@@ -284,7 +286,7 @@ def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
     assert ("create" in store.verbs) is not is_exchanged
 
 
-def test_a_disabled_row_leaves_a_name_empty(writers: Writers) -> None:
+def test_a_name_with_only_a_disabled_row_counts_as_empty(writers: Writers) -> None:
     store = MemoryStore.holding(Record("7", ROW_CNAME.name, "MX", "10 mail.example.net", is_enabled=False))
 
     executed(store, writers, strand(Switch((ROW_CNAME,), (A,))))
@@ -292,10 +294,10 @@ def test_a_disabled_row_leaves_a_name_empty(writers: Writers) -> None:
     assert store.live == {(A.name, "A", A.value)}
 
 
-def test_where_the_row_has_gone_and_the_store_does_not_list_a_switch_adds_nothing_and_says_why(
+def test_a_switch_whose_row_is_gone_creates_nothing_when_the_listing_fails_and_reports_the_error(
     writers: Writers,
 ) -> None:
-    """It may have gone by a delete of ours, whose answer was lost: that somebody changed the name would be a guess."""
+    """A delete of ours whose answer was lost may have removed it: that somebody changed the name would be a guess."""
     store = MemoryStore()
     store.fail("list", StoreUnreachable("away"))
 
@@ -305,7 +307,7 @@ def test_where_the_row_has_gone_and_the_store_does_not_list_a_switch_adds_nothin
     assert [("away", True)] == [(str(failure.error), failure.error.is_systemic) for failure in report.failures]
 
 
-def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
+def test_a_switch_that_created_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")
     store.fail("create", RecordError("refused"), value=aaaa.value)
@@ -337,7 +339,7 @@ def test_a_switch_whose_removal_fails_adds_nothing_and_puts_back_what_it_removed
 TEXTS = tuple(RecordSpec("text.example.com", "TXT", value) for value in ("one", "two", "three", "four"))
 
 
-def test_values_that_come_together_all_come(writers: Writers) -> None:
+def test_values_created_together_are_all_created(writers: Writers) -> None:
     store = MemoryStore()
 
     report = executed(store, writers, strand(CreateTogether(TEXTS), Step(Create(host(1)), needs=(0,))))
@@ -347,7 +349,7 @@ def test_values_that_come_together_all_come(writers: Writers) -> None:
     assert report.is_complete
 
 
-def test_of_values_that_come_together_those_that_came_go_again_where_one_fails_but_none_that_was_there(
+def test_of_values_created_together_only_the_new_ones_are_removed_again_when_one_fails(
     writers: Writers,
 ) -> None:
     store = MemoryStore.holding(Record("9", "text.example.com", "TXT", "one"))
@@ -370,7 +372,7 @@ def test_of_values_that_come_together_those_that_came_go_again_where_one_fails_b
 
 
 class LateStore(MemoryStore):
-    """Refuses every call whose deadline has passed; that of `deadline` passes while `late_value` is being added."""
+    """Refuses every call whose deadline has passed; `deadline` passes while `late_value` is being added."""
 
     late_value = ""
 
@@ -395,7 +397,7 @@ class LateStore(MemoryStore):
             raise StoreTimeout("no time left")
 
 
-def test_values_of_which_the_last_comes_too_late_are_taken_back_after_the_deadline(writers: Writers) -> None:
+def test_values_created_together_are_removed_again_after_the_deadline_when_one_is_too_late(writers: Writers) -> None:
     store = LateStore()
     store.late_value = "three"
 
@@ -417,7 +419,7 @@ def test_what_a_switch_removed_is_put_back_after_the_deadline(writers: Writers) 
     assert report.was_cut_short
 
 
-def test_a_row_of_another_name_leaves_a_name_empty(writers: Writers) -> None:
+def test_a_row_of_another_name_does_not_stop_a_switch(writers: Writers) -> None:
     store = MemoryStore.holding(Record("7", "other.example.com", "A", "192.0.2.9"))
 
     report = executed(store, writers, strand(Switch((ROW_CNAME,), (CNAME,))))
@@ -435,7 +437,7 @@ def test_a_switch_whose_rows_were_there_asks_for_no_listing(writers: Writers) ->
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("gone"), StoreFailed("disk full"), StoreTimeout("slow")])
-def test_after_many_failures_in_a_row_that_would_repeat_the_rest_is_not_tried(
+def test_after_many_consecutive_systemic_failures_the_rest_is_not_tried(
     error: StoreError, lone_writer: Writers
 ) -> None:
     store = MemoryStore()
@@ -462,7 +464,7 @@ def test_a_failure_that_is_sure_to_repeat_ends_the_run_at_once(error: StoreError
     assert {("create", "failed"): 1, ("create", "not_tried"): 19} == counted(report)
 
 
-def test_a_success_in_between_starts_the_count_of_failures_anew(lone_writer: Writers) -> None:
+def test_a_success_in_between_resets_the_count_of_failures(lone_writer: Writers) -> None:
     store = MemoryStore()
     for number in range(20):
         if number % 5:
@@ -474,7 +476,7 @@ def test_a_success_in_between_starts_the_count_of_failures_anew(lone_writer: Wri
     assert {("create", "applied"): 4, ("create", "failed"): 16} == counted(report)
 
 
-def test_records_that_are_refused_for_themselves_never_end_the_run(lone_writer: Writers) -> None:
+def test_refusals_of_single_records_never_end_the_run(lone_writer: Writers) -> None:
     store = MemoryStore()
     store.fail("create", RecordError("refused"))
 

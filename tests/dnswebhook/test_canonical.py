@@ -83,7 +83,7 @@ def test_a_name_has_one_spelling(written: str, canonical: str) -> None:
         "\ud800.example",
     ],
 )
-def test_a_name_that_no_store_could_serve_is_refused_with_what_was_seen(written: str) -> None:
+def test_a_name_that_no_store_could_serve_is_refused_with_the_reason(written: str) -> None:
     with pytest.raises(Unacceptable, match=r"name|label|want") as refusal:
         canonical_name(written)
 
@@ -133,7 +133,7 @@ def test_a_host_of_more_than_253_octets_is_a_target_too_long(record_type: str) -
 
 
 @pytest.mark.parametrize("record_type", ["LOC", "", "a", "X" * 5000])
-def test_an_unknown_type_is_named_and_cut(record_type: str) -> None:
+def test_the_error_for_an_unknown_type_is_cut(record_type: str) -> None:
     with pytest.raises(Unacceptable, match="want one of A, AAAA") as refusal:
         canonical_value(record_type, "x")
 
@@ -168,7 +168,7 @@ def test_the_host_inside_a_target_is_found(record_type: str, value: str, host: s
 @example("\u2488.example")
 @example("a。。b")
 @settings(max_examples=500, deadline=None)
-def test_a_canonical_name_is_its_own_spelling_and_fits_in_dns(text: str) -> None:
+def test_a_canonical_name_is_stable_and_fits_in_dns(text: str) -> None:
     try:
         name = canonical_name(text)
     except Unacceptable:
@@ -184,7 +184,7 @@ def test_a_canonical_name_is_its_own_spelling_and_fits_in_dns(text: str) -> None
 
 @given(any_type, any_text)
 @settings(max_examples=500, deadline=None)
-def test_a_canonical_value_is_its_own_spelling(record_type: str, text: str) -> None:
+def test_a_canonical_value_is_stable(record_type: str, text: str) -> None:
     try:
         value = canonical_value(record_type, text)
     except Unacceptable:
@@ -196,7 +196,7 @@ def test_a_canonical_value_is_its_own_spelling(record_type: str, text: str) -> N
 
 @given(st.sampled_from([kind for kind in RECORD_TYPES if kind != "NAPTR"]), any_text)
 @settings(max_examples=500, deadline=None)
-def test_nothing_that_passes_can_break_a_line_of_the_resolvers_file(record_type: str, text: str) -> None:
+def test_no_accepted_value_can_break_a_line_of_the_resolvers_configuration(record_type: str, text: str) -> None:
     try:
         value = canonical_value(record_type, text)
     except Unacceptable:
@@ -215,7 +215,7 @@ def of_groups(groups: list[int]) -> ipaddress.IPv6Address:
 
 @given(st.ip_addresses(v=6) | st.lists(st.sampled_from((0, 0, 1, 0xFFFF)), min_size=8, max_size=8).map(of_groups))
 @settings(max_examples=500, deadline=None)
-def test_every_spelling_of_an_ipv6_address_is_one_value(address: ipaddress.IPv6Address) -> None:
+def test_every_spelling_of_an_ipv6_address_has_one_canonical_value(address: ipaddress.IPv6Address) -> None:
     if address.ipv4_mapped is not None:
         return
 
@@ -224,7 +224,7 @@ def test_every_spelling_of_an_ipv6_address_is_one_value(address: ipaddress.IPv6A
     assert {str(address)} == spelled
 
 
-def test_of_white_space_around_an_address_nothing_is_remembered() -> None:
+def test_white_space_around_an_address_is_not_kept_in_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(20):
@@ -241,7 +241,7 @@ def test_of_white_space_around_an_address_nothing_is_remembered() -> None:
 @example("1::3:4:5:6:7:8")
 @example("1:0::2")
 @settings(max_examples=1000, deadline=None)
-def test_a_text_like_an_ipv6_address_is_one_or_is_refused(text: str) -> None:
+def test_a_text_like_an_ipv6_address_is_canonicalised_or_refused(text: str) -> None:
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Records that come without an ownership record: whose they would be, by what is served and what was seen."""
+"""Records sent without an ownership record: whose they would be, given what is served and what was seen."""
 
 from collections.abc import Collection
 
@@ -42,90 +42,92 @@ def claims(
 
 
 @pytest.mark.parametrize("own", [OURS, ENCRYPTED], ids=["readable", "encrypted"])
-def test_it_is_ours_where_our_ownership_record_is_served(own: Record) -> None:
+def test_a_record_is_ours_when_our_ownership_record_is_served(own: Record) -> None:
     assert "" == claims([own], [own]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_ours_where_ours_is_served_that_external_dns_has_not_seen_beside_that_of_another_owner() -> None:
+def test_a_record_is_ours_when_our_ownership_record_is_served_though_only_that_of_another_owner_was_seen() -> None:
     assert "" == claims([OURS, OTHERS], [OTHERS]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_ours_where_ours_is_served_beside_one_of_ours_under_another_name_that_has_gone() -> None:
+def test_a_record_is_ours_when_one_of_our_two_ownership_records_is_still_served() -> None:
     assert "" == claims([ENCRYPTED], [ENCRYPTED, of("ours", f"a.{NAME}")]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_nobodys_where_ours_has_gone_since_external_dns_has_seen_it() -> None:
+def test_a_record_is_nobodys_when_our_ownership_record_was_removed_since_external_dns_saw_it() -> None:
     assert "which was removed since" in claims([], [OURS]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_nobodys_where_ours_has_been_disabled_since() -> None:
+def test_a_record_is_nobodys_when_our_ownership_record_was_disabled_since() -> None:
     disabled = msgspec.structs.replace(OURS, is_enabled=False)
 
     assert "which was removed since" in claims([disabled], [OURS]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_nobodys_where_ours_has_given_way_to_a_record_of_another_type() -> None:
+def test_a_record_is_nobodys_when_our_ownership_record_was_replaced_by_another_type() -> None:
     assert "which was removed since" in claims([row(OWNERSHIP, "MX", text("ours"))], [OURS]).why_unclaimed(
         WANTED, NOBODY
     )
 
 
 @pytest.mark.parametrize(("served", "told"), [([OTHERS], [OTHERS]), ([], [OTHERS]), ([OTHERS], [])])
-def test_it_is_anothers_where_theirs_is_served_or_was_seen(served: list[Record], told: list[Record]) -> None:
+def test_a_record_is_another_owners_when_their_ownership_record_is_served_or_was_seen(
+    served: list[Record], told: list[Record]
+) -> None:
     assert "an ownership record of 'other'" in claims(served, told).why_unclaimed(WANTED, NOBODY)
 
 
-def test_it_is_taken_over_with_the_other_records_of_its_owner() -> None:
+def test_a_record_is_taken_over_with_the_other_records_of_its_owner() -> None:
     assert "" == claims([OTHERS], [OTHERS]).why_unclaimed(WANTED, {"other"})
 
 
-def test_nobody_is_asked_where_no_ownership_record_was_there_to_be_seen() -> None:
+def test_a_record_is_ours_when_no_ownership_record_of_it_was_seen() -> None:
     elsewhere = of("ours", "a-two.example.com")
 
     assert "" == claims([elsewhere], [elsewhere]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_before_a_first_listing_it_is_nobodys_where_its_owner_keeps_ownership_records_of_other_names() -> None:
+def test_before_the_first_listing_a_record_is_nobodys_when_its_owner_has_ownership_records_of_other_names() -> None:
     elsewhere = of("ours", "a-two.example.com")
 
     assert "before dnswebhook was restarted" in claims([elsewhere], None).why_unclaimed(WANTED, NOBODY)
     assert "" == claims([of("other", "a-two.example.com")], None).why_unclaimed(WANTED, NOBODY)
 
 
-def test_before_a_first_listing_what_is_served_counts_as_seen() -> None:
+def test_before_the_first_listing_served_rows_count_as_seen() -> None:
     elsewhere = of("ours", "a-two.example.com")
 
     assert "" == claims([ENCRYPTED, elsewhere], None).why_unclaimed(WANTED, NOBODY)
     assert "an ownership record of 'other'" in claims([OTHERS, elsewhere], None).why_unclaimed(WANTED, NOBODY)
 
 
-def test_the_ownership_record_that_was_removed_last_comes_back() -> None:
+def test_the_ownership_record_that_was_removed_last_is_restored() -> None:
     first, last = removed("ours", "A"), msgspec.structs.replace(removed("ours", "A"), name=f"a.{NAME}")
 
     assert last == claims(removed=[first, last]).gone_from(WANTED)
 
 
-def test_none_comes_back_of_another_owner_or_of_another_type() -> None:
+def test_no_ownership_record_of_another_owner_or_type_is_restored() -> None:
     ours = removed("ours", "A")
 
     assert ours == claims(removed=[ours, removed("other", "A"), removed("ours", "AAAA")]).gone_from(WANTED)
     assert claims(removed=[removed("other", "A"), removed("ours", "AAAA")]).gone_from(WANTED) is None
 
 
-def test_an_encrypted_ownership_record_may_have_been_its_own_and_comes_back() -> None:
+def test_an_encrypted_ownership_record_is_restored_since_it_may_be_ours() -> None:
     encrypted = msgspec.structs.replace(removed("ours", "A"), value=SECRET)
 
     assert encrypted == claims(removed=[encrypted]).gone_from(WANTED)
 
 
-def test_none_comes_back_where_another_text_has_its_name() -> None:
+def test_no_ownership_record_is_restored_when_another_text_has_its_name() -> None:
     assert claims([OTHERS], removed=[removed("ours", "A")]).gone_from(WANTED) is None
     disabled = msgspec.structs.replace(OTHERS, is_enabled=False)
     address = row(OWNERSHIP, "A", "192.0.2.9")
     assert claims([disabled, address], removed=[removed("ours", "A")]).gone_from(WANTED) is not None
 
 
-def test_external_dns_was_shown_the_text_first_that_sorts_first_and_is_no_other_text() -> None:
+def test_external_dns_was_shown_first_the_heritage_text_that_sorts_first() -> None:
     plain, a, b = row(OWNERSHIP, "TXT", "a"), of("a"), of("b")
 
     assert claims(told=[plain, b, a]).is_first_told(a)
@@ -133,5 +135,5 @@ def test_external_dns_was_shown_the_text_first_that_sorts_first_and_is_no_other_
     assert not claims(told=[b]).is_first_told(a)
 
 
-def test_before_a_first_listing_no_text_is_known_to_have_been_shown() -> None:
+def test_before_the_first_listing_no_text_is_known_to_have_been_shown() -> None:
     assert not claims([OURS], told=None).is_first_told(OURS)

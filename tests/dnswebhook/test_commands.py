@@ -25,7 +25,7 @@ SPECS = [
 
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
-    """Of a store that holds `SPECS`."""
+    """The state directory of a store that holds `SPECS`."""
     store = EmbeddedStore(tmp_path)
     for spec in SPECS:
         store.create(spec, Deadline.after(WAIT_S))
@@ -114,7 +114,7 @@ def test_records_on_a_terminal_are_a_table(state_dir: Path) -> None:
     assert "\t" not in shown
 
 
-def test_records_of_an_empty_store_are_none_and_the_place_is_told(tmp_path: Path) -> None:
+def test_an_empty_store_has_no_records_to_print_and_its_location_is_named(tmp_path: Path) -> None:
     finished = run(tmp_path, "records")
 
     assert (0, "") == (finished.returncode, finished.stdout)

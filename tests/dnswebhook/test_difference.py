@@ -38,7 +38,7 @@ def wish(
     is_wanted: bool | None = None,
     owned: OwnedSet | None = None,
 ) -> Wish:
-    """Something is wanted where values are, unless `is_wanted` says otherwise."""
+    """The set is wanted if it has values, unless `is_wanted` says otherwise."""
     values = tuple(wanted)
     is_wanted = bool(values) if is_wanted is None else is_wanted
     return Wish(NAME, kind, values, ttl_s, frozenset(removed), is_wanted, owned)
@@ -56,7 +56,7 @@ def difference(wishes: Iterable[Wish], rows: Iterable[Record] = (), refusals: It
 
 
 def is_half(wanted: Iterable[str], here: Iterable[str]) -> bool:
-    """Of a set of which an earlier call was to write `one` and `two`."""
+    """Asks this of a set of which an earlier call was to write `one` and `two`."""
     owned = OwnedSet(NAME, frozenset({"TXT"}))
     note = Voucher(NAME, "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
     wanted_set = wish(wanted, ["three"], "TXT")
@@ -144,14 +144,14 @@ def test_a_disabled_row_of_another_type_holds_back_nothing() -> None:
     assert [] == reasons(found)
 
 
-def test_an_old_answer_stays_when_nothing_can_come_in_its_place() -> None:
+def test_an_old_value_stays_when_no_new_one_can_be_written() -> None:
     found = difference([wish((), ["192.0.2.1"], is_wanted=True)], [row("192.0.2.1")])
 
     assert ([], [], []) == values(found)
     assert found.sets[NAME, "A"].has_blocked_delete
 
 
-def test_it_goes_when_another_wanted_value_is_served_already() -> None:
+def test_an_old_value_is_removed_when_a_wanted_one_is_served_already() -> None:
     found = difference([wish(["192.0.2.2"], ["192.0.2.1"])], [row("192.0.2.1"), row("192.0.2.2")])
 
     assert ([], [], ["192.0.2.1"]) == values(found)
@@ -165,7 +165,7 @@ def test_an_obstacle_to_a_cname_is_named() -> None:
     assert "A '192.0.2.1'" in found.refusals[0].detail
 
 
-def test_the_obstacle_that_is_served_already_is_named_before_one_that_is_wanted_too() -> None:
+def test_an_obstacle_that_is_served_is_named_before_one_that_is_wanted() -> None:
     found = difference([wish(["host.example.net"], kind="CNAME"), wish(["192.0.2.9"])], [row("text", "TXT")])
 
     assert ([], [], []) == values(found, "CNAME")
@@ -178,8 +178,8 @@ def test_a_disabled_row_is_no_obstacle_to_a_cname() -> None:
     assert ([], ["host.example.net"], []) == values(found, "CNAME")
 
 
-def test_a_disabled_row_is_one_where_something_would_have_to_go_first() -> None:
-    """If the controller minds it, what has gone would be put back, in each pass."""
+def test_a_disabled_row_is_an_obstacle_when_another_row_would_have_to_be_removed_first() -> None:
+    """If the controller refused the new row because of it, the removed one would be put back in each pass."""
     address, alias = row("192.0.2.1"), row("old.example.net", "CNAME")
     disabled = [row("192.0.2.50", is_enabled=False), row("off.example.net", "CNAME", is_enabled=False)]
 
@@ -209,7 +209,7 @@ def test_a_disabled_row_is_named_only_where_no_served_one_is_in_the_way() -> Non
     assert "TXT 'text', and" in found.refusals[0].detail
 
 
-def test_nothing_goes_when_the_cname_that_should_come_is_in_conflict() -> None:
+def test_nothing_is_removed_for_a_cname_that_is_in_conflict() -> None:
     found = difference(
         [wish(["host.example.net"], kind="CNAME"), wish((), ["192.0.2.1"])], [row("192.0.2.1"), row("text", "TXT")]
     )
@@ -226,7 +226,7 @@ def test_an_ownership_record_is_not_written_for_a_record_that_is_refused() -> No
     assert [] == found.sets["a-app.example.com", "TXT"].creates
 
 
-def test_it_is_written_when_the_refused_record_is_partly_there() -> None:
+def test_an_ownership_record_is_written_when_its_refused_record_partly_exists() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, NAME, "A", "bad")
 
     found = difference([wish(["192.0.2.1"]), voucher()], [row("192.0.2.1")], [refusal])
@@ -234,7 +234,7 @@ def test_it_is_written_when_the_refused_record_is_partly_there() -> None:
     assert 1 == len(found.sets["a-app.example.com", "TXT"].creates)
 
 
-def test_it_is_written_when_some_values_of_the_refused_record_come() -> None:
+def test_an_ownership_record_is_written_when_some_values_of_its_refused_record_are() -> None:
     rows = [row("192.0.2.2", is_enabled=False)]
 
     found = difference([wish(["192.0.2.1", "192.0.2.2"]), voucher()], rows)
@@ -253,7 +253,7 @@ def test_a_record_is_not_created_when_all_its_ownership_records_are_refused() ->
     assert [RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP] == reasons(found)
 
 
-def test_one_that_is_there_is_not_refused_for_want_of_an_ownership_record() -> None:
+def test_an_existing_record_is_not_refused_for_lack_of_an_ownership_record() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"a-{NAME}", "TXT", "too long")
 
     found = difference([wish(["192.0.2.1"]), voucher(())], [row("192.0.2.1")], [refusal])
@@ -261,7 +261,7 @@ def test_one_that_is_there_is_not_refused_for_want_of_an_ownership_record() -> N
     assert [RefusalReason.CANNOT_BE_HELD] == reasons(found)
 
 
-def test_an_ownership_record_of_another_type_says_nothing_about_this_one() -> None:
+def test_a_refused_ownership_record_of_another_type_does_not_hold_back_a_record() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"aaaa-{NAME}", "TXT", "too long")
 
     found = difference([wish(["192.0.2.1"]), voucher((), kind="AAAA")], refusals=[refusal])
@@ -276,7 +276,7 @@ def test_rows_of_other_names_do_not_matter() -> None:
     assert [] == found.live((NAME, "A"))
 
 
-def test_a_cname_that_leads_back_to_its_name_is_refused_and_the_way_is_named() -> None:
+def test_a_cname_that_leads_back_to_its_name_is_refused_and_the_chain_is_named() -> None:
     rows = [row("two.example.com", "CNAME", name="one.example.com"), row(NAME, "CNAME", name="two.example.com")]
 
     found = difference([wish(["one.example.com"], kind="CNAME")], rows)
@@ -286,7 +286,7 @@ def test_a_cname_that_leads_back_to_its_name_is_refused_and_the_way_is_named() -
     assert "one.example.com -> two.example.com -> app.example.com" in found.refusals[0].detail
 
 
-def test_a_chain_of_cnames_that_nobody_follows_is_refused_before_looking_at_all_of_it() -> None:
+def test_a_cname_chain_beyond_the_limit_is_refused_without_following_all_of_it() -> None:
     rows = [row(f"host-{number + 1}.example.com", "CNAME", name=f"host-{number}.example.com") for number in range(200)]
 
     near_the_end = difference([wish(["host-190.example.com"], kind="CNAME")], rows)
@@ -298,7 +298,7 @@ def test_a_chain_of_cnames_that_nobody_follows_is_refused_before_looking_at_all_
     assert f"more than {MAX_NAMES} names" in far_from_it.refusals[0].detail
 
 
-def test_of_a_very_long_way_only_a_part_is_named() -> None:
+def test_of_a_very_long_cname_chain_only_a_part_is_named() -> None:
     tail = "a" * 60 + ".example.com"
     names = [f"host-{number}.{tail}" for number in range(40)]
     rows = [row(target, "CNAME", name=name) for name, target in pairwise([*names, NAME])]
@@ -319,7 +319,7 @@ def test_of_many_values_that_cannot_stand_beside_a_cname_only_some_are_named() -
     assert len(found.refusals[0].detail) < 500
 
 
-def test_what_a_cname_in_a_loop_should_replace_stays() -> None:
+def test_a_record_that_a_cname_in_a_loop_should_replace_stays() -> None:
     back = row(NAME, "CNAME", name="one.example.com")
 
     rewritten = difference(
@@ -333,7 +333,7 @@ def test_what_a_cname_in_a_loop_should_replace_stays() -> None:
     assert switched.sets[NAME, "A"].has_blocked_delete
 
 
-def test_of_cnames_that_lead_to_each_other_the_first_comes() -> None:
+def test_of_cnames_that_lead_to_each_other_the_first_is_created() -> None:
     other = Wish("www.example.com", "CNAME", (NAME,), is_wanted=True)
 
     found = difference([wish(["www.example.com"], kind="CNAME"), other])
@@ -342,7 +342,7 @@ def test_of_cnames_that_lead_to_each_other_the_first_comes() -> None:
     assert [("www.example.com", RefusalReason.CNAME_LOOP)] == [(each.name, each.reason) for each in found.refusals]
 
 
-def test_loops_of_others_disabled_rows_and_a_new_ttl_hold_up_no_cname() -> None:
+def test_a_cname_is_not_refused_for_a_loop_of_other_names_a_disabled_row_or_a_new_ttl() -> None:
     loop = [
         row("two.example.com", "CNAME", name="one.example.com"),
         row("one.example.com", "CNAME", name="two.example.com"),
@@ -357,7 +357,7 @@ def test_loops_of_others_disabled_rows_and_a_new_ttl_hold_up_no_cname() -> None:
     assert (["host.example.net -> host.example.net"], [], []) == values(with_ttl, "CNAME")
 
 
-def test_a_row_that_cannot_be_removed_keeps_its_ownership_also_where_nothing_comes_in_its_place() -> None:
+def test_a_row_that_cannot_be_removed_keeps_its_ownership_record_even_if_nothing_replaces_it() -> None:
     ambiguous = row("other.example.net", "CNAME", origin=Origin.AMBIGUOUS)
 
     found = difference([wish((), ["other.example.net"], "CNAME"), wish(["192.0.2.1"])], [ambiguous])
@@ -366,7 +366,7 @@ def test_a_row_that_cannot_be_removed_keeps_its_ownership_also_where_nothing_com
     assert found.sets[NAME, "CNAME"].has_blocked_delete
 
 
-def test_a_set_is_there_by_half_where_some_of_what_was_to_come_is_and_it_is_still_wanted() -> None:
+def test_a_set_is_half_written_when_some_of_its_noted_values_exist_and_it_is_still_wanted() -> None:
     assert is_half(["one", "two"], ["one"])
     assert is_half(["one", "two"], ["two", "by hand"])
     assert not is_half(["one", "two"], ["one", "two"])

@@ -1,4 +1,4 @@
-"""Which names are in our hands: external-dns's own filter rules as tables, and the names that are never touched."""
+"""Which names are managed: external-dns's own filter rules as tables, and the names that are never touched."""
 
 import os
 import sys
@@ -96,7 +96,7 @@ def test_expressions_are_searched_in_the_unicode_form_with_exclusion_first(
         "x" * 100_000,
     ],
 )
-def test_an_entry_that_is_no_domain_is_refused(entry: str) -> None:
+def test_an_entry_that_is_not_a_domain_is_refused(entry: str) -> None:
     with pytest.raises(ValueError, match=r"^DOMAIN_FILTER: .* is not a domain, want domains separated by commas"):
         DomainFilter([entry])
     with pytest.raises(ValueError, match=r"^EXCLUDE_DOMAIN_FILTER: .* is not a domain"):
@@ -135,18 +135,18 @@ def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expr
         r"\u0041",
     ],
 )
-def test_what_external_dns_could_not_read_is_refused_at_our_start(pattern: str) -> None:
+def test_an_expression_that_external_dns_could_not_read_is_refused_at_our_start(pattern: str) -> None:
     with pytest.raises(ValueError, match="which external-dns \\(RE2\\) does not know"):
         DomainFilter(regex_include=pattern)
 
 
 @pytest.mark.parametrize("pattern", [r"[[:alpha:]]+", r"[[:^digit:]x]"])
-def test_what_we_would_read_as_something_else_is_refused(pattern: str) -> None:
+def test_an_expression_with_another_meaning_in_python_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="write it with a character class"):
         DomainFilter(regex_exclude=pattern)
 
 
-def test_an_expression_with_octets_that_are_no_utf_8_is_refused() -> None:
+def test_an_expression_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(ValueError, match=r"REGEXP_DOMAIN_FILTER: .* it is not UTF-8"):
         DomainFilter(regex_include=os.fsdecode(b"gr\xfc"))
 
@@ -157,7 +157,7 @@ def test_an_expression_that_cannot_be_read_is_refused_with_the_place(pattern: st
         DomainFilter(regex_include=pattern)
 
 
-def test_the_end_as_re2_spells_it_is_read_from_python_3_14_on_and_refused_before() -> None:
+def test_the_end_anchor_of_re2_is_accepted_from_python_3_14_on_and_refused_before() -> None:
     pattern = r"^a\z"
     if sys.version_info < (3, 14):
         with pytest.raises(ValueError, match=r"is not valid: .* at position"):
@@ -170,7 +170,7 @@ def test_the_end_as_re2_spells_it_is_read_from_python_3_14_on_and_refused_before
 @pytest.mark.parametrize(
     "pattern", [r"^(?:app|web)-\d{1,3}\.example\.com$", r"(?i)App", r"(?P<zone>lan)", r"a+?b", r"[a-z*]{2,}", r"\bapp"]
 )
-def test_what_both_can_read_is_accepted(pattern: str) -> None:
+def test_an_expression_that_external_dns_and_python_can_read_is_accepted(pattern: str) -> None:
     assert pattern == DomainFilter(regex_include=pattern).regex_include
 
 
@@ -200,7 +200,7 @@ def test_any_text_can_be_matched(name: str) -> None:
 
 @given(st.sampled_from(["example.com", "a.example.com", "x.a.example.com", "bücher.example"]))
 @settings(deadline=None)
-def test_a_domain_that_is_excluded_is_not_included_below_it_either(domain: str) -> None:
+def test_the_subdomains_of_an_excluded_domain_are_excluded_too(domain: str) -> None:
     domain_filter = DomainFilter([domain], [domain])
 
     assert not domain_filter.matches(domain)

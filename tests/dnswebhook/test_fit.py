@@ -89,7 +89,7 @@ def test_a_target_that_cannot_be_held_is_dropped_and_then_none_is_left(
     assert target == result.drops[0].target
 
 
-def test_a_good_target_stays_when_a_bad_one_beside_it_goes() -> None:
+def test_a_valid_target_stays_when_an_invalid_one_is_dropped() -> None:
     result = fitted("app.example.com", "A", "192.0.2.300", "192.0.2.1")
 
     assert ("192.0.2.1",) == result.values
@@ -129,7 +129,7 @@ def test_of_many_targets_that_are_dropped_the_first_are_named_and_all_are_counte
     assert f"{count - MAX_NAMED_DROPS} more targets" == alike[-1].detail
 
 
-def test_two_spellings_of_one_alias_target_are_no_surplus() -> None:
+def test_two_spellings_of_one_alias_target_count_as_one() -> None:
     result = fitted("app.example.com", "CNAME", "host.example.net.", "HOST.example.net")
 
     assert Fitted("app.example.com", "CNAME", ("host.example.net",), 0) == result
@@ -192,7 +192,7 @@ def test_the_longest_text_of_the_longest_name_fits_a_line_of_dnsmasq_s_configura
 
 
 @pytest.mark.parametrize(("record_type", "held"), [("A", True), ("AAAA", True), ("TXT", False), ("MX", False)])
-def test_a_wildcard_is_held_for_the_types_of_the_store(record_type: str, held: bool) -> None:
+def test_a_wildcard_is_held_only_for_the_types_that_the_store_supports(record_type: str, held: bool) -> None:
     targets = {"A": "192.0.2.1", "AAAA": "2001:db8::1", "TXT": "x", "MX": "10 m.example.com"}
 
     assert held is bool(fitted("*.example.com", record_type, targets[record_type]).values)
@@ -200,7 +200,7 @@ def test_a_wildcard_is_held_for_the_types_of_the_store(record_type: str, held: b
 
 @pytest.mark.parametrize("capabilities", [V2, INTEGRATION, CAPABILITIES])
 @pytest.mark.parametrize("name", ["*", "*."])
-def test_no_record_may_answer_for_every_name_that_there_is(name: str, capabilities: Capabilities) -> None:
+def test_a_wildcard_for_all_names_is_dropped(name: str, capabilities: Capabilities) -> None:
     everything = fitted(name, "A", "192.0.2.1", capabilities=capabilities)
 
     assert () == everything.values
@@ -211,7 +211,7 @@ def test_the_ownership_record_of_a_wildcard_can_be_held() -> None:
     assert ("x",) == fitted("a-*.example.com", "TXT", "x").values
 
 
-# What a limit forbids and is served all the same.
+# Records beyond a limit that are served nevertheless.
 
 
 def served(name: str, record_type: str, *values: str) -> Served:
@@ -222,7 +222,7 @@ def held_as_served(name: str, record_type: str, targets: tuple[str, ...], listin
     return fit(name, record_type, targets, ttl_s, integrationrows.CAPABILITIES, listing, 6)
 
 
-def test_what_is_served_under_a_name_that_is_too_long_for_the_store_stays_as_it_is() -> None:
+def test_values_served_under_a_name_that_is_too_long_for_the_store_stay() -> None:
     name = name_of(137)
     listing = served(name, "A", "192.0.2.1", "192.0.2.2")
 
@@ -233,7 +233,7 @@ def test_what_is_served_under_a_name_that_is_too_long_for_the_store_stays_as_it_
     assert "name of 137 octets" in result.limit
 
 
-def test_nothing_is_added_to_what_is_served_under_a_name_that_is_too_long_for_the_store() -> None:
+def test_no_value_is_added_under_a_served_name_that_is_too_long_for_the_store() -> None:
     name = name_of(137)
     listing = served(name, "A", "192.0.2.1", "192.0.2.3")
 
@@ -255,7 +255,7 @@ def test_nothing_is_added_to_what_is_served_under_a_name_that_is_too_long_for_th
         ("*.example.com", "CNAME", "host.example.net"),
     ],
 )
-def test_a_value_that_the_store_would_not_take_stays_where_it_is_served(
+def test_a_value_that_the_store_would_refuse_stays_only_if_it_is_served(
     name: str, record_type: str, value: str
 ) -> None:
     other = served("other.example.com", record_type, value)
@@ -265,7 +265,7 @@ def test_a_value_that_the_store_would_not_take_stays_where_it_is_served(
     assert (value,) == held_as_served(name, record_type, (value,), served(name, record_type, value)).values
 
 
-def test_a_value_that_the_store_takes_comes_beside_one_that_it_would_not_take() -> None:
+def test_a_value_that_the_store_accepts_is_added_beside_one_that_it_would_refuse() -> None:
     long = f"10 {name_of(137)}"
 
     result = held_as_served("app.example.com", "MX", ("20 b.example.net", long), served("app.example.com", "MX", long))
@@ -273,7 +273,7 @@ def test_a_value_that_the_store_takes_comes_beside_one_that_it_would_not_take() 
     assert (long, "20 b.example.net") == result.values
 
 
-def test_what_is_no_name_at_all_does_not_stay() -> None:
+def test_an_invalid_name_does_not_stay_even_if_it_is_served() -> None:
     listing = served("a*b.example.com", "A", "192.0.2.1")
 
     assert () == held_as_served("a*b.example.com", "A", ("192.0.2.1",), listing).values

@@ -1,4 +1,4 @@
-"""Shared calls: nobody is served by a flight that began before it asked. Every order of events is made by hand."""
+"""Shared calls: nobody gets the result of a flight that began before the call. The tests set every order of events."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,7 +40,7 @@ class Airport:
 
 
 class Queue(Deadline):
-    """A deadline that tells when its caller has begun to wait for others: only then is the time left asked for."""
+    """A deadline that signals when its caller waits for others: the remaining time is read only then."""
 
     def __init__(self) -> None:
         self.is_waiting = threading.Event()
@@ -53,7 +53,7 @@ class Queue(Deadline):
 
 
 def queued(pool: ThreadPoolExecutor, flights: Flights[int]) -> "Future[int]":
-    """A caller that waits behind a flight which is in the air."""
+    """Starts a caller that waits behind a flight in progress."""
     deadline = Queue()
     future = pool.submit(flights.get, deadline)
     assert deadline.is_waiting.wait(WAIT_S)
@@ -84,7 +84,7 @@ def test_a_caller_that_asks_during_a_flight_gets_the_next_one() -> None:
         assert (1, 2) == (early.result(WAIT_S), late.result(WAIT_S))
 
 
-def test_ten_callers_cost_two_flights() -> None:
+def test_ten_callers_share_two_flights() -> None:
     airport = Airport()
     flights = Flights(airport.fetch)
     with ThreadPoolExecutor(10) as pool:

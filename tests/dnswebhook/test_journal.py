@@ -45,7 +45,7 @@ def test_each_text_of_a_name_has_its_own_note(tmp_path: Path) -> None:
     assert (one, other) == Journal(tmp_path, "store").vouchers
 
 
-def test_nothing_is_left_on_disk_when_everything_is_settled(tmp_path: Path) -> None:
+def test_no_file_is_left_when_everything_is_settled(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "store")
     journal.note([voucher("a-one.example.com")])
 
@@ -63,13 +63,13 @@ def test_notes_about_another_store_are_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"store": 1}', b"\xff", b"[]", b'{"more":' + b"[" * 10_000], ids=lambda it: it[:9]
 )
-def test_a_damaged_file_is_forgotten(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
 
     assert () == Journal(tmp_path, "store").vouchers
 
 
-def test_notes_are_kept_in_memory_where_they_cannot_be_written(tmp_path: Path) -> None:
+def test_notes_that_cannot_be_written_are_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     journal = Journal(tmp_path / "file" / "below", "store")
 
@@ -78,10 +78,10 @@ def test_notes_are_kept_in_memory_where_they_cannot_be_written(tmp_path: Path) -
     assert (voucher("a-one.example.com"),) == journal.vouchers
 
 
-def test_a_note_that_could_not_be_written_leaves_no_older_one_to_the_next_start(
+def test_a_failed_write_of_a_note_leaves_no_older_note_to_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older one does not know values that became ours since: the ownership record of such a record would go."""
+    """The older note lacks values that became ours since: the ownership record of such a record would be removed."""
 
     def fill_the_disk(_path: Path, _content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -117,7 +117,7 @@ def test_recent_notes_are_followed_after_a_restart(tmp_path: Path, passed_s: flo
 
 
 @pytest.mark.parametrize("passed_s", [MAX_AGE_S + 1, -1 - MAX_AGE_S])
-def test_notes_that_nobody_has_followed_for_long_are_forgotten(tmp_path: Path, passed_s: float) -> None:
+def test_notes_that_were_not_followed_for_long_are_forgotten(tmp_path: Path, passed_s: float) -> None:
     """The state directory was restored from a backup, or its node was away while another one did the work."""
     clock = Clock()
     Journal(tmp_path, "store", clock).note([voucher("a-one.example.com")])
@@ -152,7 +152,7 @@ def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> No
     assert written == (tmp_path / FILE_NAME).stat().st_ino
 
 
-def test_notes_of_another_daemon_that_runs_are_neither_followed_nor_replaced(
+def test_notes_of_another_running_daemon_are_neither_followed_nor_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     theirs, ours = voucher("a-one.example.com"), voucher("a-two.example.com")
@@ -169,7 +169,7 @@ def test_notes_of_another_daemon_that_runs_are_neither_followed_nor_replaced(
     assert (theirs,) == Journal(tmp_path, "store").vouchers
 
 
-def test_a_directory_that_another_daemon_has_left_is_used(tmp_path: Path) -> None:
+def test_a_directory_is_used_after_another_daemon_has_left_it(tmp_path: Path) -> None:
     first = Journal(tmp_path, "store")
     second = Journal(tmp_path, "store")
     del first
@@ -180,14 +180,14 @@ def test_a_directory_that_another_daemon_has_left_is_used(tmp_path: Path) -> Non
     assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
 
 
-def test_what_another_daemon_leaves_when_it_ends_is_not_followed_after_the_next_start(tmp_path: Path) -> None:
-    """As where a restart overlaps: the new daemon has written since, of which those notes say nothing."""
+def test_notes_of_a_daemon_that_ended_after_our_start_are_not_followed_after_the_next_start(tmp_path: Path) -> None:
+    """As with overlapping restarts: those notes do not know what the new daemon has written since."""
     first = Journal(tmp_path, "store")
     first.note([voucher("a-one.example.com")])
     second = Journal(tmp_path, "store")
     del first
 
-    assert () == second.vouchers  # as for each listing
+    assert () == second.vouchers  # read as for each listing
     del second
 
     assert () == Journal(tmp_path, "store").vouchers

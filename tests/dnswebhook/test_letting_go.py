@@ -1,4 +1,4 @@
-"""A call that failed lets go of all that it had at hand, a reply of many MiB for instance, without a collector's help.
+"""A failed call releases all that it held, such as a reply of many MiB, without the garbage collector.
 
 Errors and the frames that they came through keep each other, and garbage is looked for rarely: a controller that kept
 failing made the daemon grow by hundreds of MiB.
@@ -48,12 +48,12 @@ def app_on(store: UnifiStore) -> WebhookApp:
 
 
 def replies_alive() -> int:
-    """Of a controller, whole or not. Tables of other tests hold some too."""
+    """Counts replies of a controller, whole or not. Tables of other tests hold some too."""
     return sum(type(each).__name__ in ("Reply", "WholeReply", "_Sink") for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_of_a_listing_that_failed(store: UnifiStore, controller: Controller, effect: str) -> None:
+def test_a_failed_listing_leaves_no_reply_in_memory(store: UnifiStore, controller: Controller, effect: str) -> None:
     app = app_on(store)
     controller.fault(EFFECTS[effect](), on="list")
     gc.collect()
@@ -63,7 +63,7 @@ def test_of_a_listing_that_failed(store: UnifiStore, controller: Controller, eff
     assert replies_alive() == before
 
 
-def test_of_a_listing_while_the_controller_is_away(store: UnifiStore, controller: Controller) -> None:
+def test_a_listing_while_the_controller_is_away_leaves_no_garbage(store: UnifiStore, controller: Controller) -> None:
     app = app_on(store)
     controller.stop()
     with uncollected() as garbage:
@@ -74,7 +74,9 @@ def test_of_a_listing_while_the_controller_is_away(store: UnifiStore, controller
 
 @pytest.mark.parametrize("effect", EFFECTS)
 @pytest.mark.parametrize("operation", ["create", "delete"])
-def test_of_changes_that_failed(store: UnifiStore, controller: Controller, operation: str, effect: str) -> None:
+def test_failed_changes_leave_no_reply_in_memory(
+    store: UnifiStore, controller: Controller, operation: str, effect: str
+) -> None:
     app = app_on(store)
     assert lets_go(app, "/records", "POST", json.dumps({"create": [OTHER]}).encode())
     controller.fault(EFFECTS[effect](), on=operation)
@@ -89,7 +91,7 @@ def test_of_changes_that_failed(store: UnifiStore, controller: Controller, opera
 
 
 @pytest.mark.parametrize("effect", ["403", "500"])
-def test_of_a_probe_that_failed(store: UnifiStore, controller: Controller, effect: str) -> None:
+def test_a_failed_probe_leaves_no_reply_in_memory(store: UnifiStore, controller: Controller, effect: str) -> None:
     controller.fault(EFFECTS[effect]())
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Listings in bytes: what is remembered never shows."""
+"""Encoded listings: what is remembered never changes the result."""
 
 import msgspec
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ listings = st.builds(Listing, st.lists(rows, max_size=8).map(tuple))
 
 @given(st.lists(listings, min_size=1, max_size=5))
 @settings(max_examples=200, deadline=None)
-def test_each_listing_says_its_own_rows_whatever_was_listed_before(history: list[Listing]) -> None:
+def test_each_listing_contains_its_own_rows_whatever_was_listed_before(history: list[Listing]) -> None:
     encoder = ListingEncoder()
 
     for listing in history:
@@ -34,7 +34,7 @@ def test_each_listing_says_its_own_rows_whatever_was_listed_before(history: list
         assert sum(encoded.sets_by_type.values()) == len(told)
 
 
-def test_the_same_listing_again_is_the_same_bytes_object() -> None:
+def test_the_same_listing_is_encoded_to_the_same_object() -> None:
     listing = Listing((Record("1", "a.example.com", "A", "192.0.2.1"),))
     encoder = ListingEncoder()
 

@@ -81,7 +81,7 @@ def test_the_records_gauge_counts_record_sets_of_the_last_listing_by_type(site: 
     assert (3, 0) == tuple(here.metric(gauge, record_type=kind) for kind in ("A", "TXT"))
 
 
-def test_writes_are_counted_by_what_became_of_them(site: BuildSite) -> None:
+def test_writes_are_counted_by_operation_and_outcome(site: BuildSite) -> None:
     here = site(ROW)
     new_target = {**ENDPOINT, "targets": ["192.0.2.9"]}
 
@@ -114,7 +114,7 @@ def test_dropped_endpoints_are_counted_by_reason_on_every_pass(site: BuildSite) 
     assert 0 == here.metric("dnswebhook_dropped_endpoints_total", reason="no_targets")
 
 
-def test_the_times_of_the_last_listing_and_apply_are_of_successes(site: BuildSite) -> None:
+def test_the_times_of_the_last_listing_and_apply_are_set_only_by_successes(site: BuildSite) -> None:
     here = site()
     impossible = {"dnsName": "x.example.com", "recordType": "A", "targets": ["nonsense"]}
     before = time.time()

@@ -57,7 +57,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         ({"UNIFI_HOST": "", "UNIFI_USER": ""}, False),
     ],
 )
-def test_the_store_follows_the_controllers_address_unless_it_is_named(environ: dict[str, str], expected: bool) -> None:
+def test_the_controllers_address_selects_the_store_unless_it_is_named(environ: dict[str, str], expected: bool) -> None:
     assert expected is options(**environ).uses_unifi
 
 
@@ -65,7 +65,7 @@ def test_a_flag_wins_over_its_variable() -> None:
     assert 0.25 == options("--max-delete-share", "0.25", DNSWEBHOOK_MAX_DELETE_SHARE="0.5").max_delete_share
 
 
-def test_the_domain_filter_comes_from_the_names_that_people_know() -> None:
+def test_the_domain_filter_is_read_from_the_usual_variable_names() -> None:
     lists = options(DOMAIN_FILTER="example.com, .example.org", EXCLUDE_DOMAIN_FILTER="private.example.com").filter()
     expressions = options(REGEXP_DOMAIN_FILTER=r"\.lan$", REGEXP_DOMAIN_FILTER_EXCLUSION="^tmp").filter()
 
@@ -108,11 +108,11 @@ def test_protected_names_are_a_list_of_patterns() -> None:
         ({"DNSWEBHOOK_API_ADDR": "nowhere"}, "DNSWEBHOOK_API_ADDR"),
     ],
 )
-def test_what_does_not_go_together_is_refused_by_name(environ: dict[str, str], expected: str) -> None:
+def test_invalid_and_contradictory_options_are_refused_by_name(environ: dict[str, str], expected: str) -> None:
     assert expected in problems(**environ)
 
 
-def test_the_controllers_settings_are_handed_over(tmp_path: Path) -> None:
+def test_the_controllers_settings_are_passed_to_its_store(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("  s3cret-key \n")
 
@@ -176,12 +176,12 @@ def test_the_state_directory_is_the_one_given_or_the_one_of_the_environment(
 
 
 @pytest.mark.parametrize("environ", [{}, {"UNIFI_HOST": "https://192.0.2.1", "UNIFI_API_KEY": "k"}])
-def test_who_has_no_home_is_told_to_name_a_state_directory(
+def test_the_error_without_a_home_directory_names_the_option_of_the_state_directory(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("STATE_DIRECTORY", "XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # a number that is nobody's here
+    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # a user id that does not exist here
 
     with pytest.raises(ValueError, match=r"no home directory: set --state-dir \(DNSWEBHOOK_STATE_DIR\)"):
         options(**environ).state_path()

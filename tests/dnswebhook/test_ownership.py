@@ -1,4 +1,4 @@
-"""Which ownership record vouches for which record set: every way in which external-dns names and words them."""
+"""Which ownership record vouches for which record set: every name and text that external-dns gives them."""
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +49,9 @@ def test_the_automatic_name_tells_the_type(record_type: str, name: str) -> None:
         pytest.param("cname-xn--bcher-kva.example", "xn--bcher-kva.example", "CNAME", id="IDN"),
     ],
 )
-def test_the_type_is_found_in_what_prefix_suffix_or_template_added(own_name: str, owned: str, record_type: str) -> None:
+def test_the_type_is_found_in_a_name_with_prefix_suffix_or_template(
+    own_name: str, owned: str, record_type: str
+) -> None:
     assert {record_type} == vouched(own_name, owned, record_type)
 
 
@@ -58,7 +60,7 @@ def test_the_type_before_the_name_counts_even_if_the_prefix_is_a_written_type_to
     assert {"TXT"} == vouched("txt-txt-app.example.com", "app.example.com", "A", "TXT")
 
 
-def test_a_host_that_is_called_like_a_type_is_none() -> None:
+def test_a_host_named_like_a_record_type_is_not_taken_for_the_type() -> None:
     assert {"A"} == vouched("srv-a.example.com", "srv.example.com", "SRV", "A") == vouched("srv-a.lan", "srv.lan")
 
 
@@ -68,7 +70,7 @@ def test_each_type_of_a_name_that_changes_its_type_has_its_own_ownership_record(
 
 
 @pytest.mark.parametrize("own_name", ["app.example.com", "owner-of-app.example.com", "exta-app.example.com"])
-def test_a_name_that_does_not_tell_vouches_for_every_type(own_name: str) -> None:
+def test_a_name_without_a_type_vouches_for_every_type(own_name: str) -> None:
     found = owned_set(txt(own_name, owned="app.example.com"), {"app.example.com": {"A"}})
 
     assert found is not None
@@ -152,12 +154,12 @@ NONCE = "IDHvYm7vVOXuSAVX"
 
 @pytest.mark.parametrize("value", [HERITAGE, HERITAGE.strip('"')])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_was_read_is_found_in_the_text_that_says_it(value: str, is_first: bool) -> None:
+def test_a_reading_matches_the_text_with_its_labels(value: str, is_first: bool) -> None:
     assert READ.is_of(value, is_first=is_first)
 
 
-def test_what_was_read_by_another_name_is_found_only_in_the_text_that_was_shown_first() -> None:
-    """Any other one is that of somebody else, who serves the same objects."""
+def test_a_reading_with_another_owner_matches_only_the_text_that_was_listed_first() -> None:
+    """Any other text belongs to somebody else, who serves the same objects."""
     migrated = Reading("new", frozenset({RESOURCE}))
 
     assert migrated.is_of(HERITAGE, is_first=True)
@@ -176,17 +178,17 @@ def test_what_was_read_by_another_name_is_found_only_in_the_text_that_was_shown_
         SECRET,
     ],
 )
-def test_what_was_read_is_not_found_in_a_text_that_says_something_else(value: str) -> None:
+def test_a_reading_does_not_match_a_text_with_other_labels(value: str) -> None:
     assert not READ.is_of(value, is_first=True)
 
 
-def test_what_was_read_in_an_encrypted_text_is_found_by_its_nonce() -> None:
+def test_a_reading_matches_an_encrypted_text_by_its_nonce() -> None:
     assert Reading("default", frozenset(), NONCE).is_of(SECRET, is_first=False)
     assert not Reading("default", frozenset(), NONCE[::-1]).is_of(SECRET, is_first=True)
 
 
 @pytest.mark.parametrize("nonce", ["", "I", NONCE[:-1], NONCE + "u"])
-def test_what_is_no_nonce_finds_no_text(nonce: str) -> None:
+def test_an_invalid_nonce_matches_no_text(nonce: str) -> None:
     found = reading({"owner": "default", "txt-encryption-nonce": nonce})
 
     assert found is not None

@@ -46,7 +46,7 @@ def test_a_changed_ttl_is_one_update_per_value() -> None:
     assert [Update(old, RecordSpec("app.example.com", "A", old.value, 60)) for old in rows] == operations(plan)
 
 
-def test_values_that_neither_old_nor_new_name_stay() -> None:
+def test_values_that_no_change_names_stay() -> None:
     ours, theirs = row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "A", "198.51.100.9")
     changes = Changes(delete=(a("app.example.com", "192.0.2.1"),))
 
@@ -83,7 +83,7 @@ def test_lists_of_unequal_length_are_paired_by_name_and_type() -> None:
     )
 
 
-def test_the_ownership_record_comes_before_its_record_which_needs_it() -> None:
+def test_the_ownership_record_is_created_before_its_record_which_needs_it() -> None:
     changes = Changes(create=(a("app.example.com", "192.0.2.1"), ownership("app.example.com", "A")))
 
     first, second = steps(planned(changes))
@@ -92,7 +92,7 @@ def test_the_ownership_record_comes_before_its_record_which_needs_it() -> None:
     assert Step(Create(RecordSpec("app.example.com", "A", "192.0.2.1")), needs=(0,)) == second
 
 
-def test_the_ownership_record_goes_after_its_record_and_only_then() -> None:
+def test_the_ownership_record_is_removed_only_after_its_record() -> None:
     record = row("app.example.com", "A", "192.0.2.1")
     txt = ownership("app.example.com", "A")
     txt_row = row("a-app.example.com", "TXT", txt.targets[0])
@@ -101,7 +101,7 @@ def test_the_ownership_record_goes_after_its_record_and_only_then() -> None:
     assert [Step(Delete(record)), Step(Delete(txt_row), needs=(0,))] == steps(planned(changes, txt_row, record))
 
 
-def test_the_last_row_of_a_name_goes_once_something_has_come() -> None:
+def test_the_last_address_of_a_name_is_removed_only_after_a_new_one_was_created() -> None:
     four, by_hand = row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "A", "198.51.100.1")
     text = row("app.example.com", "TXT", "by-hand")
     changes = Changes(
@@ -117,7 +117,7 @@ def test_the_last_row_of_a_name_goes_once_something_has_come() -> None:
     assert Step(Delete(four)) == steps(planned(changes, four, by_hand))[-1]
 
 
-def test_an_address_waits_for_no_record_that_does_not_take_its_place_nor_a_text_for_an_address() -> None:
+def test_the_removal_of_an_address_waits_only_for_a_new_address_and_that_of_a_text_for_nothing() -> None:
     four, txt = row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", "old")
     six, mx = (
         Endpoint("app.example.com", "AAAA", ("2001:db8::1",)),
@@ -233,7 +233,7 @@ def test_of_a_cname_and_an_address_wanted_together_the_address_wins() -> None:
     assert [RefusalReason.CNAME_CONFLICT] == [refusal.reason for refusal in plan.refusals]
 
 
-def test_a_new_text_of_several_values_comes_whole_and_only_with_its_ownership_record() -> None:
+def test_a_new_txt_set_of_several_values_is_created_whole_and_needs_its_ownership_record() -> None:
     texts = Endpoint("app.example.com", "TXT", ("one", "two"))
 
     claim, whole = steps(planned(Changes(create=(texts, ownership("app.example.com", "TXT")))))
@@ -243,8 +243,8 @@ def test_a_new_text_of_several_values_comes_whole_and_only_with_its_ownership_re
     assert (CreateTogether(expected), (0,)) == (whole.operation, whole.needs)
 
 
-def test_a_text_set_is_noted_where_it_comes_whole() -> None:
-    """Half of it may be there after a crash, or where it cannot be taken back."""
+def test_a_txt_set_is_noted_when_it_is_created_whole() -> None:
+    """Half of it may remain after a crash, or when it cannot be removed again."""
     texts = Endpoint("app.example.com", "TXT", ("one", "two"))
     owned = OwnedSet("app.example.com", frozenset({"TXT"}))
     whole = Voucher("app.example.com", "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
@@ -260,7 +260,7 @@ def test_a_cname_with_several_targets_keeps_the_lowest() -> None:
     assert [Create(RecordSpec("app.example.com", "CNAME", "b.example.net"))] == operations(plan)
 
 
-def test_of_two_cnames_the_surplus_one_goes_before_the_other_is_rewritten() -> None:
+def test_of_two_cnames_the_surplus_one_is_removed_before_the_other_is_rewritten() -> None:
     rows = [row("app.example.com", "CNAME", target) for target in ("one.example.net", "two.example.net")]
     changes = Changes(
         update_old=(cname("app.example.com", "one.example.net", "two.example.net"),),

@@ -1,4 +1,4 @@
-"""Ownership texts that external-dns has read and does not name: they go with their record, those of others never."""
+"""Ownership texts that external-dns has read and does not name: removed with their record, unless another owner's."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ def left(plan: Plan, *rows: Record) -> list[str]:
 
 
 def test_a_readable_text_is_rewritten_into_an_encrypted_one() -> None:
-    """The named one has a nonce of its own, made up for this request."""
+    """The named text has a nonce of its own, generated for this request."""
     old = txt_row(text())
 
     plan = planned(change(OTHER_SECRET, NEW_SECRET, txt_encryption_nonce=OTHER_SECRET[:16]), old, ADDRESS)
@@ -74,7 +74,7 @@ def test_an_encrypted_text_is_rewritten_into_a_readable_one() -> None:
 
 
 def encrypted_anew(resource: str = "ingress/x/app", named: str = SECRET) -> Changes:
-    """A record that changes, under labels that external-dns has encrypted once more."""
+    """A changed record whose labels external-dns has encrypted again."""
     new_address = address("192.0.2.2", resource=resource, txt_encryption_nonce=NEW_SECRET[:16])
     return Changes(
         update_old=(address("192.0.2.1", txt_encryption_nonce=NONCE), txt(named)),
@@ -86,13 +86,13 @@ MOVED = Update(ADDRESS, RecordSpec(NAME, "A", "192.0.2.2", 0))
 ENCRYPTED_ANEW = Update(txt_row(SECRET), RecordSpec(OWNERSHIP, "TXT", NEW_SECRET, 0))
 
 
-def test_a_text_that_was_encrypted_anew_and_says_the_same_is_written_once_its_record_is() -> None:
+def test_a_reencrypted_text_with_the_same_content_is_written_after_its_record() -> None:
     moved, text_after = steps(planned(encrypted_anew(), txt_row(SECRET), ADDRESS))
 
     assert (moved.operation, text_after.operation, text_after.needs) == (MOVED, ENCRYPTED_ANEW, (0,))
 
 
-def test_a_text_that_was_encrypted_anew_and_says_the_same_is_not_written_while_its_record_is_refused() -> None:
+def test_a_reencrypted_text_with_the_same_content_is_not_written_while_its_record_is_refused() -> None:
     refused = row(NAME, "A", "192.0.2.2", is_enabled=False)
 
     plan = planned(encrypted_anew(), txt_row(SECRET), ADDRESS, refused)
@@ -107,15 +107,15 @@ def test_an_encrypted_text_is_rewritten_first_when_its_labels_change() -> None:
     assert operations(plan) == [ENCRYPTED_ANEW, MOVED]
 
 
-def test_an_encrypted_text_is_rewritten_first_when_external_dns_names_it_in_other_words() -> None:
-    """It says another owner then: the one that external-dns migrates from."""
+def test_an_encrypted_text_is_rewritten_first_when_external_dns_names_other_content() -> None:
+    """The named text has another owner: the one that external-dns migrates from."""
     plan = planned(encrypted_anew(named=f"{NONCE}bmV3"), txt_row(SECRET), ADDRESS)
 
     assert operations(plan) == [ENCRYPTED_ANEW, MOVED]
 
 
-def test_a_text_that_the_named_one_was_to_replace_goes_in_its_place() -> None:
-    """With `--txt-cache-interval`, external-dns does not look whether it was replaced."""
+def test_an_unreplaced_text_is_removed_when_external_dns_names_its_intended_successor() -> None:
+    """With `--txt-cache-interval`, external-dns does not check whether it was replaced."""
     note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, OTHER_SECRET)
     named_labels = {"txt_encryption_nonce": OTHER_SECRET[:16]}
     changes = change(OTHER_SECRET, NEW_SECRET, **named_labels)
@@ -126,7 +126,7 @@ def test_a_text_that_the_named_one_was_to_replace_goes_in_its_place() -> None:
     assert left(removed, txt_row(SECRET), ADDRESS) == []
 
 
-def test_a_text_that_the_named_one_was_to_replace_goes_where_the_same_is_wanted_again() -> None:
+def test_an_unreplaced_text_is_removed_when_its_intended_successor_is_wanted_again() -> None:
     note = Voucher(
         OWNERSHIP, text("ours", "ingress/x/old"), OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, text()
     )
@@ -135,7 +135,7 @@ def test_a_text_that_the_named_one_was_to_replace_goes_where_the_same_is_wanted_
     assert left(planned(change(text(), text()), old, ADDRESS, noted=[note]), old, ADDRESS) == [text()]
 
 
-def test_values_that_an_earlier_call_left_go_with_those_that_it_was_to_write() -> None:
+def test_values_left_by_an_earlier_call_are_removed_with_those_that_it_was_to_write() -> None:
     note = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"}), False)
     by_hand = row(NAME, "A", "192.0.2.9")
     named, other = address("192.0.2.2"), address("192.0.2.3")
@@ -151,8 +151,8 @@ def test_values_that_an_earlier_call_left_go_with_those_that_it_was_to_write() -
     assert addresses(Changes(create=(other,))) == {"192.0.2.1", "192.0.2.3", "192.0.2.9"}
 
 
-def test_what_an_earlier_call_left_goes_where_external_dns_takes_it_for_gone_and_sends_record_and_text_anew() -> None:
-    """With `--txt-cache-interval`, also where the removal failed."""
+def test_leftovers_of_an_earlier_call_are_removed_when_external_dns_creates_record_and_text_again() -> None:
+    """With `--txt-cache-interval`, external-dns does so even after a failed removal."""
     old = text("ours", "ingress/x/old")
     owned = OwnedSet(NAME, frozenset({"A"}))
     note = Voucher(OWNERSHIP, old, owned, frozenset({"192.0.2.1"}), is_leaving=True)
@@ -169,8 +169,8 @@ def test_what_an_earlier_call_left_goes_where_external_dns_takes_it_for_gone_and
     assert played(of_another) == ({"192.0.2.1", "192.0.2.2", "192.0.2.9"}, {old, text()})
 
 
-def test_a_text_of_another_owner_stays_beside_what_comes_also_where_an_earlier_call_has_left_it() -> None:
-    """As where two clusters have shared a state directory."""
+def test_a_leftover_text_of_another_owner_stays_beside_a_new_one() -> None:
+    """As when two clusters have shared a state directory."""
     note = Voucher(OWNERSHIP, text("other"), OwnedSet(NAME, frozenset({"A"})), frozenset(), is_leaving=True)
     changes = Changes(create=(address("192.0.2.2"), txt(text())))
 
@@ -179,7 +179,7 @@ def test_a_text_of_another_owner_stays_beside_what_comes_also_where_an_earlier_c
     assert left(plan, txt_row(text("other"))) == [text("other"), text()]
 
 
-def test_a_noted_text_goes_with_its_record_in_whatever_words_it_is_named() -> None:
+def test_a_noted_text_is_removed_with_its_record_whatever_text_external_dns_names() -> None:
     note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=False)
     changes = removal(OTHER_SECRET, txt_encryption_nonce=NONCE)
 
@@ -187,7 +187,7 @@ def test_a_noted_text_goes_with_its_record_in_whatever_words_it_is_named() -> No
 
 
 def test_a_text_is_noted_with_all_that_earlier_calls_were_to_remove() -> None:
-    """Of its record something may be there that external-dns does not name any more."""
+    """Values of its record may remain that external-dns no longer names."""
     owned = OwnedSet(NAME, frozenset({"A"}))
     note = Voucher(OWNERSHIP, text(), owned, frozenset({"192.0.2.1", "192.0.2.2"}), is_leaving=False, is_staying=True)
     changes = Changes(delete=(address("192.0.2.2"), txt(text())))
@@ -197,8 +197,8 @@ def test_a_text_is_noted_with_all_that_earlier_calls_were_to_remove() -> None:
     assert [msgspec.structs.replace(note, is_leaving=True, is_staying=False)] == [*plan.vouchers]
 
 
-def test_a_text_that_was_to_be_replaced_is_noted_with_its_successor_where_both_go() -> None:
-    """The removal may fail: then one of them may be there too many."""
+def test_a_text_that_was_to_be_replaced_is_noted_with_its_successor_when_both_are_removed() -> None:
+    """If a removal fails, one text too many may remain."""
     owned, values = OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"})
     old = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, values, False, True, successor=text())
     new = Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)
@@ -220,20 +220,20 @@ def test_a_text_that_stays_is_noted_where_its_record_loses_a_value() -> None:
     assert [Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)] == [*plan.vouchers]
 
 
-def test_of_two_encrypted_texts_that_say_the_same_the_wanted_one_stays() -> None:
+def test_of_two_encrypted_texts_with_the_same_content_the_wanted_one_stays() -> None:
     plan = planned(encrypted_anew(), txt_row(SECRET), txt_row(NEW_SECRET), ADDRESS)
 
     assert left(plan, txt_row(SECRET), txt_row(NEW_SECRET), ADDRESS) == [NEW_SECRET]
 
 
-def test_an_encrypted_text_that_is_disabled_does_not_stand_for_the_wanted_one() -> None:
+def test_a_disabled_encrypted_text_does_not_count_as_the_wanted_one() -> None:
     disabled = row(OWNERSHIP, "TXT", SECRET, is_enabled=False)
 
     assert NEW_SECRET in left(planned(encrypted_anew(), disabled, ADDRESS), disabled, ADDRESS)
 
 
 @pytest.mark.parametrize(("stored", "named"), [(text(), OTHER_SECRET), (SECRET, text())])
-def test_a_text_goes_with_its_record_in_whatever_words_it_is_named(stored: str, named: str) -> None:
+def test_a_text_is_removed_with_its_record_whatever_text_external_dns_names(stored: str, named: str) -> None:
     nonce = named[:16] if named == OTHER_SECRET else NONCE
 
     plan = planned(removal(named, txt_encryption_nonce=nonce), txt_row(stored), ADDRESS)
@@ -250,20 +250,20 @@ def test_the_text_of_the_former_owner_is_rewritten_in_a_migration() -> None:
     assert Update(old, RecordSpec(OWNERSHIP, "TXT", text())) == operations(plan)[0]
 
 
-def test_the_text_of_the_former_owner_goes_where_the_new_one_is_there_already() -> None:
-    """As an interrupted migration leaves them."""
+def test_the_text_of_the_former_owner_is_removed_when_the_new_one_exists() -> None:
+    """An interrupted migration leaves both."""
     rows = [txt_row(text("former")), txt_row(text()), ADDRESS]
 
     assert [text()] == left(planned(change(text(), text()), *rows, told=rows), *rows)
 
 
-def test_the_text_of_the_former_owner_goes_with_its_record() -> None:
+def test_the_text_of_the_former_owner_is_removed_with_its_record() -> None:
     rows = [txt_row(text("former")), ADDRESS]
 
     assert [] == left(planned(removal(text()), *rows, told=rows), *rows)
 
 
-def test_an_encrypted_text_of_the_former_owner_is_known_by_its_nonce() -> None:
+def test_an_encrypted_text_of_the_former_owner_is_recognised_by_its_nonce() -> None:
     rows = [txt_row(SECRET), ADDRESS]
 
     plan = planned(change(f"{NONCE}bmV3", f"{NONCE}bmV3", txt_encryption_nonce=NONCE), *rows)
@@ -282,8 +282,8 @@ FOREIGN = [
 
 @pytest.mark.parametrize("foreign", FOREIGN)
 @pytest.mark.parametrize("changes", [change(text(), text()), removal(text()), change(text(), NEW_SECRET)])
-def test_a_text_that_was_not_read_stays(foreign: str, changes: Changes) -> None:
-    """That of external-dns was there when it looked, and has gone since."""
+def test_a_text_that_external_dns_did_not_read_stays(foreign: str, changes: Changes) -> None:
+    """The text of external-dns was there when it listed, and has been removed since."""
     rows = [txt_row(foreign), ADDRESS]
 
     plan = planned(changes, *rows, told=[txt_row(text()), ADDRESS])
@@ -292,8 +292,8 @@ def test_a_text_that_was_not_read_stays(foreign: str, changes: Changes) -> None:
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_create_releases_no_text(foreign: str) -> None:
-    """Older clients send it without having looked."""
+def test_a_create_removes_no_existing_text(foreign: str) -> None:
+    """Older clients create without having listed."""
     rows = [txt_row(foreign)]
 
     plan = planned(Changes(create=(address("192.0.2.1"), txt(NEW_SECRET))), *rows, told=rows)
@@ -301,7 +301,7 @@ def test_a_create_releases_no_text(foreign: str) -> None:
     assert [foreign, NEW_SECRET] == sorted(left(plan, *rows), key=[foreign, NEW_SECRET].index)
 
 
-def test_a_text_of_another_owner_that_is_not_listed_first_was_not_read() -> None:
+def test_of_the_texts_of_other_owners_only_the_one_listed_first_counts_as_read() -> None:
     rows = [txt_row(text("a-former")), txt_row(text("b-other")), ADDRESS]
 
     plan = planned(change(text(), text()), *rows, told=rows)
@@ -309,7 +309,7 @@ def test_a_text_of_another_owner_that_is_not_listed_first_was_not_read() -> None
     assert [text("b-other"), text()] == left(plan, *rows)
 
 
-def test_what_is_disabled_was_not_shown() -> None:
+def test_a_disabled_text_does_not_count_as_listed() -> None:
     disabled = msgspec.structs.replace(txt_row(text("a-former")), is_enabled=False)
     rows = [txt_row(text("b-former")), ADDRESS]
 
@@ -319,14 +319,16 @@ def test_what_is_disabled_was_not_shown() -> None:
 
 
 @pytest.mark.parametrize("told", [None, ()], ids=["nothing told since the start", "it came since"])
-def test_without_knowing_what_was_shown_the_text_of_another_owner_stays(told: tuple[Record, ...] | None) -> None:
+def test_the_text_of_another_owner_stays_if_it_is_not_known_to_have_been_listed(
+    told: tuple[Record, ...] | None,
+) -> None:
     rows = [txt_row(text("former")), ADDRESS]
 
     assert [text("former"), text()] == left(planned(change(text(), text()), *rows, told=told), *rows)
 
 
-def test_in_the_old_format_the_text_of_another_owner_stays() -> None:
-    """external-dns reads nothing in it where there is one whose name has a type."""
+def test_an_old_format_text_of_another_owner_stays() -> None:
+    """external-dns ignores it beside an ownership record whose name has a type."""
     old_format = row(NAME, "TXT", text("other"))
     changes = Changes(
         update_old=(address("192.0.2.1"), Endpoint(NAME, "TXT", (text(),), labels={"ownedRecord": NAME})),
@@ -340,7 +342,7 @@ def test_in_the_old_format_the_text_of_another_owner_stays() -> None:
     assert {text("other"), text()} == world.live(NAME, "TXT")
 
 
-def test_a_text_that_was_read_and_may_not_be_written_is_refused_as_if_it_were_named() -> None:
+def test_a_text_that_was_read_but_must_not_be_written_is_refused_as_if_it_were_named() -> None:
     shared = msgspec.structs.replace(txt_row(text()), origin=Origin.AMBIGUOUS)
 
     plan = planned(removal(OTHER_SECRET), shared, ADDRESS)
@@ -349,7 +351,7 @@ def test_a_text_that_was_read_and_may_not_be_written_is_refused_as_if_it_were_na
     assert [RefusalReason.AMBIGUOUS_ID] == [refusal.reason for refusal in plan.refusals]
 
 
-def test_a_text_stays_whose_successor_cannot_be_held() -> None:
+def test_a_text_stays_when_its_successor_cannot_be_held() -> None:
     rows = [txt_row(text()), ADDRESS]
 
     plan = planned(change(OTHER_SECRET, "x" * 300), *rows)
@@ -357,8 +359,8 @@ def test_a_text_stays_whose_successor_cannot_be_held() -> None:
     assert [text()] == left(plan, *rows)
 
 
-def test_a_replaced_text_is_noted_with_its_successor_and_that_one_as_staying() -> None:
-    """A store that cannot rewrite the row adds one, and may not get to remove the other."""
+def test_a_replaced_text_is_noted_with_its_successor_and_the_successor_as_staying() -> None:
+    """A store that cannot update the row creates one, and may not get to delete the old one."""
     old, new = text(resource="ingress/x/old"), text(resource="ingress/x/new")
     rows = [txt_row(old), ADDRESS]
 
@@ -368,8 +370,8 @@ def test_a_replaced_text_is_noted_with_its_successor_and_that_one_as_staying() -
     assert {old: (False, True, new), new: (False, True, "")} == noted
 
 
-def test_what_goes_beside_a_text_that_stays_is_noted_as_replaced_by_it() -> None:
-    """The other way round from before, so that the older note does not count any more."""
+def test_a_text_removed_beside_one_that_stays_is_noted_as_replaced_by_it() -> None:
+    """The reverse of the earlier note, so that the earlier one no longer counts."""
     old, new = text(resource="ingress/x/old"), text(resource="ingress/x/new")
     rows = [txt_row(old), txt_row(new), ADDRESS]
 
@@ -388,7 +390,7 @@ labels = st.fixed_dictionaries({"owner": owners, "resource": resources, "txt_enc
 
 @given(labels, texts, texts, stored, stored, st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_at_most_the_text_shown_first_goes_of_all_those_of_other_owners(
+def test_of_the_texts_of_other_owners_at_most_the_one_listed_first_is_removed(
     labels: dict[str, str], old: str, new: str, rows: list[Record], told: list[Record], is_removal: bool
 ) -> None:
     changes = removal(old, **labels) if is_removal else change(old, new, **labels)
@@ -405,7 +407,7 @@ def test_at_most_the_text_shown_first_goes_of_all_those_of_other_owners(
     assert is_removal or new in remain
 
 
-def test_a_plain_change_names_its_text_and_nothing_else_is_looked_for() -> None:
+def test_a_change_with_an_unchanged_text_updates_the_record_alone() -> None:
     rows = [txt_row(text()), ADDRESS]
 
     plan = planned(change(text(), text()), *rows, told=rows)
@@ -419,7 +421,7 @@ OTHERS_TEXT = txt_row(text("other"))
 @pytest.mark.parametrize("rows", [[OTHERS_TEXT], []], ids=["it is there", "it has gone since"])
 @pytest.mark.parametrize("name", [OWNERSHIP, f"a.{NAME}"])
 def test_nothing_is_written_under_the_ownership_record_of_another_owner(name: str, rows: list[Record]) -> None:
-    """external-dns 0.19 or newer sends none beside it. What it writes would be the other's, and nobody's after that."""
+    """external-dns 0.19 or newer sends none beside it. The record would be the other owner's, and later nobody's."""
     rows = [msgspec.structs.replace(each, name=name) for each in rows]
     told = [msgspec.structs.replace(OTHERS_TEXT, name=name)]
     plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=told)
@@ -441,7 +443,7 @@ def test_nothing_is_written_under_the_ownership_record_of_another_owner(name: st
     ],
     ids=["ours", "ours beside it", "unreadable", "of the old format", "without a registry"],
 )
-def test_what_comes_without_an_ownership_record_is_written_where_none_of_another_alone_is_there(
+def test_a_record_sent_without_an_ownership_record_is_written_unless_only_another_owner_has_one(
     wanted: Endpoint, texts: list[Record]
 ) -> None:
     plan = planned(Changes(create=(wanted,)), *texts, told=texts)
@@ -452,10 +454,10 @@ def test_what_comes_without_an_ownership_record_is_written_where_none_of_another
 
 @pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
 @pytest.mark.parametrize("own", ["ed-a-app", "ed.a.app", "a.ed.app", "a-ed-app", "app-a", "a-app-ed"])
-def test_what_has_its_ownership_record_under_a_prefix_or_suffix_is_written_beside_what_another_owner_has_left(
+def test_a_record_with_an_affixed_ownership_record_is_written_beside_a_leftover_of_another_owner(
     own: str, own_text: str
 ) -> None:
-    """The owner id and the prefix were other ones once. external-dns looks at the name with the prefix alone."""
+    """The owner id and the prefix were changed once. external-dns looks only at the name with the prefix."""
     rows = [OTHERS_TEXT, row(f"{own}.example.com", "TXT", own_text)]
     plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
 
@@ -464,7 +466,7 @@ def test_what_has_its_ownership_record_under_a_prefix_or_suffix_is_written_besid
 
 
 @pytest.mark.parametrize("own", ["a-app-ed", "a-my-app", "aaaa-app", "app", "a-other"])
-def test_an_ownership_record_of_another_record_does_not_vouch_for_what_comes_under_that_of_another_owner(
+def test_an_ownership_record_of_another_name_or_type_does_not_override_that_of_another_owner(
     own: str,
 ) -> None:
     kind, _, of = own.partition("-")
@@ -474,8 +476,8 @@ def test_an_ownership_record_of_another_record_does_not_vouch_for_what_comes_und
     assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
 
 
-def test_what_comes_under_an_ownership_record_of_the_owner_that_external_dns_migrates_from_is_written() -> None:
-    """Its address was removed by hand. external-dns takes it over in the next pass, as it does others in this one."""
+def test_a_record_is_written_under_the_ownership_record_of_the_owner_that_external_dns_migrates_from() -> None:
+    """Its address was removed by hand. external-dns takes it over in the next pass, as it does another in this one."""
     other_name = "two.example.com"
     of_other = row(f"a-{other_name}", "TXT", text("old"))
     rows = [txt_row(text("old")), of_other, row(other_name, "A", "192.0.2.2")]
@@ -493,10 +495,10 @@ def test_what_comes_under_an_ownership_record_of_the_owner_that_external_dns_mig
 @pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
 @pytest.mark.parametrize("own", ["a-app", "a.app", "ed-a-app", "app-a"])
 @pytest.mark.parametrize("others", [[], [OTHERS_TEXT]], ids=["alone", "beside another owner's"])
-def test_what_comes_without_its_ownership_record_is_not_written_where_that_has_gone_since_it_was_seen(
+def test_a_record_sent_without_its_ownership_record_is_not_written_if_that_was_removed_since_it_was_seen(
     own: str, own_text: str, others: list[Record]
 ) -> None:
-    """external-dns sends none, since one was there. What it writes would never be claimed again."""
+    """external-dns sends none, since it has seen one. The record would never be claimed again."""
     told = [row(f"{own}.example.com", "TXT", own_text), *others]
     plan = planned(Changes(create=(address("192.0.2.1"),)), *others, told=told)
 
@@ -507,7 +509,7 @@ def test_what_comes_without_its_ownership_record_is_not_written_where_that_has_g
 
 
 class CountedRows(tuple[Record, ...]):
-    """How often it was read."""
+    """Counts how often it is read."""
 
     readings = 0
 
@@ -517,10 +519,10 @@ class CountedRows(tuple[Record, ...]):
 
 
 @pytest.mark.parametrize("prefix", ["ed-a-", "a-"])
-def test_what_external_dns_has_seen_is_not_gone_through_for_each_record_that_comes_without_an_ownership_record(
+def test_the_rows_that_external_dns_has_seen_are_not_searched_for_each_record_without_ownership_record(
     prefix: str,
 ) -> None:
-    """A pass of a thousand such records took a second more, where there are tens of thousands."""
+    """A pass of a thousand such records took a second longer beside tens of thousands of rows."""
     names = [f"app{number}.example.com" for number in range(50)]
     told = CountedRows(row(f"{prefix}{name}", "TXT", text("ours" if prefix == "ed-a-" else "other")) for name in names)
     wanted = tuple(msgspec.structs.replace(address("192.0.2.1"), dns_name=name) for name in names)
@@ -530,7 +532,7 @@ def test_what_external_dns_has_seen_is_not_gone_through_for_each_record_that_com
     assert told.readings <= 5
 
 
-def test_a_disabled_ownership_record_of_another_owner_is_none_that_external_dns_has_seen() -> None:
+def test_a_disabled_ownership_record_of_another_owner_does_not_count_as_seen() -> None:
     rows = [row(OWNERSHIP, "TXT", text("other"), is_enabled=False), txt_row(SECRET)]
     plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
 
@@ -540,7 +542,7 @@ def test_a_disabled_ownership_record_of_another_owner_is_none_that_external_dns_
 GONE = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=True)
 
 
-def test_an_ownership_record_that_has_gone_since_it_was_seen_comes_before_the_record_that_comes_again() -> None:
+def test_a_removed_ownership_record_is_restored_before_its_record_is_created_again() -> None:
     plan = planned(Changes(create=(address("192.0.2.1"),)), told=[txt_row(text())], removed=[GONE])
 
     assert () == plan.refusals
@@ -548,8 +550,8 @@ def test_an_ownership_record_that_has_gone_since_it_was_seen_comes_before_the_re
     assert [text()] == [voucher.value for voucher in plan.vouchers]
 
 
-def test_no_ownership_record_comes_back_where_somebody_else_has_taken_the_place_since() -> None:
-    """external-dns would own all addresses of the name, and remove this one in the next pass that lists."""
+def test_no_ownership_record_is_restored_when_somebody_else_has_taken_the_name_since() -> None:
+    """external-dns would own all addresses of the name, and remove the other one in the next pass that lists."""
     by_hand = row(NAME, "A", "198.51.100.1")
     plan = planned(Changes(create=(address("192.0.2.1"),)), by_hand, told=[txt_row(text())], removed=[GONE])
 
@@ -559,7 +561,7 @@ def test_no_ownership_record_comes_back_where_somebody_else_has_taken_the_place_
     assert by_hand.value in plan.refusals[0].detail
 
 
-def test_no_ownership_record_comes_back_with_a_record_that_brings_its_own_or_is_nobodys() -> None:
+def test_no_ownership_record_is_restored_for_a_record_sent_with_its_own_or_without_owner() -> None:
     elsewhere = msgspec.structs.replace(GONE, name=f"a.{NAME}", value=SECRET)
     brings_own = planned(Changes(create=(address("192.0.2.1"), txt(text()))), removed=[elsewhere])
     nobodys = planned(Changes(create=(Endpoint(NAME, "A", ("192.0.2.1",)),)), removed=[elsewhere])
@@ -568,7 +570,7 @@ def test_no_ownership_record_comes_back_with_a_record_that_brings_its_own_or_is_
     assert [NAME] == [created(step).name for step in steps(nobodys)]
 
 
-def test_no_ownership_record_comes_back_beside_what_the_call_wants_under_its_name() -> None:
+def test_no_ownership_record_is_restored_under_a_name_where_the_call_wants_another_record() -> None:
     other = Endpoint(OWNERSHIP, "A", ("192.0.2.7",))
     plan = planned(Changes(create=(address("192.0.2.1"), other)), told=[txt_row(text())], removed=[GONE])
 
@@ -576,20 +578,20 @@ def test_no_ownership_record_comes_back_beside_what_the_call_wants_under_its_nam
     assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
 
 
-def test_what_comes_with_its_ownership_record_is_written_beside_that_of_another() -> None:
-    """As older releases send it."""
+def test_a_record_sent_with_its_ownership_record_is_written_beside_that_of_another_owner() -> None:
+    """As older releases of external-dns send it."""
     plan = planned(Changes(create=(address("192.0.2.1"), txt(text()))), OTHERS_TEXT, told=[OTHERS_TEXT])
 
     assert [text("other"), text()] == left(plan, OTHERS_TEXT)
     assert () == plan.refusals
 
 
-def test_an_ownership_record_that_comes_without_its_record_is_not_noted() -> None:
-    """As where a name of another format is added: its record is there, and is none that this call has written."""
+def test_an_ownership_record_sent_without_its_record_is_not_noted() -> None:
+    """As when a name of another format is added: its record exists already, and this call has not written it."""
     assert () == planned(Changes(create=(txt(text()),)), ADDRESS).vouchers
 
 
-def test_an_ownership_record_comes_in_one_switch_where_its_own_name_loses_a_cname() -> None:
+def test_an_ownership_record_replaces_a_cname_of_its_own_name_in_one_switch() -> None:
     alias = row(OWNERSHIP, "CNAME", "host.example.net")
     leaving = Endpoint(OWNERSHIP, "CNAME", ("host.example.net",))
 

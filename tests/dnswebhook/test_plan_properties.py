@@ -62,7 +62,7 @@ ROW_VALUES = {
 
 
 def wanted_and_released(changes: Changes) -> tuple[dict[tuple[str, str], set[str]], dict[tuple[str, str], set[str]]]:
-    """By record set, worked out anew here: what shall be there, and what may go."""
+    """By record set, computed independently: what must exist, and what may be removed."""
     folded: list[dict[tuple[str, str], set[str]]] = [{}, {}]
     lists = ((changes.create + changes.update_new, 0), (changes.update_old + changes.delete, 1))
     for members, index in lists:
@@ -118,7 +118,7 @@ linked = st.dictionaries(st.sampled_from(LINKED), st.sampled_from(LINKED)).map(
 
 
 def _served(targets: dict[str, str]) -> list[Record]:
-    """Without those that would close a loop, which no appliance can have."""
+    """Leaves out rows that would close a loop, which no appliance can have."""
     rows: list[Record] = []
     for name in LINKED:
         kind, value = ("CNAME", targets[name]) if name in targets else ("A", "192.0.2.1")
@@ -130,24 +130,24 @@ def _served(targets: dict[str, str]) -> list[Record]:
     return rows
 
 
-@example(  # a chain turned round: each name waits for the one before it
+@example(  # a reversed chain: each name waits for the one before it
     {"d.example.com": "c.example.com", "c.example.com": "a.example.com", "a.example.com": "b.example.com"},
     {"b.example.com": "a.example.com", "a.example.com": "c.example.com", "c.example.com": "d.example.com"},
     random.Random(0),
 )
 @given(linked, linked, st.randoms(use_true_random=False))
 @settings(max_examples=400, deadline=None)
-def test_cnames_never_lead_back_to_their_name_and_those_that_need_not_come_in_the_end(
+def test_cnames_never_lead_back_to_their_name_and_those_that_need_not_are_created_in_the_end(
     before: dict[str, str], after: dict[str, str], chance: random.Random
 ) -> None:
     wanted = [cname(name, after[name]) if name in after else a(name, "192.0.2.2") for name in LINKED]
     world = World(_served(before))
-    # What waits for another CNAME to go comes with the next pass, so each pass ends at least one wait.
+    # A CNAME that waits for the removal of another is created in the next pass: each pass ends at least one wait.
     for _ in range(len(LINKED) + 1):
         old = tuple(Endpoint(held.name, held.type, (held.value,)) for held in world.rows.values())
         plan = planned(Changes(update_old=old, update_new=tuple(wanted)), *world.rows.values())
         strands = [[step.operation for step in strand.steps] for strand in plan.strands]
-        while strands:  # side by side
+        while strands:  # interleaved
             strand = chance.choice(strands)
             world.perform(strand.pop(0))
             strands = [strand for strand in strands if strand]

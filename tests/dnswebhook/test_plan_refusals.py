@@ -60,7 +60,7 @@ def test_a_refused_type_change_leaves_the_old_record_and_its_ownership() -> None
 @pytest.mark.parametrize(
     "successor", [cname("app.example.com", "host.example.net"), Endpoint("app.example.com", "AAAA", ("2001:db8::1",))]
 )
-def test_a_name_keeps_what_a_refused_record_of_another_type_should_replace(successor: Endpoint, refused: str) -> None:
+def test_a_record_stays_while_its_successor_of_another_type_is_refused(successor: Endpoint, refused: str) -> None:
     """Not even for a pass: the refusal may last for months."""
     old, txt = row("app.example.com", "A", "192.0.2.1"), ownership("app.example.com", "A")
     rows = [old, row("a-app.example.com", "TXT", txt.targets[0])]
@@ -80,7 +80,7 @@ def test_a_name_keeps_what_a_refused_record_of_another_type_should_replace(succe
 @pytest.mark.parametrize(
     ("other", "is_held_back"), [(("A", "198.51.100.1"), False), (("MX", "10 mail.example.com"), True)]
 )
-def test_where_another_address_stays_a_refused_one_holds_back_no_removal(
+def test_a_refused_address_holds_back_no_removal_while_another_address_stays(
     other: tuple[str, str], *, is_held_back: bool
 ) -> None:
     """A text or an MX beside it leads no client to a host."""
@@ -103,7 +103,7 @@ def test_where_another_address_stays_a_refused_one_holds_back_no_removal(
         (cname("app.example.com", "host.example.net"), row("app.example.com", "TXT", "made-by-hand")),
     ],
 )
-def test_an_mx_that_comes_at_the_same_time_takes_no_place_of_an_address(
+def test_an_mx_record_created_at_the_same_time_does_not_replace_an_address(
     successor: Endpoint, in_its_way: Record
 ) -> None:
     old = row("app.example.com", "A", "192.0.2.1")
@@ -115,7 +115,7 @@ def test_an_mx_that_comes_at_the_same_time_takes_no_place_of_an_address(
     assert [Create(RecordSpec("app.example.com", "MX", "10 mail.example.com"))] == operations(plan)
 
 
-def test_an_alias_does_not_stay_beside_an_mx_even_if_its_successor_is_refused() -> None:
+def test_a_cname_does_not_stay_beside_an_mx_record_even_if_its_successor_is_refused() -> None:
     alias = row("app.example.com", "CNAME", "host.example.net")
     disabled = row("app.example.com", "A", "192.0.2.1", is_enabled=False)
     mail = Endpoint("app.example.com", "MX", ("10 mail.example.com",))
@@ -132,7 +132,7 @@ def test_an_alias_does_not_stay_beside_an_mx_even_if_its_successor_is_refused() 
     "refused",
     [Endpoint("app.example.com", "TXT", ("x" * 300,)), Endpoint("app.example.com", "MX", ("10 a.example.com",))],
 )
-def test_a_refused_record_that_takes_no_place_of_an_address_holds_back_no_removal(refused: Endpoint) -> None:
+def test_a_refused_record_that_cannot_replace_an_address_does_not_hold_back_its_removal(refused: Endpoint) -> None:
     """external-dns asks for it in each pass, so the address of a Service that has gone would stay for ever."""
     old, txt = row("app.example.com", "A", "192.0.2.1"), ownership("app.example.com", "A")
     old_txt = row("a-app.example.com", "TXT", txt.targets[0])
@@ -148,7 +148,7 @@ def test_a_refused_record_that_takes_no_place_of_an_address_holds_back_no_remova
     assert {("app.example.com", refused.record_type)} == {(refusal.name, refusal.type) for refusal in plan.refusals}
 
 
-def test_a_cname_in_a_loop_gets_no_ownership_and_what_it_should_replace_keeps_its_own() -> None:
+def test_a_cname_in_a_loop_gets_no_ownership_record_and_its_predecessor_keeps_its_own() -> None:
     first, second = "app.example.com", "www.example.com"
     txt = ownership(second, "A")
     rows = [row(second, "A", "192.0.2.1"), row(f"a-{second}", "TXT", txt.targets[0])]
@@ -208,7 +208,7 @@ def test_protected_names_are_skipped_with_their_ownership() -> None:
 @pytest.mark.parametrize("pattern", ["a-router.lan", "*-router.lan", "a-*"])
 @pytest.mark.parametrize("kind", ["create", "delete"])
 def test_a_record_whose_ownership_record_has_a_protected_name_is_left_alone_with_it(pattern: str, kind: str) -> None:
-    """Written without one it would never be claimed again; removed, it would leave one that claims what comes next."""
+    """Written without one, it would never be claimed again; removed, it would leave one that claims the next record."""
     theirs = row("a-router.lan", "A", "192.0.2.9")
     rows = [theirs, row("router.lan", "A", "192.0.2.1")] if kind == "delete" else [theirs]
     both = (a("router.lan", "192.0.2.1"), ownership("router.lan", "A"))
@@ -256,8 +256,8 @@ BY_HAND = row("app.example.com", "A", "198.51.100.1")
 CLAIM = Changes(create=(a("app.example.com", "192.0.2.1"), ownership("app.example.com", "A")))
 
 
-def test_a_set_that_somebody_has_begun_since_external_dns_listed_is_not_claimed() -> None:
-    """It would be external-dns's as a whole, which would then remove what it does not want."""
+def test_a_set_that_somebody_created_since_external_dns_listed_is_not_claimed() -> None:
+    """external-dns would own the whole set, and remove the values that it does not want."""
     plan = planned(CLAIM, BY_HAND, told=[])
 
     assert [] == operations(plan)
@@ -267,7 +267,7 @@ def test_a_set_that_somebody_has_begun_since_external_dns_listed_is_not_claimed(
     assert "'198.51.100.1'" in detail
 
 
-def test_who_has_begun_a_set_is_told_how_to_hand_it_over_and_what_of_it_is_in_the_way() -> None:
+def test_the_refusal_of_a_set_created_by_hand_names_its_values_and_how_to_hand_it_over() -> None:
     plan = planned(CLAIM, BY_HAND, row("app.example.com", "A", "198.51.100.2"), told=[])
 
     (refusal,) = plan.refusals
@@ -276,20 +276,20 @@ def test_who_has_begun_a_set_is_told_how_to_hand_it_over_and_what_of_it_is_in_th
 
 
 CHANGE = Changes(update_old=CLAIM.create, update_new=(a("app.example.com", "192.0.2.2"), CLAIM.create[1]))
-"""With `--txt-cache-interval` external-dns takes what was refused for what is there."""
+"""With `--txt-cache-interval` external-dns takes a refused record for present."""
 
 
-def test_a_set_that_somebody_has_begun_is_not_claimed_by_a_change_of_what_never_came() -> None:
+def test_a_set_created_by_hand_is_not_claimed_by_an_update_of_a_record_that_was_never_created() -> None:
     assert [] == operations(planned(CHANGE, BY_HAND, told=[]))
 
 
-def test_a_set_that_lost_its_ownership_record_and_got_a_value_by_hand_is_changed_and_claimed_anew() -> None:
+def test_a_set_that_lost_its_ownership_record_and_got_a_value_by_hand_is_updated_and_claimed_again() -> None:
     plan = planned(CHANGE, BY_HAND, row("app.example.com", "A", "192.0.2.1"), told=[])
 
     assert not plan.refusals
 
 
-def test_other_types_of_a_name_are_claimed_beside_a_set_that_somebody_has_begun() -> None:
+def test_other_types_of_a_name_are_claimed_beside_a_set_created_by_hand() -> None:
     six = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
     both = Changes(create=(*CLAIM.create, six, ownership("app.example.com", "AAAA")))
 
@@ -306,14 +306,14 @@ def test_a_set_is_claimed_where_external_dns_may_have_seen_all_of_it(told: list[
     assert ["a-app.example.com", "app.example.com"] == [created(step).name for step in steps(plan)]
 
 
-def test_a_value_that_an_earlier_call_has_left_keeps_no_set_from_being_claimed() -> None:
+def test_a_value_left_by_an_earlier_call_does_not_keep_its_set_from_being_claimed() -> None:
     owned = OwnedSet("app.example.com", frozenset({"A"}))
     note = Voucher("a-app.example.com", "text", owned, frozenset({BY_HAND.value}), is_leaving=True)
 
     assert not planned(CLAIM, BY_HAND, told=[], noted=[note]).refusals
 
 
-def test_a_value_that_somebody_adds_to_a_claimed_set_keeps_none_from_coming() -> None:
+def test_a_value_added_by_hand_to_a_claimed_set_does_not_hold_back_new_values() -> None:
     (text,) = CLAIM.create[1].targets
     plan = planned(CLAIM, BY_HAND, row("a-app.example.com", "TXT", text), told=[])
 
@@ -332,12 +332,12 @@ def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
 
     assert ["TXT", "CNAME"] == [created(step).type for step in steps(plan)]
     assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in plan.skips]
-    assert "--txt-" not in plan.skips[0].detail  # with another format external-dns knows none of its records any more
+    assert "--txt-" not in plan.skips[0].detail  # with another format external-dns would no longer know its records
     assert () == plan.refusals
 
 
-def test_an_ownership_record_of_the_old_format_goes_where_a_cname_comes_in_place_of_an_address() -> None:
-    """The client creates it for the one and deletes it for the other, with one text: both come from one object."""
+def test_an_ownership_record_of_the_old_format_is_removed_when_a_cname_replaces_an_address() -> None:
+    """The client creates it for the CNAME and deletes it for the address, with one text: both come from one object."""
     old_format = Endpoint(
         "app.example.com", "TXT", ownership("app.example.com", "A").targets, labels={"ownedRecord": "app.example.com"}
     )
@@ -359,7 +359,7 @@ def test_an_ownership_record_of_the_old_format_goes_where_a_cname_comes_in_place
     ]
 
 
-def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
+def test_an_old_ownership_record_is_removed_with_the_address_that_a_cname_replaces() -> None:
     text = '"heritage=external-dns,external-dns/owner=default"'
     rows = [row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", text)]
     changes = Changes(
@@ -372,7 +372,7 @@ def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
     assert [expected] == operations(planned(changes, *rows))
 
 
-def test_a_new_text_set_comes_whole_or_not_at_all() -> None:
+def test_a_new_txt_set_is_created_whole_or_not_at_all() -> None:
     """external-dns 0.21 never looks at its own TXT sets again, so half of one would stay half."""
     plan = planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one", "two")),)))
 
@@ -380,7 +380,7 @@ def test_a_new_text_set_comes_whole_or_not_at_all() -> None:
     assert [CreateTogether(specs)] == operations(plan)
 
 
-def test_ownership_records_that_come_or_go_are_named_with_what_they_vouch_for() -> None:
+def test_created_and_removed_ownership_records_are_noted_with_what_they_vouch_for() -> None:
     old, txt = row("old.example.com", "A", "192.0.2.1"), ownership("old.example.com", "A")
     changes = Changes(
         create=(a("new.example.com", "192.0.2.2"), ownership("new.example.com", "A")),
@@ -396,7 +396,7 @@ def test_ownership_records_that_come_or_go_are_named_with_what_they_vouch_for() 
     } == named
 
 
-def test_sets_of_which_nothing_remains_are_named() -> None:
+def test_record_sets_that_are_removed_entirely_are_named() -> None:
     rows = [row("a.example.com", "A", "192.0.2.1"), row("b.example.com", "A", "192.0.2.2")]
     changes = Changes(
         delete=(a("a.example.com", "192.0.2.1"),),
@@ -407,8 +407,8 @@ def test_sets_of_which_nothing_remains_are_named() -> None:
     assert (("a.example.com", "A"),) == planned(changes, *rows).vanishing_sets
 
 
-def test_a_row_that_the_controller_made_keeps_no_set_from_being_named() -> None:
-    """The delete guard counts what users lose, and of what users made."""
+def test_a_row_that_the_controller_made_does_not_keep_its_set_from_being_named_as_removed() -> None:
+    """The delete guard counts what users lose, out of what users made."""
     rows = [
         row("a.example.com", "A", "192.0.2.1"),
         row("a.example.com", "A", "192.0.2.9", origin=Origin.DERIVED),

@@ -1,4 +1,4 @@
-"""The four verbs on a store: turns, guards, dry run, and what a failure is called."""
+"""The four verbs on a store: turns, guards, dry run, and how failures are reported."""
 
 import json
 import threading
@@ -63,7 +63,7 @@ def test_repeating_an_apply_writes_nothing(house: Build) -> None:
     assert ["create", "create"] == here.store.verbs
 
 
-def test_no_changes_do_not_even_list(house: Build) -> None:
+def test_empty_changes_cause_no_listing(house: Build) -> None:
     here = house()
 
     here.apply()
@@ -135,8 +135,8 @@ def test_only_rows_that_are_ours_to_write_count_for_the_share(house: Build) -> N
         here.apply(delete=[a(name) for name in hosts(11)])
 
 
-def test_the_share_is_of_what_is_within_the_filter(house: Build) -> None:
-    """The rest may be another cluster's. Of a controller that two share alike, each could delete all of its own."""
+def test_the_delete_share_counts_only_names_within_the_filter(house: Build) -> None:
+    """The rest may be another cluster's: of a controller that two share equally, each could delete all of its own."""
     names = DomainFilter(["a.example.com"])
     owned = [f"{number}.a.example.com" for number in range(20)]
     theirs = [f"{number}.b.example.com" for number in range(80)]
@@ -148,7 +148,7 @@ def test_the_share_is_of_what_is_within_the_filter(house: Build) -> None:
 
 
 def test_ownership_records_outside_the_filter_count_on_neither_side(house: Build) -> None:
-    """As with an expression for names that theirs do not match: each record would count twice as one that goes."""
+    """As with an expression that their names do not match: each deleted record would count twice."""
     owned = hosts(20)
     vouchers = [f"a-{name}" for name in owned]
     texts = [Record(name, name, "TXT", HERITAGE) for name in vouchers]
@@ -158,7 +158,7 @@ def test_ownership_records_outside_the_filter_count_on_neither_side(house: Build
     here.apply(delete=[*map(a, owned[:10]), *gone[:10]])
 
 
-def test_an_update_is_no_deletion(house: Build) -> None:
+def test_an_update_does_not_count_as_a_deletion(house: Build) -> None:
     here = house(*map(row, hosts(20)), max_delete_share=0)
 
     here.apply(update_old=map(a, hosts(20)), update_new=[a(name, "192.0.2.2") for name in hosts(20)])
@@ -174,7 +174,7 @@ def test_the_guard_is_off_by_default(house: Build) -> None:
     assert {} == here.listed()
 
 
-# What a failure is called.
+# How failures are reported.
 
 
 def test_one_refused_record_is_a_partial_failure_that_names_it(house: Build) -> None:
@@ -223,7 +223,7 @@ def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
     assert error is failed.value.error
 
 
-def test_records_that_fail_as_if_the_store_were_away_keep_no_other_one_waiting_for_ever(house: Build) -> None:
+def test_records_with_systemic_failures_do_not_keep_others_waiting_for_ever(house: Build) -> None:
     """So many failures in a row end an apply; in the next one the others come first."""
     here = house(write_parallelism=1)
     doomed = hosts(30)
@@ -319,7 +319,7 @@ def test_a_listing_waits_for_an_apply_to_end(house: Build) -> None:
         applying.result(WAIT_S)
 
 
-def test_who_waits_for_a_turn_longer_than_the_deadline_gets_a_timeout(house: Build) -> None:
+def test_a_call_that_waits_for_its_turn_beyond_its_deadline_gets_a_timeout(house: Build) -> None:
     here = house()
     gate = here.store.halt("create")
     with ThreadPoolExecutor(1) as pool:
@@ -365,7 +365,7 @@ def test_a_stop_in_the_middle_ends_the_apply_as_cut_short(house: Build) -> None:
     assert 1 == len(here.store.calls)
 
 
-def test_listings_at_once_are_all_answered(house: Build) -> None:
+def test_concurrent_listings_are_all_answered(house: Build) -> None:
     here = house(row("app.example.com"))
     gate = here.store.halt("list")
     with ThreadPoolExecutor(10) as pool:
@@ -384,10 +384,10 @@ def adjusted(house: House, *names: str) -> list[str]:
     return [each["dnsName"] for each in json.loads(house.provider.adjust(json.dumps(wanted).encode()))]
 
 
-def test_a_record_that_a_later_api_would_not_take_is_still_wanted_where_an_apply_has_listed_it(
+def test_a_record_that_a_new_api_would_refuse_is_still_wanted_if_an_apply_has_listed_it(
     house: Callable[..., House],
 ) -> None:
-    """With --txt-cache-interval external-dns lists now and then only, and the API may change between."""
+    """With --txt-cache-interval external-dns lists only now and then, and the API may change in between."""
     each = house()
     assert {} == each.listed()
     each.apply(create=[a(LONG)])
@@ -400,8 +400,8 @@ def test_a_record_that_a_later_api_would_not_take_is_still_wanted_where_an_apply
     assert [] == adjusted(each, LONG)
 
 
-def test_before_the_first_listing_nothing_is_left_out_that_may_be_served(house: Callable[..., House]) -> None:
-    """With --txt-cache-interval a start of ours may fall between two listings. What is left out would be removed."""
+def test_before_the_first_listing_no_record_that_may_be_served_is_dropped(house: Callable[..., House]) -> None:
+    """With --txt-cache-interval we may start between two listings. A dropped record would be removed."""
     each = house(Record("1", LONG, "A", "192.0.2.1", 300))
     each.store.limits = integrationrows.CAPABILITIES
     other = "other-" + LONG[6:]
@@ -411,7 +411,7 @@ def test_before_the_first_listing_nothing_is_left_out_that_may_be_served(house: 
     assert [LONG] == adjusted(each, LONG, other)
 
 
-def test_of_an_empty_store_nothing_is_served_once_it_was_listed(house: Callable[..., House]) -> None:
+def test_an_empty_store_serves_nothing_once_it_was_listed(house: Callable[..., House]) -> None:
     each = house()
     each.store.limits = integrationrows.CAPABILITIES
     each.listed()
@@ -419,7 +419,7 @@ def test_of_an_empty_store_nothing_is_served_once_it_was_listed(house: Callable[
     assert [] == adjusted(each, LONG)
 
 
-def test_values_of_a_name_that_the_store_would_not_take_can_go_but_none_can_come(house: Callable[..., House]) -> None:
+def test_values_of_a_name_that_the_store_would_refuse_can_be_removed_but_not_added(house: Callable[..., House]) -> None:
     rows = [Record(value, LONG, "A", value, 300) for value in ("192.0.2.1", "192.0.2.2")]
     each = house(*rows)
     each.store.limits = integrationrows.CAPABILITIES

@@ -1,4 +1,4 @@
-"""What a store creates late, after it has not answered, and what it does not remove though it says so."""
+"""Creates that a store carries out late, after no answer, and removals that it confirms without carrying them out."""
 
 import json
 
@@ -17,7 +17,7 @@ from tests.support.strategies import HERITAGE
 OWNERSHIP = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
 
 
-# A store that does late what it has not answered.
+# A store that carries out unanswered calls late.
 
 
 def not_answered() -> StoreTimeout:
@@ -26,8 +26,8 @@ def not_answered() -> StoreTimeout:
     return error
 
 
-def test_a_record_that_comes_late_and_is_not_wanted_any_more_has_its_ownership_record(house: Build) -> None:
-    """Else external-dns would never look at it again."""
+def test_an_unwanted_record_that_is_created_late_has_its_ownership_record(house: Build) -> None:
+    """Otherwise external-dns would never look at it again."""
     here = house()
     here.store.fail("create", not_answered(), name="app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -40,7 +40,7 @@ def test_a_record_that_comes_late_and_is_not_wanted_any_more_has_its_ownership_r
     assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
 
 
-def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(house: Build) -> None:
+def test_an_unwanted_ownership_record_that_is_created_late_is_removed(house: Build) -> None:
     here = house()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -57,10 +57,10 @@ def test_an_ownership_record_that_comes_late_and_is_not_wanted_any_more_goes(hou
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownership_record(
+def test_a_record_edited_by_hand_after_an_unanswered_create_keeps_its_ownership_record(
     house: Build, *, is_late: bool
 ) -> None:
-    """external-dns sets it right in the next pass, as any other that it owns."""
+    """external-dns corrects it in the next pass, like any other record that it owns."""
     here = house()
     here.store.fail("create", not_answered(), name="app.example.com" if is_late else "a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -78,8 +78,8 @@ def test_a_record_that_was_not_answered_and_is_edited_by_hand_keeps_its_ownershi
     assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
 
 
-def test_a_text_that_comes_late_beside_the_one_that_was_written_in_its_place_goes(house: Build) -> None:
-    """external-dns would name one of them only when it removes the record."""
+def test_a_text_that_is_created_late_beside_its_successor_is_removed(house: Build) -> None:
+    """external-dns would name only one of them when it removes the record."""
     here = house()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -95,7 +95,7 @@ def test_a_text_that_comes_late_beside_the_one_that_was_written_in_its_place_goe
     assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [text]}
 
 
-def test_a_text_that_comes_late_when_its_successor_has_gone_claims_nothing_of_somebody_else(house: Build) -> None:
+def test_a_text_created_late_after_its_successor_was_removed_claims_no_record_of_somebody_else(house: Build) -> None:
     here = house()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -137,10 +137,10 @@ def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) ->
 
 @pytest.mark.parametrize("can_update", [True, False])
 @pytest.mark.parametrize("unanswered", ["app.example.com", "a-app.example.com"])
-def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
+def test_notes_of_repeatedly_unanswered_texts_do_not_accumulate(
     house: Build, unanswered: str, *, can_update: bool
 ) -> None:
-    """An encrypted one is another one in each pass."""
+    """An encrypted text is a different one in each pass."""
     here = house()
     here.store.can_update = can_update
     here.store.fail("create", not_answered(), name=unanswered)
@@ -152,8 +152,8 @@ def test_notes_of_texts_that_are_not_answered_again_and_again_do_not_add_up(
     assert len(here.journal.vouchers) <= MAX_NOTED_TEXTS + LATE_LISTINGS
 
 
-def test_of_encrypted_texts_that_were_to_replace_one_that_a_store_does_not_remove_one_stays(house: Build) -> None:
-    """external-dns still reads the old one, words it otherwise in each pass, and names none of those between."""
+def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one_stays(house: Build) -> None:
+    """external-dns still reads the old one, encrypts it anew in each pass, and names none of those between."""
     here = house()
     here.store.can_update = False
     wanted = a("app.example.com")
@@ -174,7 +174,7 @@ def test_of_encrypted_texts_that_were_to_replace_one_that_a_store_does_not_remov
     assert here.journal.vouchers == ()
 
 
-def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_record(house: Build) -> None:
+def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(house: Build) -> None:
     here = house()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
     here.listed()
@@ -200,7 +200,7 @@ def test_a_value_that_comes_late_to_a_record_that_was_removed_has_its_ownership_
 
 
 @pytest.mark.parametrize("can_update", [True, False])
-def test_a_value_that_comes_late_has_the_text_that_has_replaced_its_own(house: Build, *, can_update: bool) -> None:
+def test_a_value_created_late_has_the_successor_of_its_ownership_text(house: Build, *, can_update: bool) -> None:
     here = house()
     here.store.can_update = can_update
     moved = msgspec.structs.replace(
@@ -224,7 +224,7 @@ def test_a_value_that_comes_late_has_the_text_that_has_replaced_its_own(house: B
     assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(moved.targets)}
 
 
-def test_an_ownership_record_goes_after_a_record_that_is_removed_later_than_it_was_answered(house: Build) -> None:
+def test_an_ownership_record_is_removed_after_a_record_that_is_removed_late(house: Build) -> None:
     """external-dns saw both once more, but its next call did not reach the store."""
     here = house()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -241,7 +241,7 @@ def test_an_ownership_record_goes_after_a_record_that_is_removed_later_than_it_w
     assert here.listed() == {}
 
 
-def test_an_alias_that_is_put_back_late_has_its_ownership_record(house: Build) -> None:
+def test_a_cname_that_is_restored_late_has_its_ownership_record(house: Build) -> None:
     here = house()
     alias = Endpoint("app.example.com", "CNAME", ("one.example.net",))
     of_alias = Endpoint("cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
@@ -259,11 +259,11 @@ def test_an_alias_that_is_put_back_late_has_its_ownership_record(house: Build) -
     assert set(here.listed()) == {"app.example.com", "cname-app.example.com"}
 
 
-# A store that confirms what it does not do.
+# A store that confirms removals without carrying them out.
 
 
 def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) -> None:
-    """Of a record with its ownership record; the store keeps those of names that it ignores once."""
+    """Removes a record with its ownership record; the store ignores the removal once for each name in `ignored`."""
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=has_lasting_ids)
     here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.1")
     here.store.rows["2"] = Record("2", "a-app.example.com", "TXT", HERITAGE)
@@ -278,10 +278,10 @@ def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) 
     [("app.example.com",), ("a-app.example.com",), ("app.example.com", "a-app.example.com")],
     ids=["record", "ownership record", "both"],
 )
-def test_what_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listing(
+def test_rows_whose_removal_was_confirmed_but_not_carried_out_are_removed_with_the_next_listing(
     house: Build, ignored: tuple[str, ...]
 ) -> None:
-    """external-dns never looks again at one of the two without the other."""
+    """external-dns never looks again at either of the two without the other."""
     here = house()
     confirmed_removal(here, *ignored)
 
@@ -290,10 +290,10 @@ def test_what_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listi
 
 
 @pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted again", "wanted no more"])
-def test_a_text_that_a_store_has_not_removed_though_it_says_so_goes_with_the_next_listing(
+def test_a_text_whose_removal_was_confirmed_but_not_carried_out_is_removed_with_the_next_listing(
     house: Build, *, is_wanted: bool
 ) -> None:
-    """Wanted again, it would otherwise be taken for somebody else's."""
+    """If it is wanted again, it would otherwise be taken for somebody else's."""
     here = house()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     text = Endpoint("app.example.com", "TXT", ("word",))
@@ -309,7 +309,7 @@ def test_a_text_that_a_store_has_not_removed_though_it_says_so_goes_with_the_nex
     assert here.listed() == {}
 
 
-def test_what_a_store_does_not_remove_is_listed_and_tried_again_with_each_listing(house: Build) -> None:
+def test_a_row_that_a_store_does_not_remove_is_listed_and_its_removal_retried_with_each_listing(house: Build) -> None:
     here = house()
     confirmed_removal(here, "app.example.com")
     here.store.ignore("app.example.com", times=2)
@@ -318,7 +318,7 @@ def test_what_a_store_does_not_remove_is_listed_and_tried_again_with_each_listin
     assert here.listed() == {}
 
 
-def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_of_somebody_else(house: Build) -> None:
+def test_an_ownership_record_that_a_store_does_not_remove_claims_no_record_of_somebody_else(house: Build) -> None:
     here = house()
     confirmed_removal(here, "a-app.example.com")
     here.store.ignore("a-app.example.com")
@@ -327,7 +327,7 @@ def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_of_some
     assert here.listed() == {"app.example.com": ["192.0.2.1"]}
 
 
-def test_what_somebody_makes_in_place_of_what_was_removed_stays(house: Build) -> None:
+def test_rows_that_somebody_creates_in_place_of_removed_ones_stay(house: Build) -> None:
     here = house()
     confirmed_removal(here)
     here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
@@ -336,7 +336,7 @@ def test_what_somebody_makes_in_place_of_what_was_removed_stays(house: Build) ->
     assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
 
 
-def test_what_somebody_makes_of_what_was_not_removed_stays(house: Build) -> None:
+def test_a_row_that_was_not_removed_stays_when_somebody_has_changed_it(house: Build) -> None:
     here = house()
     confirmed_removal(here, "app.example.com")
     here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.9")
@@ -344,14 +344,14 @@ def test_what_somebody_makes_of_what_was_not_removed_stays(house: Build) -> None
     assert here.listed() == {"app.example.com": ["192.0.2.9"]}
 
 
-def test_a_row_is_not_known_by_an_id_that_another_one_may_get(house: Build) -> None:
+def test_a_row_is_not_recognised_by_an_id_that_may_be_reused(house: Build) -> None:
     here = house()
     confirmed_removal(here, "app.example.com", has_lasting_ids=False)
 
     assert here.listed() == {"app.example.com": ["192.0.2.1"]}
 
 
-def test_what_was_not_removed_goes_although_another_type_of_its_name_has_come(house: Build) -> None:
+def test_rows_that_were_not_removed_are_removed_although_another_type_of_the_name_was_created(house: Build) -> None:
     here = house()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
     ipv6 = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
@@ -363,7 +363,9 @@ def test_what_was_not_removed_goes_although_another_type_of_its_name_has_come(ho
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside that of somebody else"])
-def test_what_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(house: Build, *, is_alone: bool) -> None:
+def test_a_record_that_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(
+    house: Build, *, is_alone: bool
+) -> None:
     """external-dns would never touch a record whose ownership record it does not see."""
     here = house()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
@@ -381,7 +383,7 @@ def test_what_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(hou
     assert ("a-app.example.com" in here.listed()) is is_alone
 
 
-def test_what_was_not_removed_of_an_ownership_record_does_not_stay_beside_another_text(house: Build) -> None:
+def test_an_ownership_record_that_was_not_removed_does_not_stay_beside_another_text(house: Build) -> None:
     here = house()
     confirmed_removal(here, "a-app.example.com")
     here.store.ignore("a-app.example.com", times=2)
@@ -396,7 +398,7 @@ def test_what_was_not_removed_of_an_ownership_record_does_not_stay_beside_anothe
     assert len([row for row in here.store.rows.values() if row.type == "TXT"]) == 1
 
 
-def test_a_text_that_was_replaced_and_not_removed_goes_with_the_next_listing(house: Build) -> None:
+def test_a_replaced_text_that_was_not_removed_is_removed_with_the_next_listing(house: Build) -> None:
     here = house()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     here.store.can_update = False
@@ -414,7 +416,7 @@ def test_a_text_that_was_replaced_and_not_removed_goes_with_the_next_listing(hou
     assert len(here.store.rows) == 2
 
 
-def test_an_ownership_record_goes_although_its_record_was_there_before_it_was_removed_once_more(house: Build) -> None:
+def test_an_ownership_record_is_removed_after_the_second_removal_of_its_record(house: Build) -> None:
     here = house()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -430,7 +432,7 @@ def test_an_ownership_record_goes_although_its_record_was_there_before_it_was_re
 
 
 @pytest.mark.parametrize("with_ownership", [True, False])
-def test_what_was_not_removed_stays_when_it_is_asked_for_again_before_the_next_listing(
+def test_rows_that_were_not_removed_stay_when_they_are_wanted_again_before_the_next_listing(
     house: Build, *, with_ownership: bool
 ) -> None:
     here = house()

@@ -37,7 +37,7 @@ def left_behind(here: House, count: int) -> None:
     here.store.calls.clear()
 
 
-def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> None:
+def test_ownership_records_that_an_apply_left_behind_are_removed_with_the_next_listing(house: Build) -> None:
     here = house()
     left_behind(here, 3)
     before = here.metric("dnswebhook_operations_total", operation="delete", outcome="applied") or 0.0
@@ -47,8 +47,8 @@ def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> N
     assert before + 3 == here.metric("dnswebhook_operations_total", operation="delete", outcome="applied")
 
 
-def test_what_an_apply_left_behind_is_not_looked_for_in_a_store_that_took_the_place_of_that_one(house: Build) -> None:
-    """The ownership record there is of the time before, as is the value that it vouches for."""
+def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that_replaced_it(house: Build) -> None:
+    """The ownership record in the new store is older than the apply, as is the value that it vouches for."""
     here = house()
     left_behind(here, 1)
     (name,) = hosts(1)
@@ -67,7 +67,7 @@ def test_what_an_apply_left_behind_is_not_looked_for_in_a_store_that_took_the_pl
     ],
     ids=["delete", "update"],
 )
-def test_what_external_dns_owned_in_a_store_is_not_taken_for_its_own_in_one_that_took_its_place(
+def test_records_that_external_dns_owned_in_a_store_are_not_taken_for_its_own_in_one_that_replaced_it(
     house: Build, lists: Any
 ) -> None:
     by_hand = row("app.example.com")
@@ -87,7 +87,7 @@ def test_what_external_dns_owned_in_a_store_is_not_taken_for_its_own_in_one_that
     assert set(here.listed()) == {"app.example.com"}
 
 
-def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:
+def test_an_unreachable_store_is_not_asked_for_further_removals(house: Build) -> None:
     here = house()
     left_behind(here, 3)
     here.store.fail("delete", StoreUnreachable("away"), times=1)
@@ -97,7 +97,9 @@ def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Bu
     assert {} == here.listed()
 
 
-def test_what_claims_a_record_of_somebody_else_is_not_listed_while_it_cannot_be_removed(house: Build) -> None:
+def test_an_ownership_record_that_claims_a_record_of_somebody_else_is_not_listed_until_it_is_removed(
+    house: Build,
+) -> None:
     """external-dns would remove that record."""
     here = house()
     left_behind(here, 2)
@@ -137,7 +139,7 @@ def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left
     assert {} == here.listed()
 
 
-def test_what_comes_later_under_an_ownership_record_without_its_record_keeps_that(house: Build) -> None:
+def test_an_ownership_record_without_its_record_stays_for_a_record_that_is_created_later(house: Build) -> None:
     """external-dns has seen it, so it sends the record alone, and perhaps with another value than before."""
     here = house()
     ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
@@ -150,10 +152,10 @@ def test_what_comes_later_under_an_ownership_record_without_its_record_keeps_tha
     assert {"app.example.com": ["192.0.2.9"], "a-app.example.com": [HERITAGE]} == here.listed()
 
 
-def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_is_not_wanted_any_more(
+def test_an_ownership_record_is_removed_when_its_record_was_lost_in_an_update_and_is_no_longer_wanted(
     house: Build,
 ) -> None:
-    """A store that cannot change rows removes one first. external-dns sees no record then, so it removes nothing."""
+    """A store that cannot update rows deletes one first. external-dns then sees no record, so it removes nothing."""
     ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
     here = house(row("app.example.com", ttl_s=60), Record("o", "a-app.example.com", "TXT", HERITAGE))
     here.store.can_update = False
@@ -177,8 +179,8 @@ def owned(value: str, owner: str, resource: str) -> tuple[Endpoint, Endpoint]:
     )
 
 
-def test_a_replaced_text_that_could_not_be_removed_goes_with_the_next_listing(house: Build) -> None:
-    """A store that cannot change rows adds the new text first. external-dns never names the old one again."""
+def test_a_replaced_text_that_could_not_be_removed_is_removed_with_a_later_listing(house: Build) -> None:
+    """A store that cannot update rows adds the new text first. external-dns never names the old one again."""
     here = house()
     here.store.can_update = False
     old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
@@ -199,7 +201,7 @@ def texts(*values: str) -> Endpoint:
 
 @pytest.mark.parametrize("is_half", [False, True])
 @pytest.mark.parametrize("then", [("one",), ("one", "three"), ("three",), ("one", "two", "three")])
-def test_a_text_set_that_is_edited_before_external_dns_reads_again_keeps_all_its_texts(
+def test_a_txt_set_that_is_edited_before_external_dns_lists_again_keeps_all_its_texts(
     house: Build, then: tuple[str, ...], is_half: bool
 ) -> None:
     """With `--txt-cache-interval` it may be sent anew, after a call that failed on something else, or on half of it."""
@@ -220,7 +222,7 @@ def test_a_text_set_that_is_edited_before_external_dns_reads_again_keeps_all_its
 
 
 def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
-    """None of the removals succeeded, until the last note counts alone."""
+    """All removals failed until only the last note counts."""
     here = house()
     here.store.can_update = False
     old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
@@ -234,8 +236,8 @@ def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
     assert {"app.example.com": ["192.0.2.1"], "a-app.example.com": list(old[1].targets)} == here.listed()
 
 
-def test_a_migration_is_known_by_what_was_listed_last(house: Build) -> None:
-    """external-dns names the new owner alone. What it was not shown is that of somebody else."""
+def test_a_migration_is_recognised_by_the_last_listing(house: Build) -> None:
+    """external-dns names only the new owner. A text that it was not shown is somebody else's."""
     former, other = owned("192.0.2.1", "former", "crd/x/app"), owned("192.0.2.1", "other", "crd/x/app")
     ours = owned("192.0.2.1", "ours", "crd/x/app")
     here = house()
@@ -261,7 +263,9 @@ def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["host-00.*", "a-host-00.*"])
-def test_what_was_left_behind_under_a_name_that_is_protected_since_stays(house: Build, pattern: str) -> None:
+def test_an_ownership_record_left_behind_stays_when_it_or_its_record_was_protected_since(
+    house: Build, pattern: str
+) -> None:
     before = house()
     left_behind(before, 2)
     after = Provider(
@@ -280,10 +284,10 @@ def test_what_was_left_behind_under_a_name_that_is_protected_since_stays(house: 
 # Ownership records that external-dns takes for present.
 
 
-def test_a_record_that_comes_again_before_the_next_listing_gets_its_ownership_record_back(
+def test_a_record_created_again_before_the_next_listing_gets_its_ownership_record_back(
     house: Callable[..., House],
 ) -> None:
-    """external-dns 0.23 with --txt-cache-interval sends none then. The record was refused, or nobody's."""
+    """external-dns 0.23 with --txt-cache-interval sends none then. The record was refused, or had no owner."""
     each = house()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     alias = Endpoint("app.example.com", "CNAME", ("host.example.net",), labels={"owner": "default"})
@@ -301,7 +305,7 @@ def test_a_record_that_comes_again_before_the_next_listing_gets_its_ownership_re
     assert before == each.listed()
 
 
-def test_of_ownership_records_that_went_the_last_one_comes_back(house: Callable[..., House]) -> None:
+def test_of_several_removed_ownership_records_the_last_one_is_restored(house: Callable[..., House]) -> None:
     each = house()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     texts = [
@@ -321,10 +325,10 @@ def test_of_ownership_records_that_went_the_last_one_comes_back(house: Callable[
 
 
 @pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
-def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record_waits_for_a_listing(
+def test_a_record_sent_again_without_an_ownership_record_after_our_restart_waits_for_a_listing(
     house: Callable[..., House], prefix: str
 ) -> None:
-    """external-dns 0.23 with --txt-cache-interval has seen one before. The record was nobody's from then on."""
+    """external-dns 0.23 with --txt-cache-interval has seen one before. The record had no owner from then on."""
     other = Record("1", "a-other.example.com", "TXT", HERITAGE)
     each = house(other)
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
@@ -340,10 +344,10 @@ def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record
 
 
 @pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
-def test_a_record_that_somebody_removed_with_its_ownership_record_comes_again_with_one(
+def test_a_record_removed_by_hand_with_its_ownership_record_is_created_again_with_one(
     house: Callable[..., House], prefix: str
 ) -> None:
-    """external-dns 0.19 sends none until it has sent something: the record was nobody's from then on."""
+    """external-dns 0.19 sends none until it has sent something: the record had no owner from then on."""
     each = house()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
@@ -361,8 +365,8 @@ def test_a_record_that_somebody_removed_with_its_ownership_record_comes_again_wi
     assert before == each.listed()
 
 
-def test_a_record_is_refused_once_for_an_ownership_record_of_former_listings(house: Callable[..., House]) -> None:
-    """Somebody may have changed to another registry, which sends none."""
+def test_a_record_is_refused_only_once_for_an_ownership_record_of_earlier_listings(house: Callable[..., House]) -> None:
+    """The registry may have been changed to another one, which sends none."""
     each = house()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
@@ -380,7 +384,7 @@ def test_a_record_is_refused_once_for_an_ownership_record_of_former_listings(hou
 
 
 @pytest.mark.parametrize("has_listed", [False, True], ids=["never", "before"])
-def test_a_record_that_is_asked_for_again_without_a_listing_comes_by_itself(
+def test_a_record_that_is_requested_again_without_a_listing_is_created_alone(
     house: Callable[..., House], has_listed: bool
 ) -> None:
     """external-dns 0.22 with --registry=crd never lists before it has written, and sends no ownership records. Where
@@ -400,8 +404,8 @@ def test_a_record_that_is_asked_for_again_without_a_listing_comes_by_itself(
     assert "app.example.com" in each.listed()
 
 
-def test_a_record_that_was_given_up_in_between_waits_for_a_listing_again(house: Callable[..., House]) -> None:
-    """external-dns with --txt-cache-interval takes what was refused for present: it asks again if that was deleted."""
+def test_a_record_that_was_deleted_in_between_waits_for_a_listing_again(house: Callable[..., House]) -> None:
+    """external-dns with --txt-cache-interval takes a refused record for present: it deletes it before it asks again."""
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
     each = house(Record("1", "a-other.example.com", "TXT", HERITAGE))
@@ -413,7 +417,7 @@ def test_a_record_that_was_given_up_in_between_waits_for_a_listing_again(house: 
         each.apply(create=[record])
 
 
-def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_asked_for(
+def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_requested(
     house: Callable[..., House],
 ) -> None:
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
@@ -435,10 +439,10 @@ def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_asked
     ],
     ids=["its own", "its own with a prefix", "encrypted", "of another owner", "none"],
 )
-def test_after_our_restart_a_record_comes_by_itself_beside_its_ownership_record_or_where_its_owner_keeps_none(
+def test_after_our_restart_a_record_is_created_alone_if_its_ownership_record_exists_or_its_owner_has_none(
     house: Callable[..., House], row: Record
 ) -> None:
-    """Other registries than TXT send the owner, too."""
+    """Registries other than TXT send the owner, too."""
     each = house(row, Record("2", "a-third.example.com", "TXT", HERITAGE) if "app" in row.name else row)
 
     each.apply(create=[Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})])

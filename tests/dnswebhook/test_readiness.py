@@ -1,4 +1,4 @@
-"""The cached verdict about the store: what `/readyz` says, and what makes it look again."""
+"""The cached verdict about the store: what `/readyz` answers, and what triggers another probe."""
 
 import logging
 import threading
@@ -91,7 +91,7 @@ def test_each_failure_has_its_fixed_text_and_the_detail_goes_to_the_log(
     assert ["record store is not ready"] == [record.getMessage() for record in caplog.records]
 
 
-def test_a_failed_call_brings_the_next_probe_forward_and_the_store_heals() -> None:
+def test_a_failed_call_advances_the_next_probe_and_the_store_becomes_ready_again() -> None:
     store = MemoryStore()
     store.fail("probe", StoreUnreachable("gone"), times=1)
     watch = Watch(store)
@@ -105,7 +105,7 @@ def test_a_failed_call_brings_the_next_probe_forward_and_the_store_heals() -> No
     assert 2 == store.probes
 
 
-def test_refused_credentials_are_known_without_a_probe() -> None:
+def test_refused_credentials_make_the_store_not_ready_without_a_probe() -> None:
     watch = Watch(MemoryStore())
 
     watch.readiness.credentials_refused()
@@ -155,8 +155,8 @@ def test_a_stop_ends_the_wait_for_the_next_probe() -> None:
     assert 1 == store.probes
 
 
-def test_a_call_that_wakes_is_not_lost_just_before_the_next_probe() -> None:
-    """The daemon makes it before it stops, and once."""
+def test_a_wake_call_just_before_the_next_probe_is_not_lost() -> None:
+    """The daemon calls `wake` only once, before it stops."""
 
     class Stop(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:

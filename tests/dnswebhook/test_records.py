@@ -1,4 +1,4 @@
-"""Rows to record sets, as `GET /records` tells them."""
+"""Rows to record sets, as `GET /records` lists them."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from tests.support.record_sets import record_sets
 from tests.support.strategies import HERITAGE
 
 
-def test_rows_of_one_name_and_type_are_one_set_with_sorted_values() -> None:
+def test_rows_of_one_name_and_type_form_one_set_with_sorted_values() -> None:
     rows = [
         row("b.example.com", "A", "192.0.2.2"),
         row("a.example.com", "A", "192.0.2.1"),
@@ -42,7 +42,7 @@ def test_disabled_rows_and_unknown_types_are_left_out_and_derived_rows_are_not()
     assert [Endpoint("nas.lan", "A", ("192.0.2.9",))] == record_sets(rows)
 
 
-def test_a_value_that_two_rows_carry_is_told_once() -> None:
+def test_a_value_of_two_rows_is_listed_once() -> None:
     rows = [row("a.example.com", "A", "192.0.2.1"), Record("other", "a.example.com", "A", "192.0.2.1")]
 
     assert [("192.0.2.1",)] == [endpoint.targets for endpoint in record_sets(rows)]
@@ -51,15 +51,15 @@ def test_a_value_that_two_rows_carry_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("ttls_s", "told_s"), [((60, 60), 60), ((0, 0), 0), ((0,), 0), ((300, 0, 60), 0), ((60, 0), 0)]
 )
-def test_a_set_has_the_ttl_of_its_rows_and_none_where_they_differ(ttls_s: tuple[int, ...], told_s: int) -> None:
-    """A wish for any TTL then differs, so that external-dns asks again for what some rows have not taken."""
+def test_a_set_has_the_ttl_of_its_rows_and_none_if_they_differ(ttls_s: tuple[int, ...], told_s: int) -> None:
+    """Any wanted TTL then differs, so that external-dns sends again what some rows have not taken over."""
     rows = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s) for n, ttl_s in enumerate(ttls_s)]
 
     assert [told_s] == [endpoint.ttl_s for endpoint in record_sets(rows)]
 
 
 @pytest.mark.parametrize("origin", [Origin.DERIVED, Origin.AMBIGUOUS])
-def test_a_row_that_is_never_written_has_no_say_in_the_ttl_of_its_set(origin: Origin) -> None:
+def test_a_row_that_is_never_written_does_not_affect_the_ttl_of_its_set(origin: Origin) -> None:
     """It would never have the wanted one, and external-dns would ask at each pass."""
     theirs = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s, origin=origin) for n, ttl_s in ((1, 0), (2, 300))]
     ours = row("a.example.com", "A", "192.0.2.3", 60)
@@ -68,7 +68,7 @@ def test_a_row_that_is_never_written_has_no_say_in_the_ttl_of_its_set(origin: Or
     assert [300] == [endpoint.ttl_s for endpoint in record_sets(theirs)]
 
 
-def test_no_rows_are_no_sets() -> None:
+def test_no_rows_yield_no_sets() -> None:
     assert [] == record_sets([])
 
 
@@ -88,7 +88,7 @@ rows_of_any_kind = st.lists(
 
 @given(rows_of_any_kind)
 @settings(max_examples=100, deadline=None)
-def test_every_served_value_is_told_exactly_once(rows: list[Record]) -> None:
+def test_every_served_value_is_listed_exactly_once(rows: list[Record]) -> None:
     told = [
         (endpoint.dns_name, endpoint.record_type, target)
         for endpoint in record_sets(rows)

@@ -1,4 +1,4 @@
-"""What of a failed apply goes, what stays, and which question stays open."""
+"""After a failed apply: which ownership records are removed or stay, and which notes stay open."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def undesired(name: str, record_type: str) -> bool | None:
 
 
 @pytest.mark.parametrize("voucher", [leaving, coming, staying])
-def test_it_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
+def test_a_voucher_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
     settlement = settle([voucher], [FOREIGN_ROW], undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
@@ -41,39 +41,39 @@ def test_it_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
 @pytest.mark.parametrize("voucher", [leaving, coming, staying])
-def test_it_is_settled_when_its_record_is_there(voucher: Voucher, is_desired: IsDesired) -> None:
-    """external-dns sees both, and asks again for what it wants; but if both were to go, its record may go alone."""
+def test_a_voucher_is_settled_when_its_record_exists(voucher: Voucher, is_desired: IsDesired) -> None:
+    """external-dns sees both, and asks again for what it wants; if both were to be removed, its record may go first."""
     settlement = settle([voucher], [TXT_ROW, OUR_ROW], is_desired)
 
     assert settlement.remove == ()
     assert settlement.open == ((leaving,) if voucher is leaving and is_desired is undesired else ())
 
 
-def test_one_that_was_there_before_stays_with_what_somebody_put_in_the_place_of_its_record() -> None:
-    """As with any edit of a set that external-dns owns: it has the set as it wants it in the next pass."""
+def test_an_older_ownership_record_stays_when_somebody_has_replaced_its_record() -> None:
+    """As with any edit of a set that external-dns owns: the next pass restores the set."""
     settlement = settle([staying], [TXT_ROW, FOREIGN_ROW], undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-def test_one_that_was_there_before_goes_without_any_record_when_none_is_wanted() -> None:
+def test_an_older_ownership_record_is_removed_when_its_record_neither_exists_nor_is_wanted() -> None:
     settlement = settle([staying], [TXT_ROW], undesired)
 
     assert ((TXT_ROW,), (staying,)) == (settlement.remove, settlement.open)
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
-def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: IsDesired) -> None:
+def test_a_leaving_ownership_record_is_removed_once_its_record_is_gone(is_desired: IsDesired) -> None:
     settlement = settle([leaving], [TXT_ROW], is_desired)
 
     assert ((TXT_ROW,), (leaving,)) == (settlement.remove, settlement.open)
 
 
 @pytest.mark.parametrize(("rows", "claims"), [([FOREIGN_ROW], (TXT_ROW,)), ([FOREIGN_ROW, OUR_ROW], ()), ([], ())])
-def test_one_that_claims_what_somebody_else_has_put_there_is_told_apart(
+def test_an_ownership_record_that_claims_a_record_of_somebody_else_is_listed_in_the_claims(
     rows: list[Record], claims: tuple[Record, ...]
 ) -> None:
-    """external-dns shall not see it, even where it cannot be removed."""
+    """external-dns must not see it, even if it cannot be removed."""
     assert claims == settle([coming], [TXT_ROW, *rows], undesired).claims
 
 
@@ -85,7 +85,7 @@ def test_a_record_of_another_type_at_the_name_decides_nothing() -> None:
     assert ((), (coming,)) == (settlement.remove, settlement.open)
 
 
-def test_what_is_desired_is_asked_by_name_and_type() -> None:
+def test_whether_a_record_is_desired_is_asked_by_name_and_type() -> None:
     def is_desired(name: str, record_type: str) -> bool | None:
         return (name, record_type) == ("app.example.com", "A")
 
@@ -93,13 +93,13 @@ def test_what_is_desired_is_asked_by_name_and_type() -> None:
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired])
-def test_one_whose_record_may_still_follow_stays_open(is_desired: IsDesired) -> None:
+def test_a_voucher_stays_open_while_its_record_may_still_be_created(is_desired: IsDesired) -> None:
     settlement = settle([coming], [TXT_ROW], is_desired)
 
     assert ((), (coming,)) == (settlement.remove, settlement.open)
 
 
-def test_one_whose_name_does_not_tell_which_type_is_wanted_stays_open() -> None:
+def test_a_voucher_stays_open_when_its_name_does_not_tell_the_type() -> None:
     of_any_type = msgspec.structs.replace(coming, owned=OwnedSet("app.example.com", frozenset()))
 
     settlement = settle([of_any_type], [TXT_ROW], undesired)
@@ -107,8 +107,8 @@ def test_one_whose_name_does_not_tell_which_type_is_wanted_stays_open() -> None:
     assert ((), (of_any_type,)) == (settlement.remove, settlement.open)
 
 
-def test_one_on_the_very_name_of_its_record_is_not_taken_for_that_of_somebody_else() -> None:
-    """As external-dns 0.17 and before writes them."""
+def test_an_ownership_record_on_the_name_of_its_record_is_not_taken_for_a_record_of_somebody_else() -> None:
+    """As external-dns 0.17 and earlier write them."""
     own = Record("t", "app.example.com", "TXT", TEXT)
     of_its_name = Voucher(own.name, TEXT, OwnedSet(own.name, frozenset()), OURS, is_leaving=False)
 
@@ -117,7 +117,7 @@ def test_one_on_the_very_name_of_its_record_is_not_taken_for_that_of_somebody_el
     assert ((), (of_its_name,)) == (settlement.remove, settlement.open)
 
 
-def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
+def test_an_ownership_record_is_removed_when_its_record_is_no_longer_wanted() -> None:
     settlement = settle([coming], [TXT_ROW], undesired)
 
     assert (TXT_ROW,) == settlement.remove
@@ -127,7 +127,7 @@ def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
 
 
 def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
-    """Each of them of the same rows, while the record is not wanted."""
+    """How many listings of the same rows, while the record is not wanted, precede the removal."""
     for count in range(LATE_LISTINGS + 2):
         settlement = settle([voucher], rows, undesired)
         if settlement.remove:
@@ -136,14 +136,14 @@ def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
     raise AssertionError("it is never removed")
 
 
-def test_one_whose_record_may_yet_come_stays_for_a_while() -> None:
+def test_an_ownership_record_stays_for_some_listings_when_its_record_may_be_created_late() -> None:
     (voucher,) = awaited([coming], {OUR_ROW.spec})
 
     assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
     assert listings_until_removed(coming, TXT_ROW) == 0
 
 
-def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
+def test_an_ownership_record_that_may_be_created_late_is_looked_for_during_some_listings() -> None:
     (voucher,) = awaited([coming], {TXT_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
@@ -152,8 +152,8 @@ def test_one_that_may_yet_come_is_looked_for_for_a_while() -> None:
     assert () == settle([voucher], [], undesired).open
 
 
-def test_one_whose_record_has_come_late_is_settled_after_a_while() -> None:
-    """Another value of it may come later still, when the first one has been removed."""
+def test_a_voucher_whose_record_was_created_late_is_settled_after_some_listings() -> None:
+    """Another value may be created later still, after the first one has been removed."""
     (voucher,) = awaited([coming], {OUR_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
@@ -162,19 +162,21 @@ def test_one_whose_record_has_come_late_is_settled_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("voucher", [leaving, staying])
-def test_one_whose_record_may_yet_come_or_be_put_back_stays_for_a_while(voucher: Voucher) -> None:
+def test_an_older_or_leaving_ownership_record_stays_for_some_listings_when_its_record_may_be_created_late(
+    voucher: Voucher,
+) -> None:
     (voucher,) = awaited([voucher], {OUR_ROW.spec})
 
     assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
 
 
-def test_one_whose_record_may_yet_come_goes_before_it_can_claim_what_somebody_else_added() -> None:
+def test_an_ownership_record_that_waits_for_its_record_can_claim_no_record_of_somebody_else() -> None:
     vouchers = awaited([coming], {OUR_ROW.spec})
 
     assert (TXT_ROW,) == settle(vouchers, [TXT_ROW, FOREIGN_ROW], undesired).claims
 
 
-def test_nothing_else_waits_for_a_create() -> None:
+def test_vouchers_wait_only_for_pending_creates_of_their_own_values() -> None:
     pending = {
         RecordSpec("other.example.com", "A", "192.0.2.1"),
         RecordSpec(OUR_ROW.name, "AAAA", "2001:db8::1"),
@@ -184,8 +186,8 @@ def test_nothing_else_waits_for_a_create() -> None:
     assert () == awaited([coming, leaving, staying], pending)
 
 
-def test_a_text_waits_for_the_one_that_is_to_replace_it() -> None:
-    """Else both would stay."""
+def test_a_replaced_text_waits_for_its_successor() -> None:
+    """Otherwise both would stay."""
     successor = RecordSpec(TXT_ROW.name, "TXT", "another text")
     replaced = msgspec.structs.replace(staying, successor=successor.value)
 
@@ -197,7 +199,7 @@ def test_a_text_waits_for_the_one_that_is_to_replace_it() -> None:
 
 
 @pytest.mark.parametrize("voucher", [leaving, coming])
-def test_it_goes_before_it_can_claim_what_somebody_else_added(voucher: Voucher) -> None:
+def test_an_ownership_record_is_removed_before_it_can_claim_a_record_of_somebody_else(voucher: Voucher) -> None:
     settlement = settle([voucher], [TXT_ROW, FOREIGN_ROW], desired)
 
     assert (TXT_ROW,) == settlement.remove
@@ -216,7 +218,7 @@ def test_other_texts_on_the_name_stay() -> None:
     assert (TXT_ROW,) == settle([leaving], [other, TXT_ROW], undesired).remove
 
 
-def test_what_is_written_later_under_a_noted_voucher_is_ours_too() -> None:
+def test_values_written_later_are_added_to_a_noted_voucher() -> None:
     """The record failed; when external-dns asks again, with another value, it does not send the voucher again."""
     other = Record("b", "app.example.com", "A", "192.0.2.2")
 
@@ -235,25 +237,25 @@ replaced = msgspec.structs.replace(staying, successor=NEW_TEXT)
 
 
 @pytest.mark.parametrize("covered", [[OUR_ROW], [FOREIGN_ROW], []])
-def test_a_text_goes_that_another_one_was_to_replace_whatever_it_vouches_for(covered: list[Record]) -> None:
+def test_a_text_is_removed_when_its_successor_exists_whatever_it_vouches_for(covered: list[Record]) -> None:
     settlement = settle([replaced], [TXT_ROW, NEW_ROW, *covered], desired)
 
     assert ((TXT_ROW,), (replaced,)) == (settlement.remove, settlement.open)
 
 
-def test_it_stays_with_its_record_when_the_other_one_never_came() -> None:
+def test_a_text_stays_with_its_record_when_its_successor_was_never_created() -> None:
     settlement = settle([replaced], [TXT_ROW, OUR_ROW], desired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-def test_it_is_settled_when_only_the_other_one_is_there() -> None:
+def test_a_voucher_is_settled_when_only_the_successor_of_its_text_exists() -> None:
     settlement = settle([replaced], [NEW_ROW, OUR_ROW], desired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-def test_a_row_of_another_type_is_no_other_text() -> None:
+def test_a_row_of_another_type_does_not_count_as_the_successor_of_a_text() -> None:
     other = Record("n", "a-app.example.com", "A", NEW_TEXT)
 
     assert () == settle([replaced], [TXT_ROW, other, OUR_ROW], desired).remove
@@ -270,10 +272,10 @@ done = msgspec.structs.replace(second, is_done=True)
 
 @pytest.mark.parametrize("voucher", [second, done])
 @pytest.mark.parametrize(("is_desired", "removed"), [(desired, ()), (nobody_knows, ()), (undesired, (SECOND,))])
-def test_one_beside_that_of_another_owner_which_is_read_before_it_goes_when_its_record_is_not_wanted(
+def test_an_ownership_record_listed_after_that_of_another_owner_is_removed_when_its_record_is_not_wanted(
     voucher: Voucher, is_desired: IsDesired, removed: tuple[Record, ...]
 ) -> None:
-    """Not at once: the other one may be about to go, and the record is ours then."""
+    """Not at once: the other one may be about to be removed, and the record is ours then."""
     settlement = settle([voucher], [FIRST, SECOND, OUR_ROW], is_desired)
     assert ((), (voucher,)) == (settlement.remove, settlement.contested)
     assert Settlement((), ()) == settle(settlement.open, [SECOND, OUR_ROW], is_desired)
@@ -283,7 +285,7 @@ def test_one_beside_that_of_another_owner_which_is_read_before_it_goes_when_its_
     assert (removed, settlement.open, (voucher,)) == (again.remove, again.open, again.contested)
 
 
-def test_one_beside_that_of_another_owner_stays_when_its_record_is_wanted_again() -> None:
+def test_an_ownership_record_beside_that_of_another_owner_stays_when_its_record_is_wanted_again() -> None:
     open_notes: tuple[Voucher, ...] = (done,)
     for is_desired in (undesired, desired, undesired):
         settlement = settle(open_notes, [FIRST, SECOND, OUR_ROW], is_desired)
@@ -292,39 +294,39 @@ def test_one_beside_that_of_another_owner_stays_when_its_record_is_wanted_again(
         assert () == settlement.remove
 
 
-def test_one_beside_that_of_another_owner_goes_when_nothing_of_ours_is_left() -> None:
+def test_an_ownership_record_beside_that_of_another_owner_is_removed_when_none_of_its_values_is_left() -> None:
     settlement = settle([done], [FIRST, SECOND, FOREIGN_ROW], desired)
 
     assert (SECOND,) == settlement.remove
 
 
 @pytest.mark.parametrize("beside", [[], [Record("h", "a-app.example.com", "TXT", "a-note-by-hand")]])
-def test_one_that_is_read_stays_whatever_has_become_of_its_record_since_it_was_written(beside: list[Record]) -> None:
+def test_an_uncontested_ownership_record_stays_even_if_its_record_was_replaced(beside: list[Record]) -> None:
     for record in (OUR_ROW, FOREIGN_ROW):
         settlement = settle([done], [*beside, SECOND, record], undesired)
 
         assert ((), (), ()) == (settlement.remove, settlement.open, settlement.contested)
 
 
-def test_one_that_was_written_and_has_no_record_at_all_goes_when_none_is_wanted() -> None:
+def test_a_written_ownership_record_without_any_record_is_removed_when_none_is_wanted() -> None:
     assert (SECOND,) == settle([done], [SECOND], undesired).remove
 
 
 @pytest.mark.parametrize("words", [of_owner("lab").replace("ingress", "a-gateway"), '"heritage=external-dns"'])
-def test_one_of_the_same_owner_or_of_none_contests_nothing(words: str) -> None:
+def test_a_voucher_is_not_contested_by_a_text_of_the_same_owner_or_of_none(words: str) -> None:
     other = Record("o", "a-app.example.com", "TXT", words)
 
     assert () == settle([done], [other, SECOND, OUR_ROW], desired).contested
 
 
 @pytest.mark.parametrize("voucher", [leaving, staying])
-def test_one_that_is_not_new_contests_nothing(voucher: Voucher) -> None:
+def test_a_voucher_of_an_older_or_leaving_ownership_record_is_not_contested(voucher: Voucher) -> None:
     late = msgspec.structs.replace(voucher, value=SECOND.value)
 
     assert () == settle([late], [FIRST, SECOND, OUR_ROW], desired).contested
 
 
-# Sets that come whole.
+# Sets that are written whole.
 
 TEXTS = OwnedSet("app.example.com", frozenset({"TXT"}))
 whole = Voucher("app.example.com", "", TEXTS, frozenset({"one", "two", "three"}), is_leaving=False, is_whole=True)
@@ -334,7 +336,9 @@ BY_HAND = Record("h", "app.example.com", "TXT", "by-hand")
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
 @pytest.mark.parametrize("half", [(ONE,), (THREE,), (ONE, THREE)])
-def test_half_a_set_goes_whether_it_is_wanted_or_not(half: tuple[Record, ...], is_desired: IsDesired) -> None:
+def test_a_half_written_set_is_removed_whether_it_is_wanted_or_not(
+    half: tuple[Record, ...], is_desired: IsDesired
+) -> None:
     """A later call of external-dns writes it whole."""
     settlement = settle([whole], [*half, BY_HAND, OUR_ROW], is_desired)
 
@@ -342,13 +346,13 @@ def test_half_a_set_goes_whether_it_is_wanted_or_not(half: tuple[Record, ...], i
 
 
 @pytest.mark.parametrize("rows", [(), (ONE, TWO, THREE), (ONE, TWO, THREE, BY_HAND), (BY_HAND,)])
-def test_a_set_is_settled_when_it_is_there_as_a_whole_or_not_at_all(rows: tuple[Record, ...]) -> None:
+def test_a_set_is_settled_when_it_exists_whole_or_not_at_all(rows: tuple[Record, ...]) -> None:
     settlement = settle([whole], rows, undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-def test_the_ownership_record_of_half_a_set_goes_with_it_when_it_is_not_wanted() -> None:
+def test_the_ownership_record_of_a_half_written_set_is_removed_with_it_when_it_is_not_wanted() -> None:
     voucher = Voucher("txt-app.example.com", TEXT, TEXTS, whole.owned_values, is_leaving=False)
     text_row = Record("t", "txt-app.example.com", "TXT", TEXT)
 
@@ -359,15 +363,15 @@ def test_the_ownership_record_of_half_a_set_goes_with_it_when_it_is_not_wanted()
     assert Settlement((ONE,), (whole, voucher)) == still_wanted
 
 
-def test_a_set_that_comes_whole_is_not_extended() -> None:
+def test_a_set_that_is_written_whole_is_not_extended() -> None:
     assert () == extended([whole], [RecordSpec("app.example.com", "TXT", "four")])
 
 
 @pytest.mark.parametrize(("text", "goes"), [(of_owner("other"), True), (TEXT, False), ("of no owner", False)])
-def test_one_whose_record_has_not_come_goes_where_another_owner_has_the_name_with_another_type(
+def test_an_ownership_record_without_its_record_is_removed_when_another_owner_has_another_type_of_the_name(
     text: str, goes: bool
 ) -> None:
-    """external-dns asks for nothing there. That of the other would write no such record as long as this is there."""
+    """Our external-dns asks for nothing there. That of the other owner writes no such record while ours is there."""
     theirs = [
         Record("o", "app.example.com", "CNAME", "host.example.net"),
         Record("u", "cname-app.example.com", "TXT", text),
@@ -378,8 +382,8 @@ def test_one_whose_record_has_not_come_goes_where_another_owner_has_the_name_wit
     assert ((TXT_ROW,) if goes else (), (coming,)) == (settlement.remove, settlement.open)
 
 
-def test_an_encrypted_one_that_waits_for_its_record_stays_beside_whoever_has_the_name_with_another_type() -> None:
-    """Whose it is cannot be read, so it may be that of the same owner."""
+def test_an_encrypted_ownership_record_without_its_record_stays_beside_another_type_of_the_name() -> None:
+    """Its owner cannot be read, so it may be the same one."""
     encrypted = Record("t", "a-app.example.com", "TXT", "AAECAwQFBgcICQoLc2VjcmV0")
     of_other = Record("6", "app.example.com", "AAAA", "2001:db8::1")
     text_of_other = Record("x", "aaaa-app.example.com", "TXT", of_owner("home"))

@@ -1,4 +1,4 @@
-"""Bytes to model and back: what each generation of external-dns sends, and what it needs to read."""
+"""Bytes to model and back: what each generation of external-dns sends, and what it must be able to read."""
 
 import json
 import random
@@ -50,7 +50,7 @@ class TestChanges:
     def test_every_generation_is_understood(self, body: bytes) -> None:
         assert decode_changes(body % APP_JSON) == Changes(create=(APP,))
 
-    def test_each_list_arrives_under_its_own_name(self) -> None:
+    def test_each_list_is_decoded_under_its_own_name(self) -> None:
         body = (
             b'{"delete":[{"dnsName":"d"}],"updateNew":[{"dnsName":"n"}],'
             b'"updateOld":[{"dnsName":"o"}],"create":[{"dnsName":"c"}]}'
@@ -91,7 +91,7 @@ class TestChanges:
         )
         assert wanted == decode_endpoint(body, "")
 
-    def test_thekeys_of_an_endpoint_match_in_any_letter_case_and_the_later_wins(self) -> None:
+    def test_the_keys_of_an_endpoint_match_in_any_letter_case_and_the_later_wins(self) -> None:
         body = (
             b'{"dnsname":"old","DnsName":"new","RECORDTYPE":"A","Targets":["192.0.2.1"],"recordttl":5,"SetIdentifier":"s",'
             b'"Labels":{"Owner":"Me"},"ProviderSpecific":[{"Name":"n","VALUE":"v"}],"extra":{"dnsName":"other"}}'
@@ -104,7 +104,7 @@ class TestChanges:
 
 
 class TestPlaces:
-    """A refusal names the field and its place."""
+    """An error names the field and its place."""
 
     @pytest.mark.parametrize(
         ("body", "message"),
@@ -166,13 +166,13 @@ class TestPlaces:
         assert str(caught.value).startswith(message)
         assert (INVALID if "expected" in message else MALFORMED) == caught.value.category
 
-    def test_an_absurd_number_is_not_echoed_whole(self) -> None:
+    def test_a_huge_number_is_cut_in_the_error(self) -> None:
         with pytest.raises(WireError) as caught:
             decode_changes(b'{"create":[{"dnsName":"a","recordTTL":' + b"9" * 4000 + b"}]}")
 
         assert len(str(caught.value)) < 200
 
-    def test_an_endpoint_to_adjust_is_named_as_it_was_sent(self) -> None:
+    def test_the_place_of_an_endpoint_to_adjust_depends_on_the_shape_of_the_body(self) -> None:
         bare = decode_endpoint_list(b'[{"dnsName":"a"},{}]')
         wrapped = decode_endpoint_list(b'{"endpoints":[{}]}')
 
@@ -217,7 +217,7 @@ class TestEndpointList:
 
 
 class TestEncoding:
-    def test_an_endpoint_has_exactly_thekeys_that_say_something(self) -> None:
+    def test_an_endpoint_is_encoded_with_its_required_keys_and_no_empty_one(self) -> None:
         assert (
             encode_endpoint(Endpoint("x.example.com", "A", ()))
             == b'{"dnsName":"x.example.com","recordType":"A","targets":[],"recordTTL":0}'
@@ -242,21 +242,21 @@ class TestEncoding:
         assert join_endpoints(iter(parts), is_wrapped=False) == b'[{"dnsName":"a"},{"dnsName":"b"}]'
         assert join_endpoints(iter(parts), is_wrapped=True) == b'{"endpoints":[{"dnsName":"a"},{"dnsName":"b"}]}'
 
-    def test_the_filter_of_lists_has_listkeys_at_the_root(self) -> None:
+    def test_a_filter_of_lists_has_the_list_keys_at_the_root(self) -> None:
         wanted = (
             b'{"domainFilter":{"filters":["example.com"],"exclude":["x.example.com"],"regexFilter":"","regexExclude":""},'
             b'"include":["example.com"],"exclude":["x.example.com"]}'
         )
         assert wanted == encode_filter(include=["example.com"], exclude=["x.example.com"])
 
-    def test_the_filter_of_expressions_has_expressionkeys_at_the_root(self) -> None:
+    def test_a_filter_of_expressions_has_the_expression_keys_at_the_root(self) -> None:
         wanted = (
             b'{"domainFilter":{"filters":[],"exclude":[],"regexFilter":"^a\\\\.b$","regexExclude":""},'
             b'"regexInclude":"^a\\\\.b$"}'
         )
         assert wanted == encode_filter(regex_include=r"^a\.b$")
 
-    def test_without_a_filter_the_root_says_nothing(self) -> None:
+    def test_without_a_filter_the_root_has_no_filter_keys(self) -> None:
         wanted = b'{"domainFilter":{"filters":[],"exclude":[],"regexFilter":"","regexExclude":""}}'
         assert wanted == encode_filter()
 
@@ -289,7 +289,7 @@ json_values = st.recursive(
 
 class TestProperties:
     @given(endpoints)
-    def test_what_is_written_reads_back_equal(self, endpoint: Endpoint) -> None:
+    def test_an_encoded_endpoint_decodes_to_the_same(self, endpoint: Endpoint) -> None:
         assert endpoint == decode_endpoint(encode_endpoint(endpoint), "")
 
     @given(endpoints, st.randoms())

@@ -23,7 +23,7 @@ def collected(changes: Changes, *include: str, protect: tuple[str, ...] = ()) ->
     return collect_wishes(changes, CAPABILITIES, DomainFilter(include), ProtectedNames(protect), NOTHING_SERVED)
 
 
-def test_create_and_update_new_are_wanted_delete_and_update_old_may_go() -> None:
+def test_create_and_update_new_are_wanted_delete_and_update_old_may_be_removed() -> None:
     found = collected(
         Changes(
             create=(a("c.example.com", "192.0.2.1"),),
@@ -40,7 +40,7 @@ def test_create_and_update_new_are_wanted_delete_and_update_old_may_go() -> None
     } == {key: (wish.wanted, wish.removed) for key, wish in found.items()}
 
 
-def test_old_and_new_meet_however_they_are_spelled() -> None:
+def test_update_old_and_update_new_are_matched_in_any_spelling() -> None:
     pair = Changes(
         update_old=(a("bücher.example.", "192.0.2.1", "192.0.2.2"),),
         update_new=(a("XN--bcher-kva.Example", "192.0.2.2"),),
@@ -72,7 +72,7 @@ def test_two_endpoints_of_one_set_are_joined_with_the_smallest_configured_ttl() 
     assert (("192.0.2.1", "192.0.2.2"), 60) == (wish.wanted, wish.ttl_s)
 
 
-def test_two_aliases_of_one_name_leave_the_lowest() -> None:
+def test_of_two_cnames_of_one_name_the_lowest_is_wanted() -> None:
     changes = Changes(
         create=tuple(Endpoint("x.example.com", "CNAME", (target,)) for target in ("b.example.net", "a.example.net"))
     )
@@ -95,7 +95,7 @@ def test_what_a_store_cannot_hold_may_still_be_removed() -> None:
     assert [{"tab\there"}] == [wish.removed for wish in found.wishes.values()]
 
 
-def test_a_set_that_cannot_be_held_at_all_is_kept_as_wanted_nothing() -> None:
+def test_a_set_that_cannot_be_held_is_wanted_without_values() -> None:
     found = collected(Changes(create=(Endpoint("x.example.com", "LOC", ("here",)),)))
 
     (wish,) = found.wishes.values()
@@ -123,7 +123,7 @@ def test_ownership_records_follow_the_filter_of_the_name_that_they_own(list_name
     assert [(RefusalReason.OUTSIDE_FILTER, "a-example.org")] == [(r.reason, r.name) for r in found.refusals]
 
 
-def test_an_ownership_record_that_does_not_tell_its_subject_is_written_wherever_it_lies() -> None:
+def test_an_ownership_record_without_a_known_subject_is_written_even_outside_the_filter() -> None:
     """As an old client sends it, without the label and without its record in the same call."""
     found = collected(Changes(create=(Endpoint("a-example.com", "TXT", (HERITAGE,)),)), "example.com")
 
@@ -165,7 +165,7 @@ def test_an_ownership_record_of_the_old_format_gives_way_to_a_cname() -> None:
     assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in found.skips]
 
 
-def test_it_stays_when_it_is_the_only_ownership_record() -> None:
+def test_an_old_format_ownership_record_stays_when_it_is_the_only_one() -> None:
     """Without any, the CNAME would never be claimed: the conflict is for the plan to refuse."""
     old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
     alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
@@ -176,7 +176,7 @@ def test_it_stays_when_it_is_the_only_ownership_record() -> None:
     assert () == found.skips
 
 
-def test_it_stays_where_the_cname_leaves() -> None:
+def test_an_old_format_ownership_record_stays_when_the_cname_is_removed() -> None:
     old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
     address = Endpoint("x.example.com", "A", ("192.0.2.1",))
     alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
@@ -190,7 +190,7 @@ def test_it_stays_where_the_cname_leaves() -> None:
 
 
 @pytest.mark.parametrize("leaving", ["cname-x.example.com", "cname-y.example.com"])
-def test_it_stays_where_the_other_ownership_record_leaves_or_is_of_another_name(leaving: str) -> None:
+def test_an_old_format_ownership_record_stays_when_the_other_one_is_removed_or_of_another_name(leaving: str) -> None:
     old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
     alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
     other = Endpoint(leaving, "TXT", (HERITAGE,), labels={"ownedRecord": leaving.removeprefix("cname-")})
@@ -213,7 +213,7 @@ def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any
     assert (("plain",), frozenset({HERITAGE})) == (wish.wanted, wish.removed)
 
 
-def test_no_changes_are_no_wishes() -> None:
+def test_empty_changes_yield_no_wishes() -> None:
     assert Wishes({}, (), ()) == collected(Changes())
 
 
@@ -221,7 +221,7 @@ LABELLED = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "x"
 
 
 @pytest.mark.parametrize("verb", ["update_old", "delete"])
-def test_with_a_changed_record_goes_what_was_read_in_its_ownership_record(verb: str) -> None:
+def test_the_labels_of_a_changed_record_are_read_as_those_of_its_ownership_record(verb: str) -> None:
     found = collected(Changes(**{verb: (LABELLED, ownership("app.example.com"), ownership("app.example.com", "aaaa"))}))
 
     read = {key: wish.readings for key, wish in found.wishes.items()}
@@ -233,8 +233,8 @@ def test_with_a_changed_record_goes_what_was_read_in_its_ownership_record(verb: 
 
 
 @pytest.mark.parametrize("verb", ["create", "update_new"])
-def test_of_what_is_wanted_nothing_was_read(verb: str) -> None:
-    """Older clients create without having looked."""
+def test_wanted_records_have_no_readings(verb: str) -> None:
+    """Older clients create without having listed."""
     found = collected(Changes(**{verb: (LABELLED, ownership("app.example.com"))}))
 
     assert {frozenset()} == {wish.readings for wish in found.wishes.values()}

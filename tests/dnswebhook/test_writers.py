@@ -1,4 +1,4 @@
-"""Work handed out to a fixed number of threads: all of it is done, whatever becomes of one piece."""
+"""Work handed out to a fixed number of threads: all of it is done, even if one piece fails."""
 
 import contextlib
 import threading
@@ -17,7 +17,7 @@ def writers(request: pytest.FixtureRequest) -> Iterator[Writers]:
         yield some
 
 
-def test_every_item_is_worked_on_once(writers: Writers) -> None:
+def test_every_item_is_processed_once(writers: Writers) -> None:
     done: list[int] = []
 
     writers.for_each(range(1000), done.append)
@@ -34,7 +34,7 @@ def test_a_lone_writer_keeps_the_order() -> None:
     assert list(range(100)) == done
 
 
-def test_bugs_keep_no_other_item_back_and_are_raised_at_the_end(writers: Writers) -> None:
+def test_an_unexpected_error_stops_no_other_item_and_is_raised_at_the_end(writers: Writers) -> None:
     done: list[int] = []
 
     def work(number: int) -> None:
@@ -48,7 +48,7 @@ def test_bugs_keep_no_other_item_back_and_are_raised_at_the_end(writers: Writers
     assert list(range(10, 100)) == sorted(done)
 
 
-def test_all_threads_work_at_once_and_not_one_more() -> None:
+def test_all_threads_work_in_parallel_and_no_more_are_used() -> None:
     together = threading.Barrier(3)
     with contextlib.closing(Writers(3)) as three:
         three.for_each(range(3), lambda _: together.wait(WAIT_S))  # a broken barrier would raise

@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    """Another connection to the same file: to SQLite the same as another process."""
+    """Another connection to the same file: equivalent to another process for SQLite."""
     opened = EmbeddedStore(tmp_path)
     yield opened
     opened.close()
@@ -58,7 +58,7 @@ def test_a_probe_is_a_write(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.probe(soon())
 
 
-def test_what_is_created_is_listed_after_opening_again(store: EmbeddedStore, other: EmbeddedStore) -> None:
+def test_created_rows_are_listed_after_reopening(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.create(A, soon())
     store.create(RecordSpec("bücher", "TXT", '"grüße, 世界"', 0), soon())
     store.close()
@@ -80,7 +80,7 @@ def test_a_deleted_row_is_gone(store: EmbeddedStore) -> None:
     assert [] == held(store)
 
 
-def test_a_value_cannot_be_there_twice(store: EmbeddedStore) -> None:
+def test_a_value_cannot_exist_twice(store: EmbeddedStore) -> None:
     store.create(A, soon())
     second = store.create(RecordSpec(A.name, "A", "192.0.2.2"), soon())
 
@@ -100,7 +100,7 @@ def test_a_value_cannot_be_there_twice(store: EmbeddedStore) -> None:
         pytest.param(RecordSpec(CNAME.name, "NS", CNAME.value), CNAME, id="another type with the very same value"),
     ],
 )
-def test_a_cname_stands_alone_on_its_name(store: EmbeddedStore, first: RecordSpec, second: RecordSpec) -> None:
+def test_a_cname_is_the_only_record_of_its_name(store: EmbeddedStore, first: RecordSpec, second: RecordSpec) -> None:
     store.create(first, soon())
 
     with pytest.raises(Overlaps, match="a CNAME must stand alone"):
@@ -125,8 +125,8 @@ def test_a_row_that_somebody_removed_is_not_found(store: EmbeddedStore, other: E
         store.delete(record, soon())
 
 
-def test_a_row_that_took_over_an_id_is_neither_changed_nor_deleted(store: EmbeddedStore, other: EmbeddedStore) -> None:
-    """SQLite gives the highest id again once its row is gone."""
+def test_a_row_that_reuses_an_id_is_neither_changed_nor_deleted(store: EmbeddedStore, other: EmbeddedStore) -> None:
+    """SQLite reuses the highest id once its row is gone."""
     record = store.create(A, soon())
     other.delete(record, soon())
     theirs = other.create(RecordSpec(A.name, "A", "198.51.100.9"), soon())
@@ -148,9 +148,7 @@ def test_an_unchanged_store_returns_the_same_listing(store: EmbeddedStore) -> No
     assert store.list_records(soon()) is store.list_records(soon())
 
 
-def test_an_own_write_and_the_write_of_another_process_make_a_new_listing(
-    store: EmbeddedStore, other: EmbeddedStore
-) -> None:
+def test_a_write_of_this_or_another_process_makes_a_new_listing(store: EmbeddedStore, other: EmbeddedStore) -> None:
     assert [] == held(store)
     store.create(A, soon())
     assert [A] == held(store)
@@ -218,7 +216,7 @@ def test_opening_waits_for_another_process_only_until_the_deadline_of_its_call(
     reader = threading.Thread(target=list_them)
     reader.start()
     reader.join(3.0)
-    blocker.close()  # whoever still waits succeeds now
+    blocker.close()  # a reader that still waits succeeds now
     reader.join(20.0)
 
     assert [StoreTimeout] == [type(outcome) for outcome in outcomes]
@@ -226,7 +224,7 @@ def test_opening_waits_for_another_process_only_until_the_deadline_of_its_call(
 
 
 class _Waiting(Deadline):
-    """A deadline far away; `meanwhile` happens as soon as somebody waits."""
+    """A distant deadline; `meanwhile` runs as soon as somebody waits."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         super().__init__(soon().at, threading.Event())
@@ -240,7 +238,7 @@ class _Waiting(Deadline):
 def test_processes_that_open_a_new_file_at_the_same_time_wait_for_each_other(
     tmp_path: Path, store: EmbeddedStore
 ) -> None:
-    """SQLite refuses the second one at once, however long it may wait."""
+    """SQLite refuses the second one at once, whatever its timeout."""
     first = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     first.execute("BEGIN IMMEDIATE")
 
@@ -265,7 +263,9 @@ def test_a_file_that_is_no_database_is_a_failure_and_stays_as_it_is(
     assert content == path.read_bytes()
 
 
-def test_a_damaged_page_is_a_failure_and_the_store_heals_with_its_file(tmp_path: Path, store: EmbeddedStore) -> None:
+def test_a_damaged_page_is_a_failure_and_the_store_works_again_once_its_file_does(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
     for number in range(300):
         store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon())
     store.close()
@@ -292,7 +292,7 @@ def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path, sto
             call()
 
 
-def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_file_is_accessible_only_to_its_owner(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "new" / "state")
     store.probe(soon())
     store.close()
@@ -301,7 +301,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert 0o700 == (tmp_path / "new" / "state").stat().st_mode & 0o777
 
 
-def test_a_directory_below_a_file_is_a_failure_that_heals(tmp_path: Path) -> None:
+def test_a_state_directory_below_a_file_is_a_failure_until_the_file_is_removed(tmp_path: Path) -> None:
     obstacle = tmp_path / "state"
     obstacle.write_text("a file")
     store = EmbeddedStore(obstacle / "inner")
@@ -313,11 +313,11 @@ def test_a_directory_below_a_file_is_a_failure_that_heals(tmp_path: Path) -> Non
     store.close()
 
 
-# Files that go, or come, under a store that is open.
+# Files that are removed or replaced under an open store.
 
 
 def in_file(directory: Path) -> list[RecordSpec]:
-    """What another process finds there, in a sound file."""
+    """Returns what another process finds there, in an intact file."""
     other = EmbeddedStore(directory, makes_file=False)
     records = held(other)
     other.close()
@@ -344,7 +344,7 @@ REMOVALS = [remove_all, remove_the_database_alone, move_away, shutil.rmtree]
 
 
 @pytest.mark.parametrize("remove", REMOVALS)
-def test_a_file_that_is_removed_is_made_anew_and_what_it_held_is_gone(
+def test_a_removed_file_is_recreated_empty(
     tmp_path: Path, remove: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "state"
@@ -364,7 +364,7 @@ def test_a_file_that_is_removed_is_made_anew_and_what_it_held_is_gone(
 
 
 @pytest.mark.parametrize("remove", REMOVALS)
-def test_no_write_goes_to_a_file_that_is_removed(tmp_path: Path, remove: Callable[[Path], object]) -> None:
+def test_no_write_goes_to_a_removed_file(tmp_path: Path, remove: Callable[[Path], object]) -> None:
     directory = tmp_path / "state"
     store = EmbeddedStore(directory)
     old = store.create(A, soon())
@@ -385,10 +385,10 @@ def test_no_write_goes_to_a_file_that_is_removed(tmp_path: Path, remove: Callabl
 
 
 @pytest.mark.parametrize("remove", REMOVALS)
-def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
+def test_a_plan_for_a_removed_file_is_not_carried_out_in_another_one(
     tmp_path: Path, remove: Callable[[Path], object]
 ) -> None:
-    """Its first half is gone, as the ownership record of what comes now may be: external-dns would own it no more."""
+    """Its first half is gone, perhaps with the ownership record: external-dns would not own what the rest writes."""
     directory = tmp_path / "state"
     with closing(EmbeddedStore(directory)) as store:
         generation = store.list_records(soon()).generation
@@ -409,7 +409,7 @@ def test_a_plan_for_a_file_that_is_removed_is_not_carried_out_in_another_one(
         assert store.list_records(soon()).generation == generation + 1
 
 
-def test_a_file_that_is_removed_while_it_is_looked_for_is_another_one_then_too(
+def test_a_file_that_is_removed_during_the_check_for_it_counts_as_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = embedded._identity
@@ -431,7 +431,7 @@ def test_a_file_that_is_removed_while_it_is_looked_for_is_another_one_then_too(
         store.create(A, soon())
 
 
-def test_a_log_that_is_removed_is_saved_and_made_anew(tmp_path: Path, store: EmbeddedStore) -> None:
+def test_a_removed_log_is_recreated_without_loss(tmp_path: Path, store: EmbeddedStore) -> None:
     store.create(A, soon())
     for path in tmp_path.glob(f"{FILE_NAME}-*"):
         path.unlink()
@@ -440,7 +440,7 @@ def test_a_log_that_is_removed_is_saved_and_made_anew(tmp_path: Path, store: Emb
 
 
 def backed_up(directory: Path) -> RecordSpec:
-    """A database of another day, complete in its one file."""
+    """Makes an older database, complete in one file."""
     store = EmbeddedStore(directory)
     spec = RecordSpec("then.example.com", "A", "192.0.2.7")
     store.create(spec, soon())
@@ -451,8 +451,8 @@ def backed_up(directory: Path) -> RecordSpec:
     return spec
 
 
-def test_a_file_that_takes_its_place_is_read_as_it_is(tmp_path: Path) -> None:
-    """What is still in the log of the one before must not get into it."""
+def test_a_file_that_replaces_the_database_is_read_without_the_old_log(tmp_path: Path) -> None:
+    """Entries in the log of the former database must not get into it."""
     then, state = tmp_path / "then", tmp_path / "state"
     spec = backed_up(then)
     store = EmbeddedStore(state)
@@ -468,7 +468,7 @@ def test_a_file_that_takes_its_place_is_read_as_it_is(tmp_path: Path) -> None:
     assert [spec, A] == in_file(state)
 
 
-def test_a_file_that_takes_its_place_keeps_its_own_log(tmp_path: Path) -> None:
+def test_a_file_that_replaces_the_database_keeps_its_own_log(tmp_path: Path) -> None:
     then, state = tmp_path / "then", tmp_path / "state"
     writer = EmbeddedStore(then)
     writer.create(CNAME, soon())
@@ -492,7 +492,7 @@ def test_threads_share_a_store_whose_file_is_removed(tmp_path: Path) -> None:
     def create(number: int) -> None:
         if number % 10 == 5:
             remove_all(state)
-        with suppress(StoreFailed):  # opened just when one file was removed and another was not yet
+        with suppress(StoreFailed):  # opened after one file was removed and before the other was
             store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon())
 
     with ThreadPoolExecutor(8) as pool:
@@ -504,14 +504,14 @@ def test_threads_share_a_store_whose_file_is_removed(tmp_path: Path) -> None:
     store.close()
 
 
-# The check for a person.
+# `dnswebhook check`.
 
 
 def grades(store: EmbeddedStore) -> dict[str, Grade]:
     return {finding.subject: finding.grade for finding in store.check(soon())}
 
 
-def test_a_check_of_a_store_that_is_used_counts_its_records(store: EmbeddedStore) -> None:
+def test_a_check_of_a_store_in_use_counts_its_records(store: EmbeddedStore) -> None:
     store.create(A, soon())
 
     assert {"store": Grade.OK, "state directory": Grade.OK, "records": Grade.OK} == grades(store)

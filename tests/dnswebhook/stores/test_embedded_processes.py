@@ -74,7 +74,7 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     assert_sound(tmp_path)
 
 
-def test_another_process_is_seen_while_it_writes(tmp_path: Path) -> None:
+def test_rows_of_another_process_are_seen_while_it_writes(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path)
     assert () == store.list_records(soon()).records
     with child(tmp_path, "write", "host", 50) as process:
@@ -96,7 +96,7 @@ def test_a_full_disk_is_a_failure_of_the_store_and_loses_nothing(tmp_path: Path)
     assert_sound(tmp_path)
 
 
-def test_a_full_disk_that_has_room_again_takes_writes_again(tmp_path: Path) -> None:
+def test_writes_succeed_again_once_a_full_disk_has_room(tmp_path: Path) -> None:
     with child(tmp_path, "fill", 300_000) as process:
         output(process).read()
     store = EmbeddedStore(tmp_path)
@@ -119,7 +119,7 @@ BY_MODE = 'chmod 0500 "$1" && "$2" -c "$3" "$1"; code=$?; chmod 0700 "$1"; exit 
 
 
 def without_write_access() -> list[str]:
-    """The shell and script that take it away: a read-only mount of one's own (root may write against any mode)."""
+    """The shell and script that remove it: a private read-only mount, since root may write whatever the mode."""
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode == 0:
         return ["unshare", "-rm", "sh", "-c", BY_MOUNT]
     if os.geteuid() == 0:
@@ -128,7 +128,7 @@ def without_write_access() -> list[str]:
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-def test_in_a_read_only_directory_nothing_is_ready_and_the_check_says_so(tmp_path: Path, is_used: bool) -> None:
+def test_a_store_in_a_read_only_directory_is_not_ready_and_fails_its_check(tmp_path: Path, is_used: bool) -> None:
     if is_used:
         store = EmbeddedStore(tmp_path)
         store.create(RecordSpec("app.example.com", "A", "192.0.2.1"), soon())

@@ -73,7 +73,7 @@ def store(controller: Controller, open_store: OpenStore, api: str) -> UnifiStore
 
 @pytest.fixture
 def hasty_store(controller: Controller, open_store: OpenStore, api: str) -> UnifiStore:
-    """Gives an answer that never comes up soon."""
+    """Stops waiting early for an answer that never comes."""
     return open_store(controller, api=api, request_timeout_s=2.0)
 
 

@@ -30,7 +30,7 @@ def test_an_address_is_understood_as_people_type_it(typed: str, base_url: str) -
     assert base_url == parse_address(typed).base_url
 
 
-def test_the_zone_of_an_address_is_no_part_of_the_name_that_a_certificate_is_for() -> None:
+def test_the_zone_of_an_address_is_not_part_of_the_name_in_a_certificate() -> None:
     assert parse_address("https://[fe80::1%eth0]").tls_name == "fe80::1"
     assert parse_address("https://unifi.lan").tls_name == "unifi.lan"
 

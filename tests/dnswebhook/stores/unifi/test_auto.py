@@ -92,7 +92,7 @@ def test_a_fixed_api_is_known_at_once(controller: Controller, open_store: OpenSt
     ],
     ids=repr,
 )
-def test_a_passing_failure_decides_nothing(
+def test_a_transient_failure_decides_nothing(
     controller: Controller,
     open_store: OpenStore,
     deadline: Deadline,
@@ -100,7 +100,7 @@ def test_a_passing_failure_decides_nothing(
     effect: faults.Effect,
     error: type[Exception],
 ) -> None:
-    # Short only where it is used up: else a pause of the machine would be another failure.
+    # Short only where it is used up: otherwise a pause of the machine would cause another failure.
     timeout_s = 0.3 if isinstance(effect, Hang) else PATIENCE_S
     store = open_store(controller, state_dir=tmp_path, request_timeout_s=timeout_s)
     controller.fault(effect)
@@ -112,7 +112,7 @@ def test_a_passing_failure_decides_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_controller_that_recovers_is_decided_then(
+def test_the_api_is_decided_once_the_controller_recovers(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     store = open_store(controller)
@@ -125,7 +125,7 @@ def test_a_controller_that_recovers_is_decided_then(
     assert store.capabilities().store == "unifi integration"
 
 
-def test_nothing_that_looks_like_a_controller_is_said_with_both_paths(
+def test_the_error_for_a_host_that_is_no_controller_names_both_paths(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     controller.fault(faults.html_page(404))
@@ -189,7 +189,7 @@ def test_a_decision_for_other_settings_is_ignored(
     assert name != "unifi integration"
 
 
-def test_a_state_directory_that_cannot_be_written_stops_nothing(
+def test_a_state_directory_that_cannot_be_written_is_no_obstacle(
     controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
 ) -> None:
     store = open_store(controller, state_dir=tmp_path / "absent")
@@ -220,7 +220,7 @@ def upgraded(store: UnifiStore, controller: Controller, deadline: Deadline) -> N
     store.probe(deadline)
 
 
-def test_an_upgrade_is_noticed_by_a_probe_and_taken_up_by_the_next_listing(
+def test_an_upgrade_is_noticed_by_a_probe_and_adopted_by_the_next_listing(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     controller.fault(faults.html_page(404), on="info")
@@ -256,7 +256,7 @@ def test_a_record_of_the_old_api_is_written_through_the_old_api(
 def test_a_console_that_restarts_does_not_look_like_a_downgrade(
     controller: Controller, open_store: OpenStore, deadline: Deadline, fault: Reply
 ) -> None:
-    """With the other API come other limits: for one pass long texts would be dropped, hence deleted."""
+    """The other API has other limits: for one pass long texts would be dropped, hence deleted."""
     store = open_store(controller)
     store.list_records(deadline)
     controller.fault(fault)
@@ -268,7 +268,7 @@ def test_a_console_that_restarts_does_not_look_like_a_downgrade(
     assert store.capabilities().store == "unifi integration"
 
 
-def test_a_downgrade_that_the_other_api_confirms_is_taken_up(
+def test_a_downgrade_that_the_other_api_confirms_is_adopted(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     store = open_store(controller)
@@ -280,7 +280,7 @@ def test_a_downgrade_that_the_other_api_confirms_is_taken_up(
     assert store.capabilities().store == "unifi v2"
 
 
-def test_a_downgrade_is_found_out_by_the_listing_that_fails(open_store: OpenStore, deadline: Deadline) -> None:
+def test_a_downgrade_is_noticed_by_the_listing_that_fails(open_store: OpenStore, deadline: Deadline) -> None:
     with Controller(version="10.4.57") as newer:
         store = open_store(newer)
         store.list_records(deadline)

@@ -37,8 +37,8 @@ def test_a_healthy_controller_is_found_healthy_without_a_write(open_store: OpenS
         assert set(controller.calls.writes.values()) == {0}
 
 
-def test_rows_of_one_id_are_told_with_the_api_that_may_tell_them_apart(open_store: OpenStore) -> None:
-    """After an upgrade of the firmware: the older API, over which they were made, still does."""
+def test_rows_that_share_an_id_are_reported_with_the_api_that_may_tell_them_apart(open_store: OpenStore) -> None:
+    """After a firmware upgrade, the older API, over which they were created, still does."""
     with Controller() as controller:
         controller.quirks.shared_bucket_ids = True
         for name in ("a.example.com", "b.example.com"):
@@ -61,7 +61,7 @@ def test_a_refused_connection_ends_the_check_with_a_remedy(controller: Controlle
     assert "UNIFI_HOST" in findings["connection"].remedy
 
 
-def test_an_unknown_certificate_is_shown_with_what_to_set(open_store: OpenStore) -> None:
+def test_an_unknown_certificate_is_shown_with_the_option_to_set(open_store: OpenStore) -> None:
     with Controller(uses_tls=True) as controller:
         finding = found(open_store(controller))["TLS"]
 
@@ -114,7 +114,7 @@ def tls_peer(authority: trustme.CA) -> Iterator[str]:
         thread.join(10)
 
 
-def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_store: OpenStore) -> None:
+def test_a_refused_key_fails_the_check_of_the_credentials(controller: Controller, open_store: OpenStore) -> None:
     for api in ("auto", "v2", "integration"):
         findings = found(open_store(controller, api=api, flavour="os", api_key=Secret("wrong")))
 
@@ -123,10 +123,10 @@ def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_s
 
 
 @pytest.mark.parametrize("flavour", ["auto", "classic"])
-def test_whoever_brings_a_key_to_a_self_hosted_application_is_told_that_it_takes_none(
+def test_the_remedy_for_a_key_says_that_a_self_hosted_application_takes_none(
     open_store: OpenStore, flavour: str
 ) -> None:
-    """A key can be made at unifi.ui.com, so people come with one."""
+    """A key can be created at unifi.ui.com, so people try one."""
     with Controller(flavour=Flavour.CLASSIC) as controller:
         finding = found(open_store(controller, flavour=flavour))["credentials"]
 
@@ -135,7 +135,7 @@ def test_whoever_brings_a_key_to_a_self_hosted_application_is_told_that_it_takes
         assert "not at unifi.ui.com" in finding.remedy
 
 
-def test_a_refused_user_is_told_of_users_and_not_of_keys(controller: Controller, open_store: OpenStore) -> None:
+def test_the_remedy_for_a_refused_user_names_users_and_not_keys(controller: Controller, open_store: OpenStore) -> None:
     store = open_store(controller, user=controller.username, password=Secret("wrong"))
     finding = found(store)["credentials"]
 
@@ -154,7 +154,7 @@ def test_a_wrong_site_is_shown_with_the_existing_ones(open_store: OpenStore) -> 
 
 @pytest.mark.parametrize("credentials", ["key", "user"])
 @pytest.mark.parametrize("status", [200, 401])
-def test_a_site_that_the_controller_denies_as_if_one_were_not_logged_in_is_shown_as_a_wrong_site(
+def test_a_site_that_the_controller_refuses_like_a_missing_login_is_shown_as_a_wrong_site(
     controller: Controller, open_store: OpenStore, credentials: str, status: int
 ) -> None:
     user = {"user": controller.username, "password": Secret(controller.password)}
@@ -168,7 +168,7 @@ def test_a_site_that_the_controller_denies_as_if_one_were_not_logged_in_is_shown
 
 
 @pytest.mark.parametrize(("flavour", "simulated"), [("os", Flavour.UNIFI_OS), ("classic", Flavour.CLASSIC)])
-def test_a_wrong_site_of_an_api_that_cannot_list_sites_is_shown_with_the_place_of_its_name(
+def test_a_wrong_site_is_shown_with_the_place_of_its_name_if_the_api_cannot_list_sites(
     open_store: OpenStore, flavour: str, simulated: Flavour
 ) -> None:
     with Controller(flavour=simulated) as controller:
@@ -204,7 +204,7 @@ def test_a_check_of_a_hanging_or_restarting_controller_raises_nothing(
 )
 @pytest.mark.parametrize("struck", ["any", "list"])
 @pytest.mark.parametrize("api", ["v2", "integration"])
-def test_of_a_busy_controller_it_is_said_to_wait_and_not_to_change_the_settings(
+def test_the_remedy_for_a_busy_controller_is_to_wait_and_not_to_change_the_settings(
     controller: Controller, open_store: OpenStore, effect: faults.Effect, api: str, struck: str
 ) -> None:
     controller.fault(effect, struck)

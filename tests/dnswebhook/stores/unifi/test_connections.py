@@ -1,4 +1,4 @@
-"""The pool of connections: which of them are used again, and what never goes out on one."""
+"""The pool of connections: which of them are reused, and what is never sent on one."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ LASTING, LAST = HEAD + b"\r\n[]", HEAD + b"Connection: close\r\n\r\n[]"
 
 
 class Peer:
-    """Answers each request with `answer`; knows what it was asked, and by how many connections."""
+    """Answers each request with `answer`; records the requests and the connections."""
 
     def __init__(self) -> None:
         self.answer = LASTING
@@ -111,7 +111,7 @@ def _open_when(peer: Peer, arrived: int) -> None:
     peer.gate.set()
 
 
-def test_the_zone_of_a_link_local_address_is_not_told_to_the_peer(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_zone_of_a_link_local_address_is_not_sent_to_the_peer(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(_host: str, port: int, timeout_s: float) -> socket.socket:
         return socket.create_connection(("127.0.0.1", port), timeout_s)
 
@@ -124,7 +124,7 @@ def test_the_zone_of_a_link_local_address_is_not_told_to_the_peer(peer: Peer, mo
     assert f"\r\nHost: [fe80::1]:{peer.port}\r\n".encode() in peer.heads[0]
 
 
-def test_one_exchange_after_the_other_takes_one_connection(pool: Pool, opened: list[HTTPConnection]) -> None:
+def test_consecutive_exchanges_share_one_connection(pool: Pool, opened: list[HTTPConnection]) -> None:
     assert [b"[]"] * 20 == [get(pool) for _ in range(20)]
     assert 1 == len(opened)
 
@@ -140,7 +140,7 @@ def test_a_connection_that_the_peer_has_closed_is_replaced(
 
 
 @pytest.mark.parametrize("answer", [LAST, LASTING + b"HTTP/1.1 200 OK\r\n"], ids=["close", "excess"])
-def test_a_connection_that_cannot_go_on_is_closed(
+def test_a_connection_that_cannot_be_reused_is_closed(
     pool: Pool, peer: Peer, opened: list[HTTPConnection], answer: bytes
 ) -> None:
     peer.answer = answer
@@ -160,7 +160,7 @@ def test_a_connection_whose_exchange_failed_is_closed(pool: Pool, peer: Peer, op
     assert opened[0].sock is None
 
 
-def test_after_an_exchange_without_an_answer_no_kept_connection_is_trusted(
+def test_after_an_unanswered_exchange_no_idle_connection_is_reused(
     pool: Pool, peer: Peer, opened: list[HTTPConnection]
 ) -> None:
     get_at_once(pool, peer, 2)
@@ -181,7 +181,7 @@ def test_no_more_connections_than_allowed_are_kept(pool: Pool, peer: Peer, opene
 
 
 class Idle(deque[HTTPConnection]):
-    """`meanwhile` happens, as far as it can, when it has been decided that one more is kept."""
+    """Runs `meanwhile`, as far as possible, once it has been decided that one more connection is kept."""
 
     meanwhile: Callable[[], object]
 
@@ -190,7 +190,7 @@ class Idle(deque[HTTPConnection]):
         super().append(connection)
 
 
-def test_connections_that_come_back_at_once_are_no_more_than_allowed_either(
+def test_no_more_connections_than_allowed_are_kept_when_several_are_returned_at_once(
     pool: Pool, peer: Peer, opened: list[HTTPConnection]
 ) -> None:
     together = threading.Barrier(5)
@@ -207,9 +207,7 @@ def test_connections_that_come_back_at_once_are_no_more_than_allowed_either(
     assert 2 == sum(one.sock is not None for one in opened)
 
 
-def test_a_connection_that_comes_back_as_the_pool_is_closed_is_closed_too(
-    pool: Pool, opened: list[HTTPConnection]
-) -> None:
+def test_a_connection_returned_while_the_pool_is_closed_is_closed_too(pool: Pool, opened: list[HTTPConnection]) -> None:
     closing = threading.Thread(target=pool.close)
 
     def close() -> None:
@@ -225,7 +223,7 @@ def test_a_connection_that_comes_back_as_the_pool_is_closed_is_closed_too(
 
 
 class Sought(deque[HTTPConnection]):
-    """Somebody takes a connection whenever it has been looked whether there is one."""
+    """A connection is taken whenever it has been checked whether there is one."""
 
     def __len__(self) -> int:
         count = super().__len__()
@@ -234,7 +232,7 @@ class Sought(deque[HTTPConnection]):
         return count
 
 
-def test_a_pool_whose_last_connection_is_taken_as_it_is_closed_is_closed_all_the_same(
+def test_a_pool_whose_last_connection_is_taken_while_it_is_closed_closes_without_error(
     pool: Pool, opened: list[HTTPConnection]
 ) -> None:
     get(pool)
@@ -253,7 +251,7 @@ def test_a_closed_pool_keeps_none(pool: Pool, opened: list[HTTPConnection]) -> N
     assert [None, None] == [one.sock for one in opened]
 
 
-def test_whatever_stands_in_a_row_id_stays_within_the_request_line(pool: Pool, peer: Peer) -> None:
+def test_no_row_id_can_break_out_of_the_request_line(pool: Pool, peer: Peer) -> None:
     get(pool, "/rows/a b\r\nX-Evil: 1\r\n\r\nGET /ü#x?site=a%20b")
 
     line, _, fields = peer.heads[0].partition(b"\r\n")

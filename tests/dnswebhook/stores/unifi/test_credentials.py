@@ -71,7 +71,7 @@ def test_an_expired_session_is_renewed_and_the_call_repeated_whole(
 
 
 @pytest.mark.parametrize("answer", [ExpiredAnswer.UNAUTHORIZED, ExpiredAnswer.INVALID_CSRF])
-def test_an_expired_session_is_renewed_although_each_refusal_brings_another_token_and_cookie(
+def test_an_expired_session_is_renewed_although_each_refusal_sets_another_token_and_cookie(
     store: UnifiStore, controller: Controller, deadline: Deadline, answer: ExpiredAnswer
 ) -> None:
     record = store.create(SPEC, deadline)
@@ -84,7 +84,7 @@ def test_an_expired_session_is_renewed_although_each_refusal_brings_another_toke
     assert controller.sessions.logins == 2
 
 
-def test_parallel_calls_renew_a_session_although_each_refusal_brings_another_token_and_cookie(
+def test_parallel_calls_renew_a_session_although_each_refusal_sets_another_token_and_cookie(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
     store.list_records(deadline)
@@ -98,7 +98,7 @@ def test_parallel_calls_renew_a_session_although_each_refusal_brings_another_tok
     assert controller.sessions.logins == 2
 
 
-def test_a_csrf_token_that_stands_in_the_cookie_alone_is_found_there(
+def test_a_csrf_token_that_is_only_in_the_cookie_is_found_there(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
     controller.quirks.tells_csrf_token = False
@@ -109,7 +109,7 @@ def test_a_csrf_token_that_stands_in_the_cookie_alone_is_found_there(
     assert controller.sessions.logins == 1
 
 
-def test_sessions_that_end_in_the_middle_of_parallel_writes_cost_one_login_each(
+def test_each_session_that_ends_during_parallel_writes_costs_one_login(
     store: UnifiStore, controller: Controller
 ) -> None:
     controller.sessions.max_requests = 30
@@ -131,7 +131,7 @@ def session_at(controller: Controller) -> Iterator[SessionCredentials]:
         yield session
 
 
-def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
+def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
     controller: Controller, deadline: Deadline
 ) -> None:
     """It would be refused for all parallel writers, and cost a login."""
@@ -149,7 +149,7 @@ def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
         assert session.is_outdated(early)
 
 
-def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_ones_own(
+def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_second_login(
     controller: Controller, deadline: Deadline
 ) -> None:
     with session_at(controller) as session:
@@ -162,7 +162,7 @@ def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_one
     assert controller.sessions.logins == 2
 
 
-def test_a_session_that_was_refused_is_not_brought_back_by_who_learns_at_that_moment(
+def test_a_refused_session_is_not_restored_by_a_reply_that_is_processed_at_that_moment(
     controller: Controller, deadline: Deadline
 ) -> None:
     """The next call would be sent with it, and its refusal would double the pause."""
@@ -228,7 +228,9 @@ def test_pauses_between_refused_logins_double_up_to_ten_minutes(controller: Cont
     assert pauses == [15, 30, 60, 120, 240, 480, 600, 600]
 
 
-def test_the_login_limiter_is_a_refusal(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+def test_the_login_limiter_counts_as_refused_credentials(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
     body = '{"code":"AUTHENTICATION_FAILED_LIMIT_REACHED","message":"You have reached the login attempt limit"}'
     controller.fault(Reply(status=429, body=body), on="login")
     for _ in range(3):  # each says why, and what to do: external-dns shows none of it, and the first may be long ago
@@ -238,13 +240,13 @@ def test_the_login_limiter_is_a_refusal(store: UnifiStore, controller: Controlle
     assert controller.calls.count("login", api="session", status=429) == 1
 
 
-def test_a_user_who_may_not_write_is_told_what_the_controller_said_and_which_role_to_give(
+def test_the_error_of_a_user_without_write_permission_quotes_the_controller_and_names_the_role(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
     controller.fault(Reply(status=403, body='{"error":{"code":403,"message":"Forbidden"}}'), on="create")
     with pytest.raises(CredentialsRefused, match=r"answered 403 .*Forbidden"):
         store.create(SPEC, deadline)
-    for _ in range(2):  # by then no session has ever worked
+    for _ in range(2):  # from here on no session has ever worked
         with pytest.raises(CredentialsRefused, match=r"answered 403 .*Forbidden.* make UNIFI_USER an administrator"):
             store.create(SPEC, deadline)
 
@@ -262,11 +264,11 @@ def test_a_site_that_the_controller_does_not_know_costs_no_logins(
         with pytest.raises(StoreUnreachable, match="check UNIFI_SITE"):
             store.list_records(deadline)
 
-    assert controller.sessions.logins == (2 if has_worked else 1)  # the first may have been over
+    assert controller.sessions.logins == (2 if has_worked else 1)  # the first session may have expired
 
 
 @pytest.mark.parametrize("code", ["api.err.LoginRequired", "api.err.NoSiteContext"])
-def test_a_login_that_the_controller_takes_for_an_unknown_path_is_no_wrong_password(
+def test_a_login_path_that_the_controller_does_not_know_is_not_reported_as_wrong_password(
     store: UnifiStore, controller: Controller, deadline: Deadline, code: str
 ) -> None:
     body = '{"meta":{"rc":"error","msg":"' + code + '"},"data":[]}'
@@ -284,7 +286,7 @@ def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller,
         store.list_records(deadline)
 
 
-def test_a_login_that_meets_a_restart_is_tried_again_at_the_next_call(
+def test_a_login_that_fails_in_a_restart_is_retried_at_the_next_call(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
     controller.fault(Reset(), on="login", count=1)

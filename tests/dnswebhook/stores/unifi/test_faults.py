@@ -33,7 +33,7 @@ OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
 
 
 def calls(controller: Controller, operation: str) -> int:
-    """Those that nobody waits for any more included: a call is counted when it ends."""
+    """Includes abandoned calls: a call is counted when it ends."""
     controller.calls.wait_until_idle()
     return sum(count for (_, called, _), count in controller.calls.calls.items() if called == operation)
 
@@ -71,7 +71,7 @@ def test_an_update_needs_no_row_in_its_answer(store: UnifiStore, controller: Con
     assert store.update(record, OTHER, deadline).spec == OTHER
 
 
-def test_an_update_that_is_answered_with_something_else_is_in_doubt(
+def test_an_update_answered_with_something_other_than_a_row_is_an_error(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
     record = store.create(SPEC, deadline)
@@ -86,10 +86,10 @@ def test_an_update_that_is_answered_with_something_else_is_in_doubt(
     [faults.html_page(), faults.garbage(), Reply(status=200, body="signing in", content_type="text/plain")],
     ids=repr,
 )
-def test_a_delete_that_is_answered_with_something_else_has_removed_nothing(
+def test_a_delete_answered_with_something_other_than_its_row_is_an_error(
     store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
 ) -> None:
-    """A console that starts answers everything with its page; the ownership record of such a row would go with it."""
+    """A starting console answers everything with its page; the ownership record would be removed, and its row stay."""
     record = store.create(SPEC, deadline)
     controller.fault(effect, on="delete")
 
@@ -99,7 +99,7 @@ def test_a_delete_that_is_answered_with_something_else_has_removed_nothing(
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
-def test_a_404_of_the_console_in_front_of_the_application_says_nothing_of_the_row(
+def test_a_404_of_the_console_in_front_of_the_application_does_not_count_as_row_not_found(
     store: UnifiStore, controller: Controller, deadline: Deadline, operation: str
 ) -> None:
     record = store.create(SPEC, deadline)
@@ -196,12 +196,12 @@ def test_a_create_that_was_not_carried_out_is_never_repeated(
     [
         (Hang(), True),
         (Reset(), True),
-        (Reply(status=504), True),  # whoever stands in front of the application has given up waiting for it
+        (Reply(status=504), True),  # the proxy in front of the application has given up waiting for it
         (faults.bad_gateway(), False),
     ],
     ids=repr,
 )
-def test_a_create_that_nobody_answered_may_still_come(
+def test_an_unanswered_create_may_still_be_carried_out(
     hasty_store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, is_pending: bool
 ) -> None:
     controller.fault(effect, on="create", count=1)
@@ -212,10 +212,10 @@ def test_a_create_that_nobody_answered_may_still_come(
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_a_create_that_is_answered_with_another_row_is_not_taken_for_that_one(
+def test_a_create_answered_with_another_row_is_not_taken_for_that_row(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str, is_stored: bool
 ) -> None:
-    """Whoever takes the create back would remove that row."""
+    """Undoing the create would remove that row."""
     theirs = store.create(OTHER, deadline)
     rows = v2rows if api == "v2" else integrationrows
     answer = {**msgspec.json.decode(rows.body_of(OTHER)), "_id": theirs.id, "id": theirs.id}
@@ -263,7 +263,7 @@ def test_a_call_ends_at_its_deadline_whatever_the_controller_does(
     controller: Controller, open_store: OpenStore, api: str, effect: faults.Effect
 ) -> None:
     store = open_store(controller, api=api, request_timeout_s=60)
-    store.list_records(Deadline.after(10))  # what else is asked once takes none of the time
+    store.list_records(Deadline.after(10))  # one-time requests take none of the time
     controller.fault(effect, on="list")
     began = time.monotonic()
 
@@ -311,7 +311,7 @@ def test_429_is_waited_out_for_every_method(
 
 
 @pytest.mark.parametrize("form", ["seconds", "HTTP date"])
-def test_the_pause_that_429_asks_for_is_kept(
+def test_the_retry_after_of_a_429_is_respected(
     store: UnifiStore, controller: Controller, deadline: Deadline, form: str
 ) -> None:
     store.list_records(deadline)
@@ -325,7 +325,7 @@ def test_the_pause_that_429_asks_for_is_kept(
 
 
 @pytest.mark.parametrize("operation", ["create", "list"])
-def test_429_beyond_the_deadline_is_handed_on_with_its_pause(
+def test_429_beyond_the_deadline_is_raised_with_its_retry_after(
     store: UnifiStore, controller: Controller, deadline: Deadline, operation: str
 ) -> None:
     controller.fault(faults.rate_limited("300"), on=operation)
@@ -369,7 +369,7 @@ def test_a_refused_key_says_what_to_check_and_hides_the_key(
 
 
 @pytest.mark.parametrize("status", [400, 409, 422])
-def test_an_unknown_refusal_concerns_one_record(
+def test_an_unknown_refusal_is_an_error_of_one_record(
     store: UnifiStore, controller: Controller, deadline: Deadline, status: int
 ) -> None:
     body = '{"code":"api.err.Whatever","message":"no","details":{"invalid_fields":["ttl"]}}'
@@ -404,7 +404,7 @@ def test_an_error_inside_status_200_is_an_error(store: UnifiStore, controller: C
     ],
     ids=repr,
 )
-def test_a_listing_that_is_none_says_what_came_instead(
+def test_an_answer_that_is_no_listing_is_an_error_that_says_what_came_instead(
     store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, said: str
 ) -> None:
     store.create(SPEC, deadline)
@@ -489,7 +489,7 @@ def test_a_restart_between_two_calls_goes_unnoticed(
     assert len(controller.rows()) == 2
 
 
-def test_a_name_that_does_not_resolve_is_said(controller: Controller, open_store: OpenStore) -> None:
+def test_the_error_for_a_name_that_does_not_resolve_quotes_it(controller: Controller, open_store: OpenStore) -> None:
     store = open_store(controller, api="v2", flavour="os", base_url="http://controller.invalid")
 
     with pytest.raises((StoreUnreachable, StoreTimeout), match=r"controller\.invalid"):
@@ -511,7 +511,7 @@ def test_a_name_that_does_not_resolve_is_not_taken_for_a_controller_that_is_down
     answer: socket.gaierror | None,
     words: str,
 ) -> None:
-    """A person would look at the controller and at firewalls, and never at DNS."""
+    """Otherwise a person would look at the controller and at firewalls, and never at DNS."""
     store = open_store(controller, api="v2", flavour="os", base_url="http://unifi.lan")
     is_over = threading.Event()
 
@@ -532,7 +532,7 @@ def test_a_name_that_does_not_resolve_is_not_taken_for_a_controller_that_is_down
     assert "firewall" not in str(told.value)
 
 
-def test_a_wrong_site_is_said_with_the_known_ones(
+def test_the_error_for_a_wrong_site_names_the_known_ones_or_its_option(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     with pytest.raises(StoreUnreachable, match=r"no site 'home', the controller has: default \(Default\)"):
@@ -542,7 +542,7 @@ def test_a_wrong_site_is_said_with_the_known_ones(
 
 
 class Forgotten:
-    """A site's id that a listing which fails forgets after it has been looked at twice."""
+    """A site id that is forgotten, as by a failing listing, after it has been read twice."""
 
     def __init__(self) -> None:
         self.site_id: str | None = None
@@ -556,7 +556,7 @@ class Forgotten:
         self.site_id, self.looks = site_id, 0
 
 
-def test_writes_go_to_the_site_also_where_a_listing_that_fails_forgets_it_meanwhile(
+def test_writes_go_to_the_site_even_if_a_failing_listing_forgets_its_id_meanwhile(
     monkeypatch: pytest.MonkeyPatch, open_store: OpenStore, controller: Controller, deadline: Deadline
 ) -> None:
     monkeypatch.setattr(IntegrationStore, "_site_id", Forgotten(), raising=False)
@@ -577,6 +577,8 @@ def test_each_site_has_its_own_rows(open_store: OpenStore, deadline: Deadline, a
         assert len(controller.rows("second")) == 1
 
 
-def test_the_wrong_flavour_is_said(controller: Controller, open_store: OpenStore, deadline: Deadline) -> None:
+def test_the_error_for_a_wrong_flavour_names_its_option(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
     with pytest.raises(StoreUnreachable, match=r"GET /v2/api/site/default/static-dns answered 404.*UNIFI_FLAVOUR"):
         open_store(controller, api="v2", flavour="classic").list_records(deadline)

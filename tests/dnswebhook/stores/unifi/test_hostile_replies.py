@@ -1,4 +1,4 @@
-"""Replies that no honest controller sends: what cannot be passed over is a StoreError, since all else is a crash."""
+"""Replies that no honest controller sends: all that cannot be ignored is a StoreError, since all else is a crash."""
 
 import contextlib
 import gzip
@@ -82,10 +82,10 @@ def store_at(url: str, *, uses_key: bool = True) -> Iterator[UnifiStore]:
 
 
 PASSED_OVER = {
-    # A row that no record can be made of is left out.
+    # A row that cannot become a record is left out.
     ("a-ttl-of-5000-digits", "list"),
     ("a-ttl-of-5000-digits", "probe"),
-    # Nobody reads what a deletion that is done says.
+    # The body of a completed deletion is not read.
     ("rows-of-other-shapes", "delete"),
     ("an-id-that-is-no-text", "delete"),
 }
@@ -93,7 +93,7 @@ PASSED_OVER = {
 
 @pytest.mark.parametrize("operation", ["list", "create", "update", "delete", "probe"])
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_reply_is_a_store_error_unless_it_is_passed_over(hostile: str, operation: str) -> None:
+def test_a_hostile_reply_is_a_store_error_unless_it_is_ignored(hostile: str, operation: str) -> None:
     record = Record("65f0c0ffee0123456789abcd", SPEC.name, SPEC.type, "192.0.2.9", 300)
     is_passed_over = (hostile, operation) in PASSED_OVER
     outcome = contextlib.nullcontext() if is_passed_over else pytest.raises(StoreError)

@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def read(*parts: bytes, limit: int = 1000, timeout_s: float = 5.0, ends: bool = True) -> tuple[WholeReply, bool]:
-    """What is read when a peer sends `parts`, and then closes its side if it `ends`."""
+    """Returns what is read when a peer sends `parts`, and then closes its side if `ends`."""
     ours, peer = socket.socketpair()
     ours.settimeout(timeout_s)
 
@@ -37,14 +37,14 @@ def read(*parts: bytes, limit: int = 1000, timeout_s: float = 5.0, ends: bool = 
             thread.join(10)
 
 
-def test_a_reply_of_announced_length_leaves_the_connection_usable() -> None:
+def test_a_reply_with_content_length_leaves_the_connection_usable() -> None:
     reply, goes_on = read(OK + b"Content-Length: 2\r\nX-One: 1\r\nx-one: 2\r\n\r\n[]", ends=False)
 
     assert (reply.status, reply.data, goes_on) == (200, b"[]", True)
     assert reply.headers.getlist("X-ONE") == ["1", "2"]
 
 
-def test_a_reply_may_come_octet_by_octet() -> None:
+def test_a_reply_may_arrive_octet_by_octet() -> None:
     text = OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n1\r\n]\r\n0\r\nX-Trailer: t\r\n\r\n"
     reply, goes_on = read(*(text[index : index + 1] for index in range(len(text))), ends=False)
 
@@ -84,7 +84,7 @@ def test_interim_replies_are_passed_over() -> None:
     assert list(reply.headers) == ["Content-Length"]
 
 
-def test_octets_after_a_reply_belong_to_nobody_so_the_connection_ends() -> None:
+def test_octets_after_a_reply_make_the_connection_unusable() -> None:
     reply, goes_on = read(OK + b"Content-Length: 2\r\n\r\n[]HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n")
 
     assert (reply.status, reply.data, goes_on) == (200, b"[]", False)
@@ -104,7 +104,7 @@ def test_octets_after_a_reply_belong_to_nobody_so_the_connection_ends() -> None:
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
     ],
 )
-def test_half_a_reply_and_what_is_none_are_refused(text: bytes) -> None:
+def test_an_incomplete_or_invalid_reply_is_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError):
         read(text)
 
@@ -118,7 +118,7 @@ def test_half_a_reply_and_what_is_none_are_refused(text: bytes) -> None:
     ],
     ids=["head", "trailer", "chunk extension"],
 )
-def test_what_is_no_body_is_not_read_without_end(start: bytes, filler_bytes: int) -> None:
+def test_head_trailer_and_chunk_extension_have_a_limit(start: bytes, filler_bytes: int) -> None:
     with pytest.raises(ProtocolError, match=str(filler_bytes)):
         read(start, b"y" * (filler_bytes + 300_000), ends=False)
 
@@ -148,7 +148,7 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_in_large_ones() -> None
     assert peak_bytes < 8 * len(reply.data) + len(chunks)
 
 
-def test_a_compressed_body_is_unpacked_though_it_was_not_asked_for() -> None:
+def test_a_compressed_body_is_unpacked_although_none_was_requested() -> None:
     packed = gzip.compress(b"[1, 2]")
     reply, _ = read(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed)
 
@@ -166,7 +166,7 @@ def test_a_body_that_is_not_compressed_as_it_says_is_refused() -> None:
         read(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n[]")
 
 
-def test_all_of_a_reply_has_to_come_in_time() -> None:
+def test_the_timeout_covers_the_whole_reply() -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         read(OK, b"Content-Length: 2\r\n\r\n[", timeout_s=0.2, ends=False)

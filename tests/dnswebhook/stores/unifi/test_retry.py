@@ -58,7 +58,7 @@ def test_a_controller_that_keeps_failing_is_asked_four_times() -> None:
     assert len(asked) == MAX_ATTEMPTS == 4
 
 
-def test_what_failed_is_told_when_no_time_is_left_to_try_it_again() -> None:
+def test_the_first_failure_is_raised_when_no_time_is_left_for_another_attempt() -> None:
     request = Request("GET", "/rows")
     failures = iter(
         (NoReply(StoreUnreachable("no such name"), was_sent=False, is_repeatable=True), NoTimeLeft(request)),
@@ -71,7 +71,7 @@ def test_what_failed_is_told_when_no_time_is_left_to_try_it_again() -> None:
         RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
 
 
-def test_no_time_at_the_first_try_is_told_as_that() -> None:
+def test_no_time_for_the_first_attempt_is_reported_as_such() -> None:
     request = Request("GET", "/rows")
 
     def exchange() -> Reply:
@@ -81,7 +81,7 @@ def test_no_time_at_the_first_try_is_told_as_that() -> None:
         RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
 
 
-def test_a_controller_that_keeps_asking_for_patience_is_asked_four_times() -> None:
+def test_a_controller_that_keeps_answering_429_is_asked_four_times() -> None:
     request = Request("POST", "/rows")
     asked: list[Reply] = []
 

@@ -1,4 +1,4 @@
-"""Listings of the v2 API, one after the other: what is remembered never shows."""
+"""Consecutive listings of the v2 API: what is remembered never changes the result."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

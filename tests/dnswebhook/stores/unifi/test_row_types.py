@@ -43,7 +43,7 @@ def record_of(api: str, origin: Origin = Origin.USER_DEFINED) -> Record:
     return Record(row_id, "a.example.com", "A", "192.0.2.1", origin=origin)
 
 
-def test_a_row_of_an_unknown_type_keeps_no_record_from_being_listed(
+def test_a_row_of_an_unknown_type_does_not_keep_other_records_from_being_listed(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str
 ) -> None:
     shown(controller, api, *(strange(api, name, f"other-{name}") for name in STRANGE[api]), RECORDS[api])
@@ -51,7 +51,7 @@ def test_a_row_of_an_unknown_type_keeps_no_record_from_being_listed(
     assert store.list_records(deadline).records == (record_of(api),)
 
 
-def test_an_id_that_a_row_of_an_unknown_type_shares_is_ambiguous(
+def test_a_record_that_shares_its_id_with_a_row_of_an_unknown_type_is_ambiguous(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str
 ) -> None:
     property_name = next(iter(STRANGE[api]))
@@ -60,7 +60,7 @@ def test_an_id_that_a_row_of_an_unknown_type_shares_is_ambiguous(
     assert store.list_records(deadline).records == (record_of(api, Origin.AMBIGUOUS),)
 
 
-def test_a_record_that_cannot_be_read_ends_the_listing_and_is_named(
+def test_a_record_that_cannot_be_read_fails_the_listing_and_is_named(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str
 ) -> None:
     """Without it a name would look free, or an ownership record would seem to vouch for nothing."""

@@ -64,7 +64,7 @@ def test_what_is_sent_reads_back_as_the_same_record(record_type: str) -> None:
     assert integrationrows.record_of(policy).spec == spec
 
 
-def test_an_update_names_its_row() -> None:
+def test_the_body_of_an_update_contains_the_id_of_its_row() -> None:
     assert v2rows.body_of(SPECS["A"], "65f0").endswith(b'"ttl":300,"_id":"65f0"}')
 
 
@@ -86,7 +86,7 @@ def test_stored_spellings_become_canonical() -> None:
     assert [record.value for record in v2rows.records_of([aaaa, srv])] == ["2001:db8::1", "1 2 3 sip.example.com."]
 
 
-def test_conditional_forwarding_is_no_record() -> None:
+def test_rows_of_conditional_forwarding_are_not_listed_as_records() -> None:
     assert v2rows.records_of([V2Row("1", True, "corp.example.com", "NS", "192.0.2.53")]) == ()
     assert integrationrows.records_of([PolicyRow("1", "FORWARD_DOMAIN", domain="corp.example.com")]) == ()
     assert integrationrows.records_of([PolicyRow("1", "TYPE_OF_THE_FUTURE", domain="x.example.com")]) == ()
@@ -131,7 +131,7 @@ def test_policies_that_no_user_made_are_derived(origin: str) -> None:
         (RecordSpec("example.com", "NS", "ns.example.com"), "record type NS"),
     ],
 )
-def test_what_a_policy_cannot_say_is_refused_before_sending(spec: RecordSpec, reason: str) -> None:
+def test_a_record_that_a_policy_cannot_express_is_refused_before_sending(spec: RecordSpec, reason: str) -> None:
     with pytest.raises(RecordError, match=reason):
         integrationrows.body_of(spec)
 
@@ -140,7 +140,7 @@ def test_what_a_policy_cannot_say_is_refused_before_sending(spec: RecordSpec, re
     ("held", "read"), [(None, 0), (0, 0), (300, 300), (-1, 0), (2**31 - 1, 2**31 - 1), (2**63, 2**31 - 1)]
 )
 def test_a_ttl_that_external_dns_could_not_read_is_brought_within_bounds(held: int | None, read: int) -> None:
-    """Beyond 64 bits it would take the whole listing for undecodable, and end its process."""
+    """With more than 64 bits, external-dns could not decode the whole listing, and would exit."""
     v2 = V2Row("65f0c0ffee0123456789abcd", key="app.example.com", record_type="A", value="192.0.2.1", ttl=held)
     policy = PolicyRow(
         id="a-policy", type="A_RECORD", domain="app.example.com", ipv4_address="192.0.2.1", ttl_seconds=held

@@ -42,7 +42,7 @@ def test_contradictions_are_refused_with_the_names_of_the_options(changes: dict[
     "typed",
     [FINGERPRINT, FINGERPRINT.upper(), ":".join(["AB"] * 32), "SHA256:" + FINGERPRINT, f" {FINGERPRINT}\n"],
 )
-def test_a_fingerprint_is_taken_in_every_usual_spelling(typed: str) -> None:
+def test_a_fingerprint_is_accepted_in_every_usual_spelling(typed: str) -> None:
     assert UnifiSettings(base_url="unifi.lan", api_key=KEY, tls_fingerprint=typed).tls_fingerprint == FINGERPRINT
 
 

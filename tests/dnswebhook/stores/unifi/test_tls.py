@@ -41,10 +41,10 @@ def test_the_authority_in_a_file_is_accepted(controller: Controller, open_store:
     assert store.list_records(deadline).records == ()
 
 
-def test_of_an_authority_in_a_file_it_is_said_that_it_is_read_at_the_start(
+def test_the_error_for_a_ca_file_replaced_since_the_start_says_to_restart(
     controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
 ) -> None:
-    """Who exchanges it together with the controller's certificate finds the file right, and so does `check`."""
+    """If it is replaced together with the controller's certificate, the file is right, also for `check`."""
     path = tmp_path / "ca.pem"
     trustme.CA().cert_pem.write_to_path(str(path))
     store = open_store(controller, ca_cert=path)
@@ -86,7 +86,7 @@ def test_verification_can_be_switched_off(controller: Controller, open_store: Op
     assert open_store(controller, skip_tls_verify=True).list_records(deadline).records == ()
 
 
-def test_a_port_that_waits_for_plain_http_is_said(open_store: OpenStore, deadline: Deadline) -> None:
+def test_the_error_for_a_port_that_waits_for_plain_http_says_so(open_store: OpenStore, deadline: Deadline) -> None:
     with Controller() as plain:
         store = open_store(plain, base_url=f"https://127.0.0.1:{plain.port}", request_timeout_s=0.3)
 
@@ -94,7 +94,7 @@ def test_a_port_that_waits_for_plain_http_is_said(open_store: OpenStore, deadlin
             store.list_records(deadline)
 
 
-def test_a_ca_file_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_an_invalid_or_missing_ca_file_is_refused_at_the_start(tmp_path: Path) -> None:
     empty = tmp_path / "ca.pem"
     empty.write_text("not a certificate")
     for path, reason in ((empty, "holds no PEM certificate"), (tmp_path / "absent.pem", "cannot be read")):

@@ -25,7 +25,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @contextlib.contextmanager
 def peer(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
-    """The port of a server whose every connection is handled by `serve`, which leaves when the event is set."""
+    """The port of a server whose every connection is handled by `serve`, which returns when the event is set."""
     leave = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -73,7 +73,7 @@ def exchange(port: int, seconds: float, *, max_response_bytes: int = 1_000_000) 
     [b"HTTP/1.1 200 OK\r\n" + b"X-Filler: y\r\n" * 50, HEAD + b"Content-Length: 1000\r\n\r\n" + b" " * 1000],
     ids=["head", "body"],
 )
-def test_an_answer_that_trickles_in_ends_at_the_deadline(text: bytes) -> None:
+def test_an_answer_that_trickles_in_is_abandoned_at_the_deadline(text: bytes) -> None:
     with peer(trickled(text)) as port:
         began = time.monotonic()
         with pytest.raises(NoReply) as failure:
@@ -99,7 +99,7 @@ def test_a_chunked_answer_without_end_is_cut_at_the_limit() -> None:
         exchange(port, WAIT_S, max_response_bytes=50_000)
 
 
-def test_a_port_that_answers_tls_with_plain_text_is_said() -> None:
+def test_the_error_for_a_port_that_answers_tls_with_plain_text_says_so() -> None:
     with peer(lambda connection, _: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port:
         transport = Transport(UnifiSettings(base_url=f"https://127.0.0.1:{port}", api_key=Secret("k")))
         with pytest.raises(NoReply, match=r"TLS failed.*speak https"):
@@ -107,7 +107,7 @@ def test_a_port_that_answers_tls_with_plain_text_is_said() -> None:
         transport.close()
 
 
-def test_an_answer_that_is_no_http_is_unreachable() -> None:
+def test_an_answer_that_is_not_http_counts_as_unreachable() -> None:
     with peer(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as port:
         with pytest.raises(NoReply) as failure:
             exchange(port, WAIT_S)
@@ -141,14 +141,14 @@ def test_a_session_cookie_cannot_smuggle_a_line_into_the_next_request() -> None:
             assert connection.recv(65536) == b""
 
 
-def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with peer(lambda connection, _: connection.sendall(HEAD + b"Content-Length: 2\r\n\r\n[]")) as port:
         assert exchange(port, WAIT_S).body == b"[]"
 
 
-def test_resolving_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_resolution_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def never(*_: object, **__: object) -> list[object]:
@@ -196,7 +196,7 @@ def test_closed_stores_leave_no_descriptor_and_no_thread_behind() -> None:
         (["HttpOnly", "=1", "a/b=1", ""], {}),
     ],
 )
-def test_cookies_are_taken_whatever_their_attributes_and_kept_when_they_are_to_be_deleted(
+def test_cookies_are_read_whatever_their_attributes_and_deletions_of_cookies_are_ignored(
     lines: list[str], cookies: dict[str, str]
 ) -> None:
     headers = HTTPHeaderDict([("Set-Cookie", line) for line in lines])

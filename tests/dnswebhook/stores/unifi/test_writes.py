@@ -78,7 +78,7 @@ def test_the_same_row_twice_exists_already(store: UnifiStore, controller: Contro
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_a_cname_beside_another_record_overlaps_and_is_told_that_it_may_be_disabled(
+def test_a_cname_beside_another_record_overlaps_and_the_error_mentions_disabled_ones(
     store: UnifiStore, controller: Controller, deadline: Deadline, *, is_enabled: bool
 ) -> None:
     controller.add_row(A.name, A.type, A.value, enabled=is_enabled)
@@ -105,7 +105,7 @@ def test_a_malformed_row_is_refused_with_the_controllers_words(store: UnifiStore
     assert "400" in str(refusal.value)
 
 
-def test_moving_a_row_onto_an_existing_value_exists_already_and_says_nothing_against_put(
+def test_updating_a_row_to_an_existing_value_exists_already_and_does_not_count_as_refused_put(
     store: UnifiStore, deadline: Deadline
 ) -> None:
     record = store.create(A, deadline)
@@ -123,7 +123,7 @@ ALREADY_THERE = {
 
 
 class Clock:
-    """Moves when it is told to."""
+    """Advances only when a test sets it."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -136,10 +136,10 @@ MX = RecordSpec("example.com", "MX", "10 mail.example.com")
 LIKE_MX = RecordSpec("example.com", "MX", "20 mail.example.com")
 
 
-def test_a_row_that_the_controller_takes_for_another_one_is_refused_instead_of_taken_for_written(
+def test_a_row_that_the_controller_takes_for_another_one_is_an_error_and_does_not_count_as_existing(
     store: UnifiStore, deadline: Deadline
 ) -> None:
-    """Both APIs compare mail exchangers by their hosts alone. "It exists" would be asked for again at each pass."""
+    """Both APIs compare mail exchangers by host alone. Taken for existing, the row would be sent again in each pass."""
     store.create(MX, deadline)
 
     with pytest.raises(RecordError, match=r"no row has the value '20 mail\.example\.com'") as refusal:
@@ -148,7 +148,7 @@ def test_a_row_that_the_controller_takes_for_another_one_is_refused_instead_of_t
     assert not isinstance(refusal.value, AlreadyExists)
 
 
-def test_moving_a_row_onto_the_host_of_another_one_is_refused_and_says_nothing_against_put(
+def test_updating_a_row_to_the_host_of_another_one_is_refused_and_does_not_count_as_refused_put(
     store: UnifiStore, deadline: Deadline
 ) -> None:
     store.create(MX, deadline)
@@ -162,7 +162,7 @@ def test_moving_a_row_onto_the_host_of_another_one_is_refused_and_says_nothing_a
 
 
 @pytest.mark.parametrize("refusal", [PutRefusal.EXISTS, PutRefusal.NOT_ALLOWED])
-def test_a_controller_that_refuses_put_is_tried_twice_and_then_not_for_a_long_time(
+def test_a_controller_that_refuses_put_gets_two_attempts_and_then_none_for_a_long_time(
     controller: Controller,
     open_store: OpenStore,
     deadline: Deadline,
@@ -189,7 +189,7 @@ def test_a_controller_that_refuses_put_is_tried_twice_and_then_not_for_a_long_ti
     assert caplog.messages.count("rows cannot be changed in place here, they are replaced") == 1
 
 
-def test_a_controller_that_takes_put_again_after_an_upgrade_is_found_out(
+def test_a_controller_that_accepts_put_after_an_upgrade_is_noticed(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     clock = Clock()
@@ -208,7 +208,7 @@ def test_a_controller_that_takes_put_again_after_an_upgrade_is_found_out(
     assert store.update(record, A, deadline).spec == A
 
 
-def test_one_of_many_updates_tries_a_put_that_is_known_to_be_refused(
+def test_only_one_of_many_updates_retries_a_put_that_is_known_to_be_refused(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     clock = Clock()
@@ -234,7 +234,7 @@ def test_one_of_many_updates_tries_a_put_that_is_known_to_be_refused(
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_a_page_of_a_restarting_console_says_nothing_against_put(
+def test_a_page_of_a_restarting_console_does_not_count_as_refused_put(
     store: UnifiStore, controller: Controller, deadline: Deadline, status: int
 ) -> None:
     record = store.create(A, deadline)
@@ -247,10 +247,10 @@ def test_a_page_of_a_restarting_console_says_nothing_against_put(
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_a_console_that_comes_up_behind_a_refused_put_changes_the_row_in_place_at_once(
+def test_a_console_that_is_up_after_one_refused_put_updates_the_row_in_place_at_once(
     store: UnifiStore, controller: Controller, deadline: Deadline, status: int
 ) -> None:
-    """It lists then, which alone would be no proof."""
+    """It answers the listing then, which alone would prove nothing."""
     record = store.create(A, deadline)
     controller.fault(faults.html_page(status), on="update", count=1)
 
@@ -260,7 +260,7 @@ def test_a_console_that_comes_up_behind_a_refused_put_changes_the_row_in_place_a
     assert controller.names_ever_empty == set()
 
 
-def test_a_row_that_was_in_the_way_and_is_gone_says_nothing_against_put(
+def test_a_conflicting_row_that_is_gone_does_not_count_as_refused_put(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str
 ) -> None:
     record = store.create(A, deadline)
@@ -273,7 +273,7 @@ def test_a_row_that_was_in_the_way_and_is_gone_says_nothing_against_put(
 TEXT = RecordSpec("app.example.com", "TXT", "Some-Text")
 
 
-def test_a_text_that_differs_only_in_case_from_another_row_is_refused_and_says_nothing_against_put(
+def test_a_text_that_differs_from_another_row_only_in_case_is_refused_and_does_not_count_as_refused_put(
     store: UnifiStore, controller: Controller, deadline: Deadline, api: str
 ) -> None:
     other = store.create(TEXT, deadline)
@@ -342,10 +342,10 @@ def test_a_listing_starts_again_when_rows_move_between_its_pages(
     assert {f"host-{number}.example.com" for number in range(500)} <= set(names)
 
 
-def test_a_listing_starts_again_when_a_row_goes_and_another_comes_between_its_pages(
+def test_a_listing_starts_again_when_a_row_is_replaced_between_its_pages(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
-    """Their number is that of before, and each page is full; the row that moved to the page before would be missed."""
+    """Their number stays the same, and each page is full; the row that moved to the previous page would be missed."""
     rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(300)]
     second_page = controller.fault(Hang(), on="list", nth=2, count=1)
     store, other_admin = open_store(controller, api="integration"), open_store(controller, api="v2")
@@ -362,7 +362,7 @@ def test_a_listing_starts_again_when_a_row_goes_and_another_comes_between_its_pa
 
 
 @pytest.mark.parametrize(("rounds_offsets", "tells_asked_offset"), [("down", True), ("down", False), ("up", True)])
-def test_a_controller_that_counts_in_whole_pages_is_listed_in_those(
+def test_a_controller_that_rounds_offsets_is_listed_in_whole_pages(
     controller: Controller,
     open_store: OpenStore,
     deadline: Deadline,
@@ -380,7 +380,7 @@ def test_a_controller_that_counts_in_whole_pages_is_listed_in_those(
     assert listings(controller) - before == 3
 
 
-def test_a_controller_that_refuses_pages_which_overlap_is_listed_in_others(
+def test_a_controller_that_refuses_overlapping_pages_is_listed_in_whole_pages(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(500)]
@@ -417,7 +417,7 @@ def test_pages_may_be_as_small_as_the_controller_wants(
 
 
 def test_parallel_writers_and_readers_all_succeed(controller: Controller, open_store: OpenStore, api: str) -> None:
-    # Eighty calls, four at a time, of a machine that may be busy: how long they take is not the question.
+    # Eighty calls, four at a time, on a machine that may be busy: how long they take does not matter here.
     store, deadline = open_store(controller, api=api, request_timeout_s=30.0), Deadline.after(60)
     specs = [RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(40)]
 
