@@ -22,7 +22,7 @@ Call = Callable[[ClientModel], None]
 
 
 class ScriptedServer:
-    """Answers one connection after the other with the given bytes, and keeps what was asked."""
+    """Answers consecutive connections with the given bytes, and records the requests."""
 
     def __init__(self, *answers: bytes) -> None:
         self._answers = list(answers)
@@ -58,7 +58,7 @@ def answer(status: str, body: bytes = b"", content_type: str = MEDIA_TYPE) -> by
 
 
 class TestRequests:
-    def test_each_call_has_the_header_fields_that_the_real_one_has(self) -> None:
+    def test_each_request_has_the_bytes_of_the_real_client(self) -> None:
         replies = [answer("200 OK", b"{}"), *[answer("200 OK", b"[]")] * 2, answer("204 No Content")]
         with ScriptedServer(*replies) as server:
             client = ClientModel(f"http://{server.address}/prefix")
@@ -88,7 +88,7 @@ class TestRequests:
 
             assert server.requests == ["\r\n".join(each).encode() for each in lines]
 
-    def test_the_root_is_asked_for_where_the_url_has_no_path(self) -> None:
+    def test_a_url_without_a_path_requests_the_root(self) -> None:
         with ScriptedServer(answer("200 OK", b"{}")) as server:
             ClientModel(f"http://{server.address}").negotiate()
 
@@ -118,7 +118,7 @@ class TestNegotiation:
         ],
         ids=["status", "media type", "space", "array", "both kinds", "expression"],
     )
-    def test_anything_else_ends_the_process(self, reply: bytes) -> None:
+    def test_any_other_answer_is_a_hard_error(self, reply: bytes) -> None:
         with pytest.raises(HardError):
             negotiate(reply)
 

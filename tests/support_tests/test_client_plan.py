@@ -1,4 +1,4 @@
-"""The model of external-dns's planning and ownership does what the facts say of the real one."""
+"""The model of external-dns's planning and ownership behaves as documented for the real one."""
 
 import pytest
 
@@ -44,7 +44,7 @@ class TestPlan:
         ],
         ids=["order", "no TTL wanted", "letter case", "IPv6 spelling", "IDN", "labels"],
     )
-    def test_a_difference_without_meaning_changes_nothing(self, current: Endpoint, desired: Endpoint) -> None:
+    def test_an_insignificant_difference_changes_nothing(self, current: Endpoint, desired: Endpoint) -> None:
         assert Planner(managed_types=frozenset({"A", "AAAA", "CNAME"})).plan([current], [desired]).is_empty
 
     @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ class TestPlan:
         assert [each.labels["owner"] for each in changes.update_new] == ["me"]
         assert changes.update_new[0].targets == desired.targets
 
-    def test_what_somebody_else_owns_is_left_alone(self) -> None:
+    def test_records_that_are_not_owned_are_left_alone(self) -> None:
         held = [a("x.example.com", "192.0.2.1", labels=THEIRS), a("y.example.com", "192.0.2.1")]
         wanted = [a("x.example.com", "192.0.2.9"), cname("y.example.com", "z.example.com")]
 
@@ -92,7 +92,7 @@ class TestPlan:
 
         assert Planner().plan(held, []) == Changes(delete=(held[1],))
 
-    def test_set_identifiers_make_rows_of_their_own(self) -> None:
+    def test_endpoints_with_a_set_identifier_are_distinct(self) -> None:
         held = a("x.example.com", "192.0.2.1")
         wanted = a("x.example.com", "192.0.2.1", identifier="blue")
 
@@ -110,7 +110,7 @@ class TestPlan:
 
         assert counts == (len(changes.create), len(changes.update_new), len(changes.delete))
 
-    def test_types_that_are_not_managed_and_names_outside_the_filter_are_not_seen(self) -> None:
+    def test_unmanaged_types_and_names_outside_the_filter_are_ignored(self) -> None:
         planner = Planner(domain_filter=Filter(include=("example.com",)))
         held = [Endpoint("x.example.com", "TXT", ("t",)), a("x.example.org", "192.0.2.1")]
 
@@ -145,7 +145,7 @@ class TestRegistry:
         ownership = Endpoint("a-x.example.com", "TXT", (target,), labels={"ownedRecord": "x.example.com"})
         assert created.create == (a("x.example.com", "192.0.2.1", labels=OURS), ownership)
 
-    def test_what_was_written_is_read_back_as_owned(self) -> None:
+    def test_written_records_are_read_back_as_owned(self) -> None:
         created = self.registry.write(Changes(create=(a("x.example.com", "192.0.2.1", labels=WANTED),)), self.nothing)
         listed = [Endpoint(each.dns_name, each.record_type, each.targets) for each in created.create]
 
@@ -171,7 +171,7 @@ class TestRegistry:
 
         assert known.endpoints[0].provider_specific == (FORCE_UPDATE,)
 
-    def test_a_text_of_a_person_stays_a_record(self) -> None:
+    def test_a_text_without_heritage_stays_a_record(self) -> None:
         txt = Endpoint("x.example.com", "TXT", ("v=spf1 -all",))
 
         assert self.registry.read([txt]).endpoints == (txt,)
@@ -183,7 +183,7 @@ class TestRegistry:
 
         assert [each.dns_name for each in changes.create] == ["x.example.com"]
 
-    def test_updates_and_deletes_bring_their_pairs_in_order(self) -> None:
+    def test_updates_and_deletes_include_their_ownership_records(self) -> None:
         old, new = a("x.example.com", "192.0.2.1", labels=OURS), a("x.example.com", "192.0.2.2", labels=OURS)
 
         changes = self.registry.write(Changes(update_old=(old,), update_new=(new,), delete=(old,)), self.nothing)
@@ -204,10 +204,10 @@ class TestJson:
             b"[" + self.written + b',{"dnsName":"y","recordType":"A"}]\n'
         )
 
-    def test_no_endpoints_are_null(self) -> None:
+    def test_no_endpoints_are_encoded_as_null(self) -> None:
         assert encode_endpoints([]) == b"null\n"
 
-    def test_each_generation_spells_changes_its_own_way(self) -> None:
+    def test_each_generation_encodes_changes_with_its_own_keys(self) -> None:
         changes = Changes(delete=(self.endpoint,))
 
         assert encode_changes(changes, Generation.CAMEL) == b'{"delete":[' + self.written + b"]}\n"
@@ -216,13 +216,13 @@ class TestJson:
         )
 
     @pytest.mark.parametrize("body", [b"null", b"[]", b"[] trailing"])
-    def test_nothing_is_an_empty_list(self, body: bytes) -> None:
+    def test_null_and_an_empty_list_decode_to_no_endpoints(self, body: bytes) -> None:
         assert decode_endpoints(body) == ()
 
     @pytest.mark.parametrize(
         "body",
         [b"", b'{"endpoints":[]}', b"[3]", b'[{"recordTTL":"3"}]', b'[{"recordTTL":3.0}]', b'[{"targets":"x"}]'],
     )
-    def test_what_go_cannot_decode_is_refused(self, body: bytes) -> None:
+    def test_a_body_that_go_cannot_decode_is_refused(self, body: bytes) -> None:
         with pytest.raises(Undecodable):
             decode_endpoints(body)

@@ -53,7 +53,7 @@ def test_an_answer_can_hide_that_the_row_was_stored(caller: Caller) -> None:
     assert keys(caller.controller) == ["app.example.com"]
 
 
-def test_a_fault_strikes_only_the_nth_matching_call_and_only_so_often(caller: Caller) -> None:
+def test_a_fault_strikes_from_the_nth_matching_call_on_and_only_count_times(caller: Caller) -> None:
     fault = caller.controller.fault(faults.unavailable(), on="list", nth=2, count=2)
 
     statuses = [caller.v2("GET").status_code for _ in range(5)]
@@ -149,7 +149,7 @@ def test_a_reset_comes_before_or_after_the_row_is_stored(caller: Caller, after_c
     assert caller.controller.calls.count(Operation.CREATE, status=0) == 1
 
 
-def test_a_hanging_call_goes_on_when_released(caller: Caller, pool: ThreadPoolExecutor) -> None:
+def test_a_hanging_call_continues_when_released(caller: Caller, pool: ThreadPoolExecutor) -> None:
     fault = caller.controller.fault(Hang(), on="create", count=1)
     waiting: Future[requests.Response] = pool.submit(caller.v2, "POST", "", a_record())
     fault.wait_for_strikes()
@@ -203,7 +203,7 @@ def test_a_slow_call_is_carried_out_although_the_caller_gave_up(controller: Cont
     assert keys(controller) == ["app.example.com"]
 
 
-def test_a_huge_answer_is_as_long_as_wanted(caller: Caller) -> None:
+def test_a_huge_answer_has_the_given_length(caller: Caller) -> None:
     caller.controller.fault(Huge(size_bytes=3_000_000), on="list")
 
     assert len(caller.v2("GET").content) == 3_000_000

@@ -74,7 +74,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("content", ALL, ids=lambda content: str(content["type"]))
-def test_every_type_goes_through_create_read_update_delete(caller: Caller, content: dict[str, Any]) -> None:
+def test_every_type_can_be_created_read_updated_and_deleted(caller: Caller, content: dict[str, Any]) -> None:
     created = caller.policies("POST", content=content)
     assert created.status_code == 201
     policy_id = created.json()["id"]
@@ -112,7 +112,7 @@ def test_the_limits_themselves_are_accepted(caller: Caller, content: dict[str, A
     assert caller.policies("POST", content=content).status_code == 201
 
 
-def test_conflicts_are_400_with_a_code_of_their_own(caller: Caller) -> None:
+def test_each_kind_of_conflict_is_400_with_its_own_code(caller: Caller) -> None:
     caller.policies("POST", content=A)
     caller.controller.add_row("printer.example.com", "A", "192.0.2.9", origin="DERIVED")
 
@@ -209,13 +209,13 @@ def test_sites_are_listed_with_both_names() -> None:
         assert (wrong.status_code, wrong.json()["code"]) == (404, "api.site.not-found")
 
 
-def test_info_tells_the_version(caller: Caller) -> None:
+def test_info_returns_the_version(caller: Caller) -> None:
     answer = caller.call("GET", f"{caller.controller.integration_url}/info")
 
     assert answer.json() == {"applicationVersion": "10.4.57"}
 
 
-def test_rows_made_through_v2_can_share_one_id_that_deletes_them_all(caller: Caller) -> None:
+def test_rows_created_through_v2_can_share_one_id_that_deletes_them_all(caller: Caller) -> None:
     caller.controller.quirks.shared_bucket_ids = True
     caller.policies("POST", content=a_policy("mine.example.com"))
     caller.controller.add_rows(generated_drafts(3))
@@ -229,7 +229,7 @@ def test_rows_made_through_v2_can_share_one_id_that_deletes_them_all(caller: Cal
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-API-KEY": "wrong"}, {"Cookie": "TOKEN=x"}])
-def test_only_the_api_key_opens_it(controller: Controller, headers: dict[str, str]) -> None:
+def test_requests_without_the_api_key_are_401(controller: Controller, headers: dict[str, str]) -> None:
     with Caller(controller, headers) as caller:
         answer = caller.policies("GET")
 

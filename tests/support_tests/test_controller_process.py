@@ -1,4 +1,4 @@
-"""Life cycle of the simulated controller: restart, leaks, TLS, many connections, and life as another process."""
+"""Life cycle of the simulated controller: restart, leaks, TLS, many connections, and running as another process."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ from tests.support_tests.callers import TIMEOUT_S, Caller, a_record
 ROOT = Path(__file__).parents[2]
 
 
-def test_it_restarts_on_the_same_port_with_its_rows(controller: Controller) -> None:
+def test_the_controller_restarts_on_the_same_port_with_its_rows(controller: Controller) -> None:
     controller.add_row("app.example.com", "A", "192.0.2.1")
     url = controller.url
     with Caller(controller) as caller:
@@ -39,7 +39,7 @@ def test_it_restarts_on_the_same_port_with_its_rows(controller: Controller) -> N
 
 def test_fifty_rounds_leave_neither_threads_nor_descriptors() -> None:
     def held() -> Counter[object]:
-        # What earlier tests left in reference cycles is not ours.
+        # Objects that earlier tests left in reference cycles do not count.
         gc.collect()
         return Counter([*threading.enumerate(), *open_descriptors(os.getpid())])
 
@@ -56,7 +56,7 @@ def test_fifty_rounds_leave_neither_threads_nor_descriptors() -> None:
     for _ in range(50):
         round_trip()
 
-    # Nor is what ends meanwhile of theirs.
+    # Nor do those of theirs that end meanwhile.
     assert not held() - before
 
 
@@ -82,7 +82,7 @@ def test_a_connection_is_kept_alive_and_pipelined_requests_are_answered_in_order
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000, b"431"),
     ],
 )
-def test_requests_that_the_server_cannot_take_are_answered_and_closed(
+def test_unacceptable_requests_are_answered_with_an_error_status(
     controller: Controller, request_bytes: bytes, status: bytes
 ) -> None:
     with socket.create_connection(("127.0.0.1", controller.port), TIMEOUT_S) as sock:
@@ -92,7 +92,7 @@ def test_requests_that_the_server_cannot_take_are_answered_and_closed(
     assert received.split(b" ")[1] == status
 
 
-def test_two_hundred_clients_at_once_are_served(controller: Controller) -> None:
+def test_two_hundred_concurrent_clients_are_served(controller: Controller) -> None:
     def create(number: int) -> int:
         with Caller(controller) as caller:
             return caller.v2("POST", content=a_record(f"host-{number}.example.com")).status_code
@@ -115,7 +115,7 @@ def test_tls_is_trusted_through_its_authority_and_known_by_its_fingerprint() -> 
             caller.call("GET", controller.url.replace("127.0.0.1", "localhost"))
 
 
-def test_the_certificate_can_be_made_out_to_the_wrong_name() -> None:
+def test_the_certificate_can_be_issued_for_the_wrong_name() -> None:
     with (
         Controller(uses_tls=True, certificate_names=("unifi.local",)) as controller,
         Caller(controller) as caller,
@@ -132,7 +132,7 @@ def test_25000_rows_are_listed_by_both_apis(caller: Caller) -> None:
 
 
 class Process:
-    """The simulator as another process, steered through its admin API."""
+    """The simulator as another process, controlled through its admin API."""
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "tests.support.controller", *arguments]
@@ -167,14 +167,14 @@ def process(tmp_path: Path) -> Iterator[Process]:
         assert process.close() == 0
 
 
-def test_as_a_process_it_serves_what_it_was_told(process: Process) -> None:
+def test_as_a_process_the_controller_serves_the_given_rows(process: Process) -> None:
     listing = process.call("GET", "/proxy/network/v2/api/site/default/static-dns").json()
 
     assert len(listing) == 3
     assert [row["origin"] for row in process.call("GET", "/_sim/rows").json()] == ["DERIVED"] + ["USER_DEFINED"] * 3
 
 
-def test_as_a_process_it_is_steered_and_questioned_over_http(process: Process) -> None:
+def test_as_a_process_the_controller_is_controlled_and_inspected_over_http(process: Process) -> None:
     collection = "/proxy/network/v2/api/site/default/static-dns"
     effect = {"type": "Reply", "status": 503}
     assert process.call("POST", "/_sim/faults", {"effect": effect, "scope": {"on": "list", "count": 1}}).ok
@@ -208,7 +208,7 @@ def test_as_a_process_it_is_steered_and_questioned_over_http(process: Process) -
         ("GET", "nothing", None, 404),
     ],
 )
-def test_a_wrong_order_to_the_admin_api_is_refused_with_the_reason(
+def test_an_invalid_request_to_the_admin_api_is_refused_with_the_reason(
     caller: Caller, method: str, path: str, content: object, status: int
 ) -> None:
     answer = caller.call(method, f"{caller.controller.url}/_sim/{path}", content)

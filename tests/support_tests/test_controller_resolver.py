@@ -1,4 +1,4 @@
-"""What the simulated controller tells about the resolver: reloads, breakages, gaps; and about the calls it got."""
+"""What the simulated controller reports about the resolver: reloads, breakages, gaps; and about the calls received."""
 
 import pytest
 
@@ -29,7 +29,9 @@ def test_each_committed_write_reloads_once_and_a_refused_one_never(caller: Calle
         {"key": "app.example.com", "record_type": "CNAME", "value": "two.example.com"},
     ],
 )
-def test_old_firmware_stores_what_breaks_the_resolver(caller: Caller, content: dict[str, str]) -> None:
+def test_old_firmware_stores_overlapping_cnames_which_break_the_resolver(
+    caller: Caller, content: dict[str, str]
+) -> None:
     caller.controller.quirks.accepts_cname_overlap = True
     caller.controller.add_row("app.example.com", "CNAME", "one.example.com")
     assert not caller.controller.resolver_is_broken
@@ -94,7 +96,7 @@ def test_a_text_that_v2_accepts_can_break_the_resolver(caller: Caller) -> None:
 
 
 class TickingClock:
-    """One second passes between two questions."""
+    """Advances by one second with each reading."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

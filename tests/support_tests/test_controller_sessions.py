@@ -10,7 +10,7 @@ COOKIE_NAMES = {Flavour.UNIFI_OS: {"TOKEN"}, Flavour.CLASSIC: {"unifises", "csrf
 
 
 class Clock:
-    """Seconds that pass only when told to."""
+    """Advances only when a test sets it."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -28,7 +28,7 @@ def log_in(caller: Caller, password: str = "") -> requests.Response:
     return answer
 
 
-def test_without_valid_key_the_front_end_answers_401(controller: Controller) -> None:
+def test_without_a_valid_key_the_front_end_answers_401(controller: Controller) -> None:
     for headers in ({}, {"X-API-KEY": "wrong"}):
         with Caller(controller, headers) as caller:
             answer = caller.v2("GET")
@@ -49,7 +49,7 @@ def test_a_self_hosted_application_knows_no_api_keys_whatever_its_version() -> N
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-def test_a_login_opens_reading_and_with_the_csrf_token_writing(flavour: Flavour) -> None:
+def test_a_login_permits_reading_and_with_the_csrf_token_writing(flavour: Flavour) -> None:
     with Controller(flavour=flavour) as controller, Caller(controller, {}) as caller:
         assert log_in(caller).status_code == 200
 
@@ -62,7 +62,7 @@ def test_a_login_opens_reading_and_with_the_csrf_token_writing(flavour: Flavour)
         assert controller.sessions.logins == 1
 
 
-def test_the_csrf_token_rotates_and_old_ones_end(controller: Controller) -> None:
+def test_the_csrf_token_rotates_and_old_ones_expire(controller: Controller) -> None:
     with Caller(controller, {}) as caller:
         log_in(caller)
         first = caller.session.headers["X-CSRF-Token"]
@@ -82,7 +82,7 @@ def test_the_csrf_token_rotates_and_old_ones_end(controller: Controller) -> None
     ("expired_answer", "status"),
     [(ExpiredAnswer.UNAUTHORIZED, 401), (ExpiredAnswer.INVALID_CSRF, 403), (ExpiredAnswer.OBJECT, 200)],
 )
-def test_an_expired_session_is_told_in_one_of_three_ways(
+def test_an_expired_session_is_answered_in_one_of_three_ways(
     flavour: Flavour, expired_answer: ExpiredAnswer, status: int
 ) -> None:
     with Controller(flavour=flavour) as controller, Caller(controller, {}) as caller:

@@ -120,7 +120,7 @@ def test_a_malformed_body_is_refused(caller: Caller, body: str) -> None:
     assert caller.v2("POST", data=body).status_code == 400
 
 
-def test_an_older_release_takes_keys_of_128_characters_at_most(caller: Caller) -> None:
+def test_an_older_release_accepts_keys_of_128_characters_at_most(caller: Caller) -> None:
     caller.controller.quirks.max_key_characters = 128
 
     assert caller.v2("POST", content=a_record("a" * 128)).status_code == 200
@@ -139,7 +139,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("present", "content", "code"), CONFLICTS)
-def test_rows_that_cannot_stand_together_are_refused(
+def test_conflicting_rows_are_refused(
     caller: Caller, present: tuple[str, str, bool], content: dict[str, Any], code: str
 ) -> None:
     record_type, value, enabled = present
@@ -222,7 +222,7 @@ def test_a_second_deletion_finds_nothing(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
-def test_one_row_can_neither_be_read_nor_patched(caller: Caller, method: str) -> None:
+def test_a_single_row_can_neither_be_read_nor_patched(caller: Caller, method: str) -> None:
     row = caller.controller.add_row("app.example.com", "A", "192.0.2.1")
 
     answer = caller.v2(method, f"/{row.id}")
@@ -245,7 +245,7 @@ def test_put_can_be_refused_altogether(caller: Caller, refusal: PutRefusal, stat
     assert caller.controller.rows() == [row]
 
 
-def test_create_can_be_refused_by_v2_while_the_integration_api_takes_it(caller: Caller) -> None:
+def test_create_can_be_refused_by_v2_while_the_integration_api_accepts_it(caller: Caller) -> None:
     caller.controller.quirks.refuses_v2_create = True
 
     assert caller.v2("POST", content=a_record()).status_code == 400

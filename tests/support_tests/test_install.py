@@ -1,4 +1,4 @@
-"""The builder of Go programs leaves alone what is there, and says what is missing."""
+"""The builder of Go programs leaves existing programs alone, and names what is missing."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ def run(*arguments: str, tools: Path, path: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_without_go_it_fails_and_says_where_the_program_would_be_looked_for(tmp_path: Path) -> None:
+def test_without_go_the_builder_fails_and_names_the_path_of_the_program(tmp_path: Path) -> None:
     done = run("etcd", tools=tmp_path, path="/nonexistent")
 
     assert done.returncode == 1
@@ -22,7 +22,7 @@ def test_without_go_it_fails_and_says_where_the_program_would_be_looked_for(tmp_
     assert str(tmp_path / "etcd-") in done.stderr
 
 
-def test_a_program_that_is_there_is_left_alone_and_needs_no_go(tmp_path: Path) -> None:
+def test_an_existing_program_is_left_alone_and_needs_no_go(tmp_path: Path) -> None:
     there = Path(run("--list", "etcd", tools=tmp_path, path="/nonexistent").stdout.strip())
     there.write_text("built earlier")
 

@@ -1,4 +1,4 @@
-"""A port that a test has for a program is nobody else's, also before the program has it and while it is away."""
+"""A port that a test reserves for a program is used by nobody else, even while the program does not run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_for_all(port: int) -> bool:
     return True
 
 
-def test_a_reserved_port_can_be_had_by_one_server_that_shares_it_with_nobody() -> None:
+def test_a_reserved_port_can_be_used_by_one_server_only() -> None:
     with ReservedPort() as port:
         assert not is_for_all(port.number)
         with socket.create_server((LOOPBACK, port.number)) as server:
@@ -31,14 +31,14 @@ def test_a_reserved_port_can_be_had_by_one_server_that_shares_it_with_nobody() -
                 socket.create_server((LOOPBACK, port.number))
 
 
-def test_a_controller_that_is_switched_off_keeps_its_port() -> None:
+def test_a_stopped_controller_keeps_its_port() -> None:
     with Controller() as controller:
         controller.stop()
         assert not is_for_all(controller.port)
         controller.start()
 
 
-def test_a_server_in_use_elsewhere_has_its_port_before_it_starts() -> None:
+def test_a_server_reserves_its_port_before_it_starts() -> None:
     server = nginx()
     port = int(server.address.rpartition(":")[2])
     assert not is_for_all(port)
@@ -46,5 +46,5 @@ def test_a_server_in_use_elsewhere_has_its_port_before_it_starts() -> None:
         pass
 
 
-def test_nobody_comes_to_listen_on_a_dead_port() -> None:
+def test_nobody_can_listen_on_a_dead_port() -> None:
     assert not is_for_all(dead_port())

@@ -1,4 +1,4 @@
-"""The driver of processes keeps its promises: nothing outlives the tests, and a wait that fails shows the log."""
+"""The driver of processes: nothing outlives the tests, and a wait that fails shows the log."""
 
 import os
 import shlex
@@ -77,7 +77,7 @@ def test_a_wait_for_a_line_that_never_comes_shows_the_log() -> None:
         process.wait_for_line(is_up, "a greeting", PATIENCE_S)
 
 
-def test_a_program_sees_no_setting_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_does_not_inherit_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNIFI_HOST", "https://192.0.2.1")
     with Process(
         "env", python("import os; print(os.environ.get('UNIFI_HOST'), os.environ['GIVEN'])"), {"GIVEN": "x"}

@@ -1,4 +1,4 @@
-"""What a test is told when the script of its backend fails."""
+"""What a test reports when the script of its backend fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ask(address: str) -> bytes:
 
 
 def ask_and_raise(address: str) -> None:
-    """Once the script has failed."""
+    """Raises once the script has failed."""
     assert ask(address) == b""
     raise LookupError("in the test")
 
@@ -40,7 +40,7 @@ def test_the_failure_of_a_test_is_shown_with_that_of_a_script() -> None:
     assert raised.value.__notes__ == ["a script failed: ValueError('in the script')"]
 
 
-def test_so_it_is_where_the_backend_records() -> None:
+def test_the_failure_of_a_test_is_shown_with_that_of_a_recording_backend() -> None:
     def respond(_: Received) -> Reply:
         raise ValueError("in the script")
 

@@ -22,7 +22,7 @@ class Connect(Protocol):
 
 @pytest.fixture
 def connect(edge: Edge) -> Iterator[Connect]:
-    """Make connectors, for the edge's tunnel unless it is given another token; they are closed at the end."""
+    """Makes connectors for the edge's tunnel, or for that of another token, and closes them at the end."""
     with ExitStack() as stack:
 
         def connect(
@@ -38,7 +38,7 @@ def connect(edge: Edge) -> Iterator[Connect]:
 
 @pytest.fixture
 def connector(edge: Edge, connect: Connect) -> Connector:
-    """Registered, as both sides know."""
+    """A connector whose registration both sides have seen."""
     connector = connect()
     edge.wait_for_registered(1)
     connector.wait_for_event()

@@ -1,14 +1,14 @@
 """A connector for tests of the edge: a thread and a socket around the codecs of the proxy, and a few fixed answers.
 
 /hello           200 and a short body, with two cookies
-/echo            the body as it comes; also what a WebSocket does
-/bulk/N          N bytes, as the windows let them through
-/hold            nothing; credit for the body is kept back until `let_go`
+/echo            the body as it arrives; also for a WebSocket
+/bulk/N          N bytes, as the windows permit
+/hold            nothing; WINDOW_UPDATE for the body is withheld until `let_go`
 /trailers        a body with trailers
 /interim         103, then 200
 /nothing         204
 /reset           RST_STREAM before any head; /half: after half of a body
-/foul            a head without meta
+/foul            a head without `cf-cloudflared-response-meta`
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def dial(address: str, ca_file: Path, server_name: str = "h2.cftunnel.com") -> s
 
 
 class Connector:
-    """Dials when it is made; `is_polite` False: it answers the control stream with an error."""
+    """Dials when it is created; unless `is_polite`, it answers the control stream with an error."""
 
     def __init__(
         self, address: str, ca_file: Path, token: str, conn_index: int = 0, *, is_polite: bool = True, attempts: int = 0
@@ -75,7 +75,7 @@ class Connector:
         """Body bytes by path."""
         self.resets: list[int] = []
         self.held: list[tuple[int, int]] = []
-        """Credit that is kept back: streams and bytes."""
+        """Withheld WINDOW_UPDATE: streams and bytes."""
         self.goaways: list[int] = []
         self.configuration = Update(NO_VERSION, b"null")
         self.control_streams = 0
@@ -92,7 +92,7 @@ class Connector:
             assert self._news.wait_for(is_there, WAIT_S), f"never came: {what}; said {self.said}"
 
     def wait_for_event(self) -> ControlEvent:
-        """The first."""
+        """Returns the first event."""
         self.wait_for(lambda: bool(self.said), "an answer to the registration")
         return self.said[0]
 
@@ -101,7 +101,7 @@ class Connector:
 
     @property
     def is_stalled(self) -> bool:
-        """There is more to send than the edge takes."""
+        """There is more to send than the windows permit."""
         return bool(self._pending)
 
     def unregister(self) -> None:
@@ -110,7 +110,7 @@ class Connector:
             self._flush_control()
 
     def upload(self, config: bytes) -> None:
-        """Tell of a local configuration."""
+        """Send a local configuration."""
         with self._news:
             self._control.update_local_configuration(config)
             self._flush_control()
@@ -124,7 +124,7 @@ class Connector:
             self._flush()
 
     def answer_held(self) -> None:
-        """Those that wait for `/hold` without a body."""
+        """Answers the requests for `/hold` without a body."""
         with self._news:
             for stream_id, path in self._paths.items():
                 if path == "/hold" and self._codec.is_live(stream_id):
@@ -150,7 +150,7 @@ class Connector:
     def _run(self) -> None:
         while not self.is_closed:
             select.select([self._sock], [], [])
-            # A TLS socket is no thing for two threads at a time, so reading waits outside of the lock only.
+            # Two threads must not use a TLS socket at once, so only the wait for data is outside the lock.
             with self._news:
                 self._read()
                 self._flush()

@@ -1,4 +1,4 @@
-"""What the simulated edge does to connections that are registered: pushes, and faults of its control stream."""
+"""What the simulated edge does to registered connections: pushes, and faults of its control stream."""
 
 from proxy.tunnel.controlevents import ControlStreamBroken, LocalConfigurationAnswered, Registered
 from tests.support.edge.edge import Edge
@@ -25,7 +25,7 @@ def test_every_connection_gets_the_configuration_when_it_is_registered(edge: Edg
     assert [b'{"ingress":[]}'] * 2 == [connector.configuration.config for connector in connectors]
 
 
-def test_a_local_configuration_is_taken_and_kept(edge: Edge, connector: Connector) -> None:
+def test_a_local_configuration_is_accepted_and_recorded(edge: Edge, connector: Connector) -> None:
     connector.upload(b'{"ingress":[],"warp-routing":{}}')
 
     connector.wait_for(lambda: len(connector.said) == 2, "an answer")
@@ -33,7 +33,7 @@ def test_a_local_configuration_is_taken_and_kept(edge: Edge, connector: Connecto
     assert [b'{"ingress":[],"warp-routing":{}}'] == edge.ledger.records[0].local_configurations
 
 
-def test_what_is_no_message_reaches_the_control_stream(edge: Edge, connector: Connector) -> None:
+def test_an_invalid_message_reaches_the_control_stream(edge: Edge, connector: Connector) -> None:
     edge.send_control(edge.ledger.registered[0], b"\xff" * 8)
 
     connector.wait_for(lambda: len(connector.said) == 2, "the garbage")

@@ -1,4 +1,4 @@
-"""The front doors of the simulated edge: what clients ask reaches a connector and what it answers comes back."""
+"""The fronts of the simulated edge: requests of clients reach a connector, and its responses come back."""
 
 import hashlib
 import socket
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def ask(edge: Edge, path: str, *arguments: str) -> str:
-    """What curl shows."""
+    """Returns the output of curl."""
     return curl(*arguments, f"http://{edge.front}{path}").stdout.decode("latin-1")
 
 
@@ -59,14 +59,14 @@ def test_requests_carry_what_the_edge_knows_of_the_client_and_not_what_the_clien
     assert b"cf-cloudflared-proxy-src" not in values
 
 
-def test_the_secure_door_says_https(edge: Edge, connector: Connector) -> None:
+def test_requests_to_the_secure_front_have_the_scheme_https(edge: Edge, connector: Connector) -> None:
     curl(f"http://{edge.secure_front}/hello")
 
     assert b"https" == connector.requests[0].scheme
     assert (b"x-forwarded-proto", b"https") in connector.requests[0].fields
 
 
-def test_requests_go_round_the_registered_connections_in_turn(edge: Edge, connect: Connect) -> None:
+def test_requests_are_sent_round_robin_to_the_registered_connections(edge: Edge, connect: Connect) -> None:
     connectors = [connect(index % 2, index) for index in range(3)]
     edge.wait_for_registered(3)
 
@@ -76,7 +76,7 @@ def test_requests_go_round_the_registered_connections_in_turn(edge: Edge, connec
     assert [2, 2, 2] == [len(connector.requests) for connector in connectors]
 
 
-def test_hosts_belong_to_tunnels(edge: Edge, connector: Connector, connect: Connect) -> None:
+def test_a_request_is_routed_to_the_tunnel_of_its_host(edge: Edge, connector: Connector, connect: Connect) -> None:
     shop = new_tunnel()
     edge.tunnels.add(shop, "shop.example")
     of_shop = connect(token=shop.token)
@@ -106,14 +106,14 @@ def test_large_bodies_pass_both_ways_unchanged(edge: Edge, connector: Connector,
     assert hashlib.sha256(sent.read_bytes()).digest() == hashlib.sha256(echoed).digest()
 
 
-def test_a_body_of_unknown_length_passes(edge: Edge, connector: Connector) -> None:
+def test_a_body_of_unknown_length_is_forwarded(edge: Edge, connector: Connector) -> None:
     shown = curl("--header", "Transfer-Encoding: chunked", "--data", "abc", f"http://{edge.front}/echo").stdout
 
     assert b"abc" == shown
     assert b"content-length" not in dict(connector.requests[0].fields)
 
 
-def test_a_client_that_does_not_read_stops_the_connector(edge: Edge, connector: Connector) -> None:
+def test_a_client_that_does_not_read_stalls_the_connector(edge: Edge, connector: Connector) -> None:
     with client_of(edge) as client:
         client.sendall(b"GET /bulk/67108864 HTTP/1.1\r\nHost: a.example\r\n\r\n")
         connector.wait_for(lambda: connector.is_stalled, "a window that is used up")
@@ -125,7 +125,7 @@ def test_a_client_that_does_not_read_stops_the_connector(edge: Edge, connector: 
     assert not connector.is_stalled
 
 
-def test_a_connector_that_keeps_its_credit_stops_the_client(edge: Edge, connector: Connector) -> None:
+def test_a_connector_that_withholds_window_update_stalls_the_client(edge: Edge, connector: Connector) -> None:
     size_bytes = 32 * MIB
     with client_of(edge) as client:
         head = f"POST /hold HTTP/1.1\r\nHost: a.example\r\nContent-Length: {size_bytes}\r\n\r\n".encode()
@@ -153,7 +153,7 @@ def test_trailers_reach_clients_over_http_2(edge: Edge, connector: Connector) ->
     assert (b"te", b"trailers") in connector.requests[0].fields
 
 
-def test_interim_responses_pass(edge: Edge, connector: Connector) -> None:
+def test_interim_responses_are_forwarded(edge: Edge, connector: Connector) -> None:
     shown = ask(edge, "/interim", "--include")
 
     assert shown.startswith("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\n")
@@ -185,7 +185,7 @@ def test_a_websocket_is_accepted_and_carries_bytes_both_ways(edge: Edge, connect
     assert {b"connection", b"upgrade"}.isdisjoint(values)
 
 
-def test_a_websocket_over_http_2_gets_a_key_of_the_edge(edge: Edge, connector: Connector) -> None:
+def test_a_websocket_over_http_2_gets_a_key_from_the_edge(edge: Edge, connector: Connector) -> None:
     with H2Client(int(edge.front.rpartition(":")[2])) as client:
         client.wait_for(lambda: bool(client.events), "SETTINGS")
         stream_id = client.connect_websocket("/chat")
@@ -197,7 +197,7 @@ def test_a_websocket_over_http_2_gets_a_key_of_the_edge(edge: Edge, connector: C
     assert b"sec-websocket-key" in dict(connector.requests[0].fields)
 
 
-def test_a_reset_before_the_head_is_a_502_and_nothing_is_tried_again(edge: Edge, connector: Connector) -> None:
+def test_a_reset_before_the_head_is_a_502_without_a_retry(edge: Edge, connector: Connector) -> None:
     assert ask(edge, "/reset", "--include").startswith("HTTP/1.1 502")
     assert 1 == len(connector.requests)
 
@@ -206,7 +206,7 @@ def test_a_reset_inside_a_body_is_seen_by_the_client(edge: Edge, connector: Conn
     assert 18 == curl(f"http://{edge.front}/half").returncode
 
 
-def test_a_client_that_goes_cancels_its_stream(edge: Edge, connector: Connector) -> None:
+def test_a_client_that_disconnects_cancels_its_stream(edge: Edge, connector: Connector) -> None:
     with client_of(edge) as client:
         client.sendall(b"GET /hold HTTP/1.1\r\nHost: a.example\r\n\r\n")
         connector.wait_for(lambda: bool(connector.requests), "the request")
@@ -225,7 +225,7 @@ def test_a_dropped_connection_is_a_502_for_the_requests_that_it_carried(edge: Ed
     assert 0 == edge.ledger.in_flight
 
 
-def test_a_head_that_no_connector_may_send_is_a_violation(edge: Edge, connector: Connector) -> None:
+def test_a_response_head_without_its_meta_field_is_a_violation(edge: Edge, connector: Connector) -> None:
     assert ask(edge, "/foul", "--include").startswith("HTTP/1.1 502")
 
     (violation,) = edge.forgive()
@@ -244,7 +244,7 @@ def test_streams_in_flight_are_counted(edge: Edge, connector: Connector) -> None
     assert 100 == edge.ledger.records[0].max_streams
 
 
-def test_a_slow_edge_holds_requests_back_and_loses_nothing(edge: Edge, connect: Connect) -> None:
+def test_a_slow_edge_delays_requests_and_loses_nothing(edge: Edge, connect: Connect) -> None:
     edge.behave(Behaviour(request_delay_s=0.1))
     connect()
     edge.wait_for_registered(1)

@@ -13,11 +13,11 @@ CLI = [sys.executable, "-m", "tests.support.edge"]
 
 
 def said(process: Process, word: str) -> str:
-    """The rest of the first line that begins so."""
+    """Returns the rest of the first line that begins with `word`."""
     return process.wait_for_line(lambda line: line.startswith(word + " "), word, WAIT_S).partition(" ")[2]
 
 
-def test_what_it_prints_is_enough_to_register_and_to_ask(tmp_path: Path) -> None:
+def test_the_output_of_the_edge_suffices_to_register_and_to_send_requests(tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.pem"
     with Process("edge", [*CLI, "--ca-out", str(ca_file), "--location", "OPO"]) as process:
         token, front = said(process, "token"), said(process, "front")
@@ -47,7 +47,7 @@ def test_a_connector_trusts_the_next_run_when_the_authority_is_kept(tmp_path: Pa
     assert before == ca_file.read_bytes()
 
 
-def test_it_rejects_on_demand(tmp_path: Path) -> None:
+def test_the_edge_rejects_connectors_on_demand(tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.pem"
     cause = "Unauthorized: Invalid tunnel secret"
     with Process("edge", [*CLI, "--ca-out", str(ca_file), "--reject", cause]) as process:

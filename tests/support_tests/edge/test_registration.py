@@ -1,4 +1,4 @@
-"""Connectors at the simulated edge: how they are registered, refused, left hanging, dropped and let go."""
+"""Connectors at the simulated edge: how they are registered, refused, left hanging, dropped and unregistered."""
 
 import contextlib
 import math
@@ -17,7 +17,7 @@ from tests.support_tests.edge.conftest import Connect
 from tests.support_tests.edge.connector import CLIENT_ID, WAIT_S, Connector, dial
 
 
-def test_a_connector_is_registered_and_seen_as_it_says_it_is(edge: Edge, connect: Connect) -> None:
+def test_a_connector_is_registered_and_recorded_with_its_details(edge: Edge, connect: Connect) -> None:
     connector = connect(1, conn_index=2)
 
     (record,) = edge.wait_for_registered(1)
@@ -54,7 +54,7 @@ def test_a_wrong_token_is_refused_with_its_cause_and_the_connection_closed(
     assert [] == edge.ledger.registered
 
 
-def test_a_secret_that_is_changed_holds_for_new_connections(edge: Edge, connector: Connector, connect: Connect) -> None:
+def test_a_changed_secret_applies_to_new_connections(edge: Edge, connector: Connector, connect: Connect) -> None:
     tunnel = edge.tunnel
     edge.tunnels.add(Tunnel(tunnel.account_tag, tunnel.tunnel_id, b"rotated"))
 
@@ -62,7 +62,7 @@ def test_a_secret_that_is_changed_holds_for_new_connections(edge: Edge, connecto
     assert 1 == len(edge.ledger.registered)
 
 
-def test_planned_faults_come_in_turn_and_then_all_is_well(edge: Edge, connect: Connect) -> None:
+def test_planned_faults_occur_in_order_before_registrations_succeed(edge: Edge, connect: Connect) -> None:
     edge.plan(Behaviour(refusal=busy(27.0)), Behaviour(exception="no memory"), Behaviour(refusal=unauthorized()))
 
     answers = [connect().wait_for_event() for _ in range(4)]
@@ -76,7 +76,7 @@ def test_planned_faults_come_in_turn_and_then_all_is_well(edge: Edge, connect: C
     assert isinstance(answers[3], Registered)
 
 
-def test_an_address_takes_a_connector_once_when_duplicates_are_refused(edge: Edge, connect: Connect) -> None:
+def test_an_address_accepts_a_connector_once_when_duplicates_are_refused(edge: Edge, connect: Connect) -> None:
     edge.treatment.refuses_duplicates = True
     assert isinstance(connect(0).wait_for_event(), Registered)
 
@@ -88,13 +88,13 @@ def test_an_address_takes_a_connector_once_when_duplicates_are_refused(edge: Edg
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour(is_scattered=True), Behaviour(rpc_piece_bytes=1)])
-def test_answers_may_come_in_segments_or_byte_by_byte(edge: Edge, connect: Connect, behaviour: Behaviour) -> None:
+def test_answers_may_arrive_in_segments_or_byte_by_byte(edge: Edge, connect: Connect, behaviour: Behaviour) -> None:
     edge.behave(behaviour)
 
     assert isinstance(connect().wait_for_event(), Registered)
 
 
-def test_before_tls_a_hanging_edge_says_nothing_and_notices_who_leaves(edge: Edge) -> None:
+def test_before_tls_a_hanging_edge_sends_nothing_and_notices_a_disconnect(edge: Edge) -> None:
     edge.behave(Behaviour(hang=Hang.BEFORE_TLS))
     host, _, port = edge.addresses[0].rpartition(":")
     with socket.create_connection((host, int(port)), WAIT_S) as sock:
@@ -105,7 +105,7 @@ def test_before_tls_a_hanging_edge_says_nothing_and_notices_who_leaves(edge: Edg
     assert "closed by the connector" == edge.wait_until_closed(record)
 
 
-def test_before_http_a_hanging_edge_has_set_up_tls_and_says_nothing(edge: Edge) -> None:
+def test_before_http_a_hanging_edge_has_set_up_tls_and_sends_nothing(edge: Edge) -> None:
     edge.behave(Behaviour(hang=Hang.BEFORE_HTTP))
     with dial(edge.addresses[0], edge.ca_file) as sock:
         sock.settimeout(0.2)
@@ -127,7 +127,7 @@ def test_before_the_control_stream_a_hanging_edge_speaks_http_2_and_answers_ping
     assert ([], []) == (record.registrations, connector.said)
 
 
-def test_a_registration_that_is_never_answered_is_seen_all_the_same(edge: Edge, connect: Connect) -> None:
+def test_a_registration_that_is_never_answered_is_recorded(edge: Edge, connect: Connect) -> None:
     edge.behave(Behaviour(hang=Hang.BEFORE_REGISTRATION))
     connector = connect()
     (record,) = edge.wait_for_attempts(1)
@@ -138,7 +138,7 @@ def test_a_registration_that_is_never_answered_is_seen_all_the_same(edge: Edge, 
     assert ([], []) == (record.answers, connector.said)
 
 
-def test_nothing_asked_is_answered_before_the_bootstrap(edge: Edge, connect: Connect) -> None:
+def test_before_the_bootstrap_a_hanging_edge_answers_nothing(edge: Edge, connect: Connect) -> None:
     edge.behave(Behaviour(hang=Hang.BEFORE_BOOTSTRAP))
     connector = connect()
     (record,) = edge.wait_for_attempts(1)
@@ -157,12 +157,12 @@ def test_nothing_asked_is_answered_before_the_bootstrap(edge: Edge, connect: Con
         (Behaviour(drops_at_register=True), "dropped when it asked to be registered"),
     ],
 )
-def test_connections_are_dropped_when_they_are_to_be(
+def test_connections_are_dropped_at_the_planned_moment(
     edge: Edge, connect: Connect, behaviour: Behaviour, how: str
 ) -> None:
     edge.behave(behaviour)
 
-    with contextlib.suppress(OSError):  # its moment may come before TLS is set up
+    with contextlib.suppress(OSError):  # the drop may come before TLS is set up
         connect().wait_until_closed()
 
     (record,) = edge.wait_for_attempts(1)
@@ -189,7 +189,7 @@ def test_another_authority_is_not_trusted(edge: Edge) -> None:
     edge.wait_for(lambda: bool(edge.ledger.handshakes_failed), "a failed handshake")
 
 
-def test_drop_breaks_all_connections_and_is_no_violation(edge: Edge, connect: Connect) -> None:
+def test_drop_breaks_all_connections_and_is_not_a_violation(edge: Edge, connect: Connect) -> None:
     connectors = [connect(index % 2, index) for index in range(4)]
     records = edge.wait_for_registered(4)
 
@@ -200,7 +200,7 @@ def test_drop_breaks_all_connections_and_is_no_violation(edge: Edge, connect: Co
     assert ["dropped"] * 4 == [record.closed for record in records]
 
 
-def test_it_restarts_at_the_same_addresses_with_the_same_certificate(
+def test_the_edge_restarts_at_the_same_addresses_with_the_same_certificate(
     edge: Edge, connector: Connector, connect: Connect
 ) -> None:
     edge.stop()
@@ -213,7 +213,7 @@ def test_it_restarts_at_the_same_addresses_with_the_same_certificate(
     assert isinstance(connect().wait_for_event(), Registered)
 
 
-def test_after_an_unregistration_requests_still_come_for_a_moment(edge: Edge, connect: Connect) -> None:
+def test_after_an_unregistration_requests_still_arrive_for_a_while(edge: Edge, connect: Connect) -> None:
     edge.behave(Behaviour(keeps_sending_s=math.inf))
     connector = connect()
     (record,) = edge.wait_for_registered(1)
@@ -227,7 +227,7 @@ def test_after_an_unregistration_requests_still_come_for_a_moment(edge: Edge, co
     assert b"hello\n" == edge.call("/hello", record=record).read_all()
 
 
-def test_requests_of_a_connection_that_has_unregistered_are_waited_for(edge: Edge, connector: Connector) -> None:
+def test_an_unregistered_connection_is_closed_after_its_requests_end(edge: Edge, connector: Connector) -> None:
     (record,) = edge.ledger.registered
     held = edge.call("/hold", record=record)
 
@@ -241,7 +241,7 @@ def test_requests_of_a_connection_that_has_unregistered_are_waited_for(edge: Edg
     assert "closed after the unregistration" == edge.wait_until_closed(record)
 
 
-def test_asked_to_reconnect_a_connection_ends_when_its_requests_have(edge: Edge, connector: Connector) -> None:
+def test_a_connection_asked_to_reconnect_is_closed_after_its_requests_end(edge: Edge, connector: Connector) -> None:
     (record,) = edge.ledger.registered
     held = edge.call("/hold")
     connector.wait_for(lambda: bool(connector.requests), "the request")
@@ -255,7 +255,7 @@ def test_asked_to_reconnect_a_connection_ends_when_its_requests_have(edge: Edge,
     assert "asked to reconnect" == edge.wait_until_closed(record)
 
 
-def test_frames_that_are_none_reach_the_connector(edge: Edge, connector: Connector) -> None:
+def test_invalid_frames_reach_the_connector(edge: Edge, connector: Connector) -> None:
     (record,) = edge.ledger.registered
 
     edge.send_bytes(record, b"\x00\x00\x01\x00\x00\x00\x00\x00\x00x")
@@ -264,7 +264,7 @@ def test_frames_that_are_none_reach_the_connector(edge: Edge, connector: Connect
     assert [1] == record.goaways
 
 
-def test_a_connector_that_breaks_the_protocol_is_written_down(edge: Edge, connect: Connect) -> None:
+def test_a_protocol_violation_of_a_connector_is_recorded(edge: Edge, connect: Connect) -> None:
     connector = connect(is_polite=False)
 
     connector.wait_until_closed()
