@@ -217,7 +217,7 @@ def test_a_switch_removes_everything_then_adds_everything(writers: Writers) -> N
     assert [ROW_A, other] == report.removed
 
 
-def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: Writers) -> None:
+def test_a_switch_that_could_create_nothing_puts_everything_back(writers: Writers) -> None:
     other = Record("3", "app.example.com", "A", "192.0.2.3")
     store = MemoryStore.holding(ROW_A, other)
     store.fail("create", RecordError("refused"), value=CNAME.value)

@@ -147,7 +147,7 @@ def test_two_spellings_of_one_alias_target_count_as_one() -> None:
         ("TXT", 300, 0),
     ],
 )
-def test_a_ttl_is_clamped_and_cleared_where_the_type_carries_none(record_type: str, wanted_s: int, kept_s: int) -> None:
+def test_a_ttl_is_clamped_and_cleared_where_the_type_has_none(record_type: str, wanted_s: int, kept_s: int) -> None:
     target = "192.0.2.1" if record_type == "A" else "text"
 
     assert kept_s == fitted("app.example.com", record_type, target, ttl_s=wanted_s).ttl_s

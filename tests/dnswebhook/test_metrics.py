@@ -50,7 +50,7 @@ def test_a_known_series_starts_at_zero(name: str, labels: dict[str, str]) -> Non
     assert 0 == registry.get_sample_value(name, labels)
 
 
-def test_the_page_says_what_each_metric_means() -> None:
+def test_the_page_describes_each_metric() -> None:
     registry = CollectorRegistry()
     Metrics(registry)
     page = generate_latest(registry).decode()

@@ -49,7 +49,7 @@ def test_every_body_is_described_in_our_media_types_only() -> None:
     assert seen == {MEDIA_TYPE, PLAIN_MEDIA_TYPE}
 
 
-def test_the_committed_code_is_what_the_generator_makes() -> None:
+def test_the_committed_code_matches_the_output_of_the_generator() -> None:
     command = [sys.executable, "-m", "tools.generate", "--check"]
     check = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -92,7 +92,7 @@ def test_an_encrypted_text_is_recognised_by_its_label() -> None:
     assert OwnedSet("app.example.com", frozenset({"A"})) == found
 
 
-def test_without_a_label_the_name_says_what_is_owned_if_that_is_written_too() -> None:
+def test_without_a_label_the_name_tells_the_owned_record_if_the_call_writes_it_too() -> None:
     found = owned_set(txt("A-App.example.com."), {"app.example.com": {"A"}})
 
     assert OwnedSet("app.example.com", frozenset({"A"})) == found

@@ -59,11 +59,11 @@ def test_other_types_on_the_name_stay_when_one_is_deleted() -> None:
     assert [Delete(four)] == operations(planned(Changes(delete=(a("app.example.com", "192.0.2.1"),)), four, six))
 
 
-def test_deleting_what_is_gone_is_nothing_to_do() -> None:
+def test_deleting_a_missing_record_writes_nothing() -> None:
     assert [] == operations(planned(Changes(delete=(a("app.example.com", "192.0.2.1"),))))
 
 
-def test_an_identical_pair_is_nothing_to_do() -> None:
+def test_an_identical_pair_writes_nothing() -> None:
     pair = (a("app.example.com", "192.0.2.1"),)
 
     assert [] == operations(

@@ -1,4 +1,4 @@
-"""What a plan leaves alone, refuses or holds back, and what it says of that."""
+"""What a plan leaves alone, refuses or holds back, and how it reports that."""
 
 import msgspec
 import pytest

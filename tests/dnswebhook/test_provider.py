@@ -38,7 +38,7 @@ def test_an_empty_store_is_an_empty_list(house: Build) -> None:
     assert b"[]" == house().provider.records(Deadline.after(WAIT_S), is_wrapped=False)
 
 
-def test_names_outside_the_filter_are_listed_all_the_same(house: Build) -> None:
+def test_names_outside_the_filter_are_listed_nevertheless(house: Build) -> None:
     """Ownership records of an apex lie outside it."""
     here = house(row("a-example.com"), row("nas.lan"), domain_filter=DomainFilter(["example.com"]))
 

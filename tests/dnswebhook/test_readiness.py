@@ -77,7 +77,7 @@ def test_a_store_that_answers_is_ready() -> None:
         (StoreError("secret detail"), "the record store cannot be reached"),
     ],
 )
-def test_each_failure_has_its_fixed_text_and_the_detail_goes_to_the_log(
+def test_each_failure_has_a_fixed_text_and_is_logged(
     error: StoreError, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MemoryStore()

@@ -200,7 +200,7 @@ def test_an_old_format_ownership_record_stays_when_the_other_one_is_removed_or_o
     assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
 
 
-def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any_other() -> None:
+def test_a_text_that_replaces_an_ownership_record_is_an_ordinary_record() -> None:
     """It must not be left out with a record that is refused, as an ownership record is."""
     changes = Changes(
         update_old=(Endpoint("x.example.com", "TXT", (HERITAGE,)),),

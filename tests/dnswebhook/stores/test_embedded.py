@@ -249,7 +249,7 @@ def test_processes_that_open_a_new_file_at_the_same_time_wait_for_each_other(
 
 
 @pytest.mark.parametrize("content", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_file_that_is_no_database_is_a_failure_and_stays_as_it_is(
+def test_a_file_that_is_not_a_database_is_a_failure_and_is_left_alone(
     tmp_path: Path, store: EmbeddedStore, content: bytes
 ) -> None:
     path = tmp_path / FILE_NAME

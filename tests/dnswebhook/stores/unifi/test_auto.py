@@ -44,7 +44,7 @@ def test_the_api_follows_from_flavour_and_version(
         assert [record.spec for record in store.list_records(deadline).records] == [SPEC]
 
 
-def test_user_and_password_mean_v2_whatever_the_version(
+def test_user_and_password_select_v2_whatever_the_version(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     store = open_store(controller, user=controller.username, password=Secret(controller.password))
@@ -53,7 +53,7 @@ def test_user_and_password_mean_v2_whatever_the_version(
     assert store.capabilities().store == "unifi v2"
 
 
-def test_an_info_that_names_an_old_version_means_v2(
+def test_an_info_with_an_old_version_selects_v2(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     controller.fault(Reply(status=200, body='{"applicationVersion":"9.5.21"}'), on="info")
@@ -125,7 +125,7 @@ def test_the_api_is_decided_once_the_controller_recovers(
     assert store.capabilities().store == "unifi integration"
 
 
-def test_the_error_for_a_host_that_is_no_controller_names_both_paths(
+def test_the_error_for_a_host_that_is_not_a_controller_names_both_paths(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
     controller.fault(faults.html_page(404))

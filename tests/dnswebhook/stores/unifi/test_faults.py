@@ -404,7 +404,7 @@ def test_an_error_inside_status_200_is_an_error(store: UnifiStore, controller: C
     ],
     ids=repr,
 )
-def test_an_answer_that_is_no_listing_is_an_error_that_says_what_came_instead(
+def test_the_error_for_an_answer_that_is_not_a_listing_describes_it(
     store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, said: str
 ) -> None:
     store.create(SPEC, deadline)

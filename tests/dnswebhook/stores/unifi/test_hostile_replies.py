@@ -1,4 +1,4 @@
-"""Replies that no honest controller sends: all that cannot be ignored is a StoreError, since all else is a crash."""
+"""Replies that no honest controller sends: each is ignored or raises a StoreError; anything else would be a crash."""
 
 import contextlib
 import gzip

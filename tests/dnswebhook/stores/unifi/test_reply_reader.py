@@ -161,7 +161,7 @@ def test_a_compressed_body_counts_as_what_it_unpacks_to() -> None:
         read(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed)
 
 
-def test_a_body_that_is_not_compressed_as_it_says_is_refused() -> None:
+def test_a_body_that_does_not_match_its_content_encoding_is_refused() -> None:
     with pytest.raises(DecodeError):
         read(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n[]")
 

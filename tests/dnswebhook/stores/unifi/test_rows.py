@@ -106,7 +106,7 @@ def test_rows_that_share_an_id_are_ambiguous() -> None:
     assert origins == [Origin.AMBIGUOUS, Origin.AMBIGUOUS, Origin.USER_DEFINED]
 
 
-def test_an_id_shared_with_a_row_that_is_no_record_is_ambiguous_too() -> None:
+def test_an_id_shared_with_a_row_that_is_not_a_record_is_ambiguous_too() -> None:
     forward = V2Row("1", True, "corp.example.com", "NS", "192.0.2.53")
     row = V2Row("1", True, "a.example.com", "A", "192.0.2.1")
 
