@@ -104,7 +104,7 @@ SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
 }
 
 HTML = (b"content-type", b"text/html")
-# What is no HTTP by the letter, but is read alike by browsers and by other proxies.
+# Not valid HTTP, but read the same way by browsers and by other proxies.
 OLD_DEVICES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
     "lines that end with LF": (
         b"GET",
@@ -225,7 +225,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("name", OLD_DEVICES)
-def test_what_old_devices_write_is_read_however_it_is_cut(name: str) -> None:
+def test_nonconforming_responses_of_old_devices_read_the_same_however_they_are_cut(name: str) -> None:
     method, raw, wanted, is_reusable = OLD_DEVICES[name]
 
     for cuts in three_ways(raw):
@@ -270,13 +270,13 @@ def test_a_response_reads_the_same_however_it_is_cut(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize(("method", "status_code"), [(b"GET", 200), (b"HEAD", 200), (b"GET", 304)])
-def test_a_backend_may_say_how_long_it_keeps_the_connection(
+def test_the_timeout_of_a_keep_alive_field_is_read(
     method: bytes, status_code: int, lines: bytes, expected_s: int | None
 ) -> None:
     caches = Caches()
     raw = b"HTTP/1.1 %d x\r\n%bContent-Length: 0\r\n\r\n" % (status_code, lines)
 
-    # In the third its lines are known, and in the fourth the whole head is.
+    # In the third round its lines are cached, and in the fourth the whole head is.
     for _ in range(4):
         client = ClientConnection(caches)
         client.send_request(head(method), True)
@@ -286,7 +286,7 @@ def test_a_backend_may_say_how_long_it_keeps_the_connection(
         assert client.is_reusable
 
 
-def test_its_last_word_on_that_counts_and_no_interim_one() -> None:
+def test_the_latest_keep_alive_timeout_counts_and_interim_ones_are_ignored() -> None:
     client = ClientConnection(Caches())
     seen = []
     for lines in (b"", b"Keep-Alive: timeout=5\r\n", b"", b"Keep-Alive: timeout=x\r\n", b"Keep-Alive: timeout=9\r\n"):
@@ -315,7 +315,7 @@ def test_a_response_reads_the_same_taken_a_chunk_at_a_time(name: str, is_cut_by_
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_bytes_behind_a_response_are_reported_and_end_the_connection(name: str) -> None:
+def test_bytes_after_a_response_are_reported_and_end_the_connection(name: str) -> None:
     method, raw, wanted, _ = SAMPLES[name]
 
     for cuts in three_ways(raw + b"H"):
@@ -326,7 +326,7 @@ def test_bytes_behind_a_response_are_reported_and_end_the_connection(name: str) 
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_is_one_kind_of_event(name: str) -> None:
+def test_a_malformed_response_terminates_the_connection_with_502(name: str) -> None:
     raw = GARBAGE[name]
 
     for cuts in ([], list(range(1, len(raw), max(1, len(raw) // 1000)))):
@@ -349,7 +349,7 @@ def test_garbage_is_one_kind_of_event(name: str) -> None:
         b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\n",
     ],
 )
-def test_a_switch_to_anything_but_what_was_asked_for_is_refused(raw: bytes) -> None:
+def test_a_101_response_that_does_not_match_the_requested_upgrade_is_refused(raw: bytes) -> None:
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)
 
@@ -366,7 +366,7 @@ def test_a_backend_switches_to_the_protocol_that_it_was_asked_for(name: bytes) -
     assert [("response", 101), ("data", b"hi")] == [line[:2] for line in seen]
 
 
-def test_a_backend_that_was_asked_with_a_body_switches_behind_it_and_not_before() -> None:
+def test_a_101_response_is_accepted_after_the_request_body_and_refused_before_its_end() -> None:
     asked = head(b"POST", fields=[(b"content-length", b"2")], protocol=b"tcp")
     switched = b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nhi"
     client, early = ClientConnection(Caches()), ClientConnection(Caches())
@@ -379,7 +379,7 @@ def test_a_backend_that_was_asked_with_a_body_switches_behind_it_and_not_before(
     assert [("terminated", 502)] == transcript(early.receive(switched))
 
 
-def test_a_backend_that_switches_to_websocket_where_something_else_was_asked_for_is_refused() -> None:
+def test_a_switch_to_websocket_is_refused_when_another_protocol_was_requested() -> None:
     client = ClientConnection(Caches())
     client.send_request(head(b"POST", protocol=b"DERP"), True)
 
@@ -397,7 +397,7 @@ def test_an_interim_response_may_say_that_it_has_no_body(status_code: int) -> No
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 0", b"Transfer-Encoding: chunked"])
-def test_the_head_of_a_switch_is_its_end_whatever_it_says_of_a_body(framing: bytes) -> None:
+def test_a_101_response_has_no_body_whatever_its_framing_fields_say(framing: bytes) -> None:
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)
 
@@ -425,7 +425,7 @@ def test_a_websocket_that_the_backend_refuses_leaves_an_ordinary_connection() ->
     assert client.is_reusable
 
 
-def test_as_many_informational_heads_as_the_limit_says_are_taken_for_each_request() -> None:
+def test_interim_responses_up_to_the_limit_are_accepted_for_each_request() -> None:
     client = ClientConnection(Caches(), Limits(max_informational=3))
     for _ in range(2):
         client.send_request(head(), True)
@@ -434,7 +434,7 @@ def test_as_many_informational_heads_as_the_limit_says_are_taken_for_each_reques
         assert [*[("informational", 103, [])] * 3, response(204), END] == seen
 
 
-def test_limits_of_a_response_are_met_exactly_without_being_passed() -> None:
+def test_a_response_exactly_at_its_limits_is_accepted_and_one_over_is_not() -> None:
     raw = OK + b"Content-Length: 0\r\nX: y\r\n\r\n"
     for limits, is_taken in (
         (Limits(max_head_bytes=len(raw), max_fields=2), True),
@@ -454,7 +454,7 @@ def test_a_body_without_framing_ends_with_the_connection() -> None:
     assert not client.is_reusable
 
 
-def test_a_body_without_framing_does_not_end_with_a_connection_that_was_cut_off() -> None:
+def test_a_body_without_framing_is_incomplete_when_the_connection_is_cut_off() -> None:
     client = asking()
 
     seen = transcript([*client.receive(OK + b"\r\nhello"), *client.receive_eof(is_cut_off=True)])
@@ -466,7 +466,7 @@ def test_a_body_without_framing_does_not_end_with_a_connection_that_was_cut_off(
     ("raw", "is_begun"),
     [(b"", False), (b"HTTP/1.1", True), (OK + b"Content-Length: 5\r\n\r\nhel", True)],
 )
-def test_a_backend_that_leaves_in_the_middle_is_reported_with_whether_it_had_begun(raw: bytes, is_begun: bool) -> None:
+def test_an_eof_before_the_end_of_a_response_is_502_and_tells_whether_it_had_begun(raw: bytes, is_begun: bool) -> None:
     client = asking()
     events = client.receive(raw)
 
@@ -474,7 +474,7 @@ def test_a_backend_that_leaves_in_the_middle_is_reported_with_whether_it_had_beg
     assert is_begun == client.is_response_begun
 
 
-def test_a_backend_that_leaves_after_a_response_had_not_begun_the_next() -> None:
+def test_an_eof_after_a_complete_response_leaves_the_next_one_not_begun() -> None:
     client = asking()
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")
     client.send_request(head(), True)
@@ -483,7 +483,7 @@ def test_a_backend_that_leaves_after_a_response_had_not_begun_the_next() -> None
     assert not client.is_response_begun
 
 
-def test_a_backend_that_leaves_while_idle_ends_nothing() -> None:
+def test_an_eof_while_idle_gives_no_event_and_ends_reuse() -> None:
     client = asking()
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")
     assert client.is_reusable
@@ -492,7 +492,7 @@ def test_a_backend_that_leaves_while_idle_ends_nothing() -> None:
     assert not client.is_reusable
 
 
-def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None:
+def test_a_response_before_the_end_of_its_request_prevents_reuse() -> None:
     client = ClientConnection(Caches())
     client.send_request(head(b"POST"))
 
@@ -594,7 +594,7 @@ def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: Req
     assert not client.data_to_send()
     assert client.is_reusable
 
-    # Of what was sent once before, less is looked at.
+    # Less is checked of what was sent once before.
     authority = request_head.authority.partition(b"\r")[0]
     client.send_request(RequestHead(b"GET", b"http", authority, b"/", []), True)
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")
@@ -604,7 +604,7 @@ def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: Req
     assert not client.data_to_send()
 
 
-def test_a_second_request_waits_for_the_first_response() -> None:
+def test_a_second_request_cannot_be_sent_before_the_first_response() -> None:
     client = asking()
     assert not client.is_reusable
 
@@ -612,8 +612,8 @@ def test_a_second_request_waits_for_the_first_response() -> None:
         client.send_request(head(), True)
 
 
-def test_what_answers_head_is_not_remembered_for_requests_whose_answers_have_bodies() -> None:
-    """Heads of responses are kept as they came, and a HEAD's says the length of a body that is not sent."""
+def test_response_heads_cached_for_head_requests_do_not_apply_to_get() -> None:
+    """Response heads are cached as received, and the one to HEAD gives the length of a body that is not sent."""
     caches = Caches()
     sent = OK + b"Content-Length: 5\r\n\r\n"
     for method in (b"HEAD", b"HEAD", b"HEAD", b"GET", b"HEAD", b"GET"):
@@ -634,7 +634,7 @@ def repeated(caches: Caches, raw: bytes) -> None:
         assert client.is_reusable
 
 
-def test_of_what_backends_repeat_no_credential_is_remembered_and_nothing_long() -> None:
+def test_neither_credentials_nor_long_lines_and_heads_of_responses_are_cached() -> None:
     caches = Caches()
     repeated(caches, OK + b"Content-Length: 0\r\nSet-Cookie: id=secret\r\n\r\n")
     repeated(caches, OK + b"Content-Length: 0\r\nX: " + b"x" * MAX_LINE_BYTES + b"\r\n\r\n")
@@ -646,7 +646,7 @@ def test_of_what_backends_repeat_no_credential_is_remembered_and_nothing_long() 
     assert {b"Content-Length: 0", b"X: " + b"x" * 100} == set(remembered)
 
 
-def test_of_what_is_sent_no_credential_is_remembered() -> None:
+def test_credentials_in_requests_are_not_cached() -> None:
     names = b"authorization cf-access-jwt-assertion cookie proxy-authorization".split()
     caches = Caches()
     for _ in range(3):
@@ -657,7 +657,7 @@ def test_of_what_is_sent_no_credential_is_remembered() -> None:
     assert {(b"accept", b"*/*")} == set(caches.sent.young)
 
 
-def test_heads_are_remembered_in_bounded_number() -> None:
+def test_the_number_of_cached_heads_is_bounded() -> None:
     caches = Caches()
     lines = [b"X-%d: x\r\n" % number for number in range(11)]
     for number in range(1 << len(lines)):
@@ -683,8 +683,8 @@ def test_heads_are_remembered_in_bounded_number() -> None:
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
     ],
 )
-def test_names_are_written_as_clients_of_http_11_write_them(name: bytes, spelling: bytes) -> None:
-    """Servers of some devices compare them letter by letter."""
+def test_request_field_names_are_written_in_the_usual_http_11_spelling(name: bytes, spelling: bytes) -> None:
+    """The servers of some devices compare them case-sensitively."""
     client = ClientConnection(Caches())
     for _ in range(4):
         client.send_request(head(fields=[(name, b"v")]), True)

@@ -140,7 +140,7 @@ def test_a_response_of_h11_is_read_as_it_was_meant(
 
 @given(request_streams)
 @settings(max_examples=600, deadline=None)
-def test_whatever_is_taken_for_a_whole_request_h11_takes_for_the_same(raw: bytes) -> None:
+def test_whatever_we_accept_as_a_complete_request_h11_reads_the_same(raw: bytes) -> None:
     server = ServerConnection(Caches())
     events = server.receive(raw)
     lines = transcript(events)
@@ -148,7 +148,7 @@ def test_whatever_is_taken_for_a_whole_request_h11_takes_for_the_same(raw: bytes
         return
     assert isinstance(events[0], RequestReceived)
     peer = h11.Connection(h11.SERVER)
-    # h11 skips no empty line in front of a request, as RFC 9112, 2.2 asks.
+    # h11 does not skip an empty line before a request, although RFC 9112, 2.2 asks for it.
     peer.receive_data(raw.removeprefix(b"\r\n"))
 
     assert [("request", lines[0][1], lines[0][3]), *lines[1:]] == h11_reads(peer)

@@ -66,7 +66,7 @@ def serve(raw: bytes, places: list[int]) -> list[Line]:
         while events:
             seen += events
             if events[0][0] == "http2":
-                # The connection is another codec's from here, with all that comes later.
+                # From here the connection belongs to another codec, with all later bytes.
                 return [*seen[:-1], ("http2", b"".join((events[0][1], raw[end:])))]  # type: ignore[arg-type]
             if not (events[-1] == END or events[-1][0] == "trailers"):
                 break
@@ -117,9 +117,7 @@ def test_responses_read_the_same_however_they_are_cut(
 
 @given(st.binary(max_size=400), cuts)
 @many
-def test_rubbish_is_read_or_ends_the_connection_and_never_holds_more_than_the_limits(
-    raw: bytes, places: list[int]
-) -> None:
+def test_arbitrary_bytes_never_hold_more_memory_than_the_limits(raw: bytes, places: list[int]) -> None:
     server, client = ServerConnection(Caches(), limits=LIMITS), ClientConnection(Caches(), LIMITS)
     client.send_request(RequestHead(b"GET", b"http", b"a.example", b"/", []), True)
 

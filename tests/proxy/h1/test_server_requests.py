@@ -131,7 +131,7 @@ def test_what_follows_a_request_is_held_until_the_response_has_been_sent(name: s
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if "HTTP/2" not in name and "1.0" not in name])
-def test_a_request_ends_in_its_place_wherever_it_is_cut_from_what_follows(name: str) -> None:
+def test_the_end_of_a_request_is_found_wherever_pipelined_input_is_cut(name: str) -> None:
     raw, wanted = SAMPLES[name]
 
     for cut in range(1, len(raw)):
@@ -142,7 +142,7 @@ def test_a_request_ends_in_its_place_wherever_it_is_cut_from_what_follows(name: 
 
 
 @pytest.mark.parametrize("size_bytes", [5, 5_000])
-def test_a_body_that_comes_with_the_next_request_but_without_its_head_ends_in_its_place(size_bytes: int) -> None:
+def test_a_body_read_together_with_the_next_request_ends_at_its_length(size_bytes: int) -> None:
     server = ServerConnection(Caches())
     body = b"x" * size_bytes
     server.receive(b"PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: %d\r\n\r\n" % size_bytes)
@@ -176,7 +176,7 @@ def test_a_body_that_comes_with_the_next_request_but_without_its_head_ends_in_it
         "a body",
     ],
 )
-def test_a_switch_to_websocket_is_asked_for_by_get_without_a_body(raw: bytes, protocol: bytes | None) -> None:
+def test_a_websocket_upgrade_is_requested_by_get_without_a_body(raw: bytes, protocol: bytes | None) -> None:
     (event,) = ServerConnection(Caches()).receive(raw)
 
     assert isinstance(event, RequestReceived)
@@ -202,7 +202,7 @@ def test_a_switch_to_websocket_is_asked_for_by_get_without_a_body(raw: bytes, pr
         (b"GET", b"caf\xe9", None),
     ],
 )
-def test_a_switch_to_any_one_protocol_is_asked_for_by_get_or_post_but_to_none_that_carries_requests(
+def test_an_upgrade_to_any_one_protocol_is_requested_by_get_or_post_except_to_http_and_tls(
     method: bytes, offer: bytes, protocol: bytes | None
 ) -> None:
     raw = b"%b / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n" % (method, offer)
@@ -222,7 +222,7 @@ def test_a_switch_to_any_one_protocol_is_asked_for_by_get_or_post_but_to_none_th
     ],
     ids=["a length", "chunks", "on demand"],
 )
-def test_a_switch_is_asked_for_with_a_body_whose_length_is_told_and_that_comes_at_once(
+def test_an_upgrade_request_may_have_a_body_with_content_length_and_without_expect(
     framing: bytes, protocol: bytes | None
 ) -> None:
     raw = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: tcp\r\n%b\r\n\r\n" % framing
@@ -233,7 +233,7 @@ def test_a_switch_is_asked_for_with_a_body_whose_length_is_told_and_that_comes_a
     assert (event.head.protocol, event.end_stream) == (protocol, False)
 
 
-def test_what_follows_the_body_that_asks_for_a_switch_is_of_the_other_protocol_once_that_has_come() -> None:
+def test_bytes_after_the_body_of_an_upgrade_request_belong_to_the_new_protocol() -> None:
     server = ServerConnection(Caches())
     head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: tcp\r\nContent-Length: 2\r\n\r\n"
     seen = transcript(server.receive(head + b"hiGET / HTTP/1.1"))
@@ -247,7 +247,7 @@ def test_what_follows_the_body_that_asks_for_a_switch_is_of_the_other_protocol_o
 @pytest.mark.parametrize(
     ("connection", "is_kept"), [(b"", False), (b"Connection: keep-alive\r\n", True), (b"Connection: x\r\n", False)]
 )
-def test_a_body_of_an_http_10_client_does_not_keep_its_connection_open(connection: bytes, is_kept: bool) -> None:
+def test_an_http_10_connection_is_kept_open_after_a_body_only_with_keep_alive(connection: bytes, is_kept: bool) -> None:
     server = ServerConnection(Caches())
     server.receive(b"POST / HTTP/1.0\r\nContent-Length: 2\r\n" + connection + b"\r\nhi")
 
@@ -299,7 +299,7 @@ def test_a_client_that_waits_for_100_gets_it() -> None:
     assert [("data", b"hi"), END] == transcript(server.receive(b"hi"))
 
 
-def test_an_expectation_of_nothing_is_none() -> None:
+def test_an_empty_expect_field_is_ignored() -> None:
     server = ServerConnection(Caches())
 
     (event,) = server.receive(b"POST / HTTP/1.1\r\nHost: a.example\r\nExpect:\r\nContent-Length: 2\r\n\r\n")
@@ -307,7 +307,7 @@ def test_an_expectation_of_nothing_is_none() -> None:
     assert isinstance(event, RequestReceived)
 
 
-def test_an_http_10_client_cannot_wait_for_100() -> None:
+def test_no_100_is_sent_to_an_http_10_client() -> None:
     server = ServerConnection(Caches())
 
     (event,) = server.receive(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
@@ -330,7 +330,7 @@ def test_an_http_10_client_cannot_wait_for_100() -> None:
         (Limits(max_fields=2), CHUNKED + b"0\r\na: 1\r\nb: 1\r\nc: 1\r\n\r\n", 431),
     ],
 )
-def test_a_limit_passed_is_answered_with_its_own_status_code(limits: Limits, raw: bytes, status_code: int) -> None:
+def test_exceeding_a_limit_is_answered_with_its_own_status_code(limits: Limits, raw: bytes, status_code: int) -> None:
     for cuts in three_ways(raw):
         seen = receive_in_pieces(ServerConnection(Caches(), limits=limits), raw, cuts)
 
@@ -338,7 +338,7 @@ def test_a_limit_passed_is_answered_with_its_own_status_code(limits: Limits, raw
 
 
 def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:
-    """One that takes the square of it does not come to its end here, and keeps all other connections waiting."""
+    """In quadratic time this test would not end, and a worker would keep all other connections waiting."""
     server = ServerConnection(Caches(), limits=Limits(max_trailer_bytes=1 << 20))
 
     seen = transcript(server.receive(CHUNKED + b"0\r\nX:" + b" " * 1_000_000 + b"\0\r\n\r\n"))
@@ -346,7 +346,7 @@ def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:
     assert [CHUNKED_HEAD, ("terminated", 400)] == seen
 
 
-def test_limits_are_met_exactly_without_being_passed() -> None:
+def test_a_request_exactly_at_its_limits_is_accepted_and_one_over_is_not() -> None:
     raw = b"GET /" + b"a" * 10 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     line = raw.index(b"\r\n")
     for limits, is_taken in (
@@ -369,7 +369,7 @@ def test_limits_are_met_exactly_without_being_passed() -> None:
         ("max_fields", 2),
     ],
 )
-def test_limits_of_chunks_and_trailers_are_met_exactly_without_being_passed(limit: str, least: int) -> None:
+def test_chunks_and_trailers_exactly_at_their_limits_are_accepted_and_over_them_are_not(limit: str, least: int) -> None:
     raw = CHUNKED + b"1;abc\r\nx\r\n1;abc\r\ny\r\n0\r\nX: 1\r\nY: 2\r\n\r\n"
     for most, is_taken in ((least, True), (least - 1, False)):
         for cuts in three_ways(raw):
@@ -378,7 +378,7 @@ def test_limits_of_chunks_and_trailers_are_met_exactly_without_being_passed(limi
             assert is_taken == (seen[-1] == ("trailers", [(b"x", b"1"), (b"y", b"2")]))
 
 
-def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
+def test_reading_stops_when_a_client_pipelines_too_much() -> None:
     server = ServerConnection(Caches(), limits=Limits(max_pipelined_bytes=100))
     server.receive(GET)
     while server.wants_data:
@@ -389,7 +389,7 @@ def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
         server.receive(NEXT)
 
 
-def test_requests_pipelined_in_one_piece_come_one_after_the_other_and_are_not_copied_for_each() -> None:
+def test_pipelined_requests_are_read_one_by_one_without_copying_the_rest_each_time() -> None:
     count = 500
     server = ServerConnection(Caches())
     pieces = b"".join(b"GET /%d HTTP/1.1\r\nHost: a.example\r\n\r\n" % number for number in range(count))
@@ -423,7 +423,7 @@ def test_what_is_pipelined_in_several_pieces_is_joined_in_order() -> None:
         assert [b"/%d" % number for number in range(9)] == [line[3] for line in seen if line[0] == "request"]
 
 
-def test_tiny_chunks_come_as_few_events_however_many_they_are() -> None:
+def test_many_tiny_chunks_are_joined_into_one_event() -> None:
     server = ServerConnection(Caches())
     server.receive(CHUNKED)
 
@@ -449,7 +449,7 @@ def test_a_caller_takes_a_body_a_chunk_at_a_time_and_in_order(name: str, chunks:
     assert len(NEXT) == server.held_bytes
 
 
-def test_a_chunk_that_goes_on_counts_like_one_that_begins() -> None:
+def test_a_continued_chunk_counts_like_a_new_one() -> None:
     server = ServerConnection(Caches())
     server.receive(CHUNKED + b"2\r\na")
 
@@ -465,7 +465,7 @@ def test_chunks_that_were_not_taken_are_not_lost_at_the_end_of_input() -> None:
     assert [CHUNKED_HEAD, ("data", b"ab"), END] == transcript(first + server.receive_eof())
 
 
-def test_chunks_that_come_later_are_read_behind_those_that_wait() -> None:
+def test_later_chunks_are_read_after_those_not_yet_taken() -> None:
     server = ServerConnection(Caches())
     first = server.receive(CHUNKED + b"1\r\na\r\n1\r\nb\r\n", 1)
 
@@ -481,7 +481,7 @@ def test_a_chunk_size_line_that_is_too_long_is_refused_before_its_end() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"GET / HT", CHUNKED + b"5\r\nhe", CHUNKED + b"0\r\n"])
-def test_a_client_that_leaves_in_the_middle_is_told_so(raw: bytes) -> None:
+def test_an_eof_before_the_end_of_a_request_is_400(raw: bytes) -> None:
     server = ServerConnection(Caches())
     server.receive(raw)
 
@@ -502,7 +502,7 @@ def test_a_client_that_half_closes_still_gets_all_its_responses() -> None:
     assert server.should_close
 
 
-def test_a_client_that_leaves_between_requests_leaves_nothing_to_do() -> None:
+def test_an_eof_between_requests_gives_no_event_and_closes() -> None:
     server = ServerConnection(Caches())
 
     assert server.receive_eof() == []
@@ -510,6 +510,6 @@ def test_a_client_that_leaves_between_requests_leaves_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"INVALID CONNECTION PREFACE\r\n\r\n", b"EHLO a.example\r\n\r\n", b"QUIT\r\n\r\n"])
-def test_to_what_is_no_http_no_answer_is_given(raw: bytes) -> None:
+def test_input_that_is_not_http_gets_no_response(raw: bytes) -> None:
     for cuts in three_ways(raw):
         assert [("terminated", NOT_HTTP)] == receive_in_pieces(ServerConnection(Caches()), raw, cuts)

@@ -59,7 +59,9 @@ def test_a_body_is_framed_for_the_client_that_asked(raw: bytes, fields: Fields, 
         (599, [], b"HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n"),
     ],
 )
-def test_a_response_without_a_body_says_so_where_it_may(status_code: int, fields: Fields, wanted: bytes) -> None:
+def test_a_response_without_a_body_has_content_length_0_where_allowed(
+    status_code: int, fields: Fields, wanted: bytes
+) -> None:
     server = asked(GET)
 
     server.send_headers(ResponseHead(status_code, fields), True)
@@ -68,7 +70,7 @@ def test_a_response_without_a_body_says_so_where_it_may(status_code: int, fields
     assert server.is_idle
 
 
-def test_trailers_follow_a_chunked_body_and_are_dropped_behind_another() -> None:
+def test_trailers_are_sent_after_a_chunked_body_and_dropped_after_any_other() -> None:
     chunked, with_length = asked(GET), asked(GET)
     chunked.send_headers(ResponseHead(200, []))
     with_length.send_headers(ResponseHead(200, [(b"content-length", b"0")]))
@@ -80,7 +82,7 @@ def test_trailers_follow_a_chunked_body_and_are_dropped_behind_another() -> None
     assert with_length.data_to_send() == b""
 
 
-def test_body_data_leaves_as_the_buffer_that_was_given() -> None:
+def test_body_data_is_sent_without_a_copy() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, [(b"content-length", b"100000")]))
     data = memoryview(bytes(100_000))
@@ -90,7 +92,7 @@ def test_body_data_leaves_as_the_buffer_that_was_given() -> None:
     assert server.buffers_to_send()[-1] is data
 
 
-def test_early_hints_leave_the_response_owed() -> None:
+def test_a_final_response_follows_early_hints() -> None:
     server = asked(GET)
 
     server.send_headers(ResponseHead(103, [(b"link", b"</a.css>")]))
@@ -101,7 +103,7 @@ def test_early_hints_leave_the_response_owed() -> None:
     )
 
 
-def test_a_websocket_is_opened_and_takes_what_came_early() -> None:
+def test_a_websocket_receives_bytes_that_arrived_before_its_101() -> None:
     server = asked(WEBSOCKET + b"\x81\x00")
 
     server.send_headers(ResponseHead(101, [(b"sec-websocket-accept", b"x")]))
@@ -141,7 +143,7 @@ def test_a_websocket_that_is_refused_leaves_an_ordinary_connection() -> None:
     assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(b""))
 
 
-def test_an_answer_before_a_body_that_may_never_come_closes() -> None:
+def test_a_response_instead_of_100_closes_the_connection() -> None:
     server = asked(UPLOAD)
 
     server.send_headers(ResponseHead(413, []), True)
@@ -150,7 +152,7 @@ def test_an_answer_before_a_body_that_may_never_come_closes() -> None:
     assert server.should_close
 
 
-def test_an_answer_before_the_end_of_a_body_closes_once_it_is_sent() -> None:
+def test_a_response_before_the_end_of_the_body_closes_the_connection_after_100() -> None:
     server = asked(UPLOAD)
     server.send_headers(ResponseHead(100, []))
     server.receive(b"he")
@@ -161,7 +163,7 @@ def test_an_answer_before_the_end_of_a_body_closes_once_it_is_sent() -> None:
     assert server.receive(b"llo" + GET) == []
 
 
-def test_an_answer_that_is_whole_before_the_body_says_that_the_connection_closes() -> None:
+def test_a_response_that_ends_before_the_body_announces_the_close() -> None:
     server = asked(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhe")
 
     server.send_headers(ResponseHead(429, []), True)
@@ -171,8 +173,8 @@ def test_an_answer_that_is_whole_before_the_body_says_that_the_connection_closes
 
 
 @pytest.mark.parametrize("rest", [b"", b"llo"])
-def test_an_answer_that_begins_before_the_end_of_the_body_says_that_the_connection_closes(rest: bytes) -> None:
-    """A client that was not told would send its next request into the close."""
+def test_a_response_that_begins_before_the_end_of_the_body_announces_the_close(rest: bytes) -> None:
+    """Otherwise the client would send its next request into the close."""
     server = asked(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhe")
 
     server.send_headers(ResponseHead(200, LENGTH))
@@ -183,7 +185,7 @@ def test_an_answer_that_begins_before_the_end_of_the_body_says_that_the_connecti
     assert server.should_close
 
 
-def test_an_answer_to_rubbish_has_its_body_even_after_a_request_for_a_head() -> None:
+def test_an_error_response_to_garbage_has_a_body_even_after_a_head_request() -> None:
     server = asked(HEAD + b"\x16\x03")
     server.send_headers(ResponseHead(200, []), True)
     assert [("terminated", 400)] == transcript(server.receive(b""))
@@ -251,7 +253,7 @@ def test_a_field_that_could_change_the_framing_is_never_sent(field: tuple[bytes,
     assert not server.data_to_send()
 
 
-def test_a_response_has_one_head() -> None:
+def test_a_second_final_response_head_is_refused() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, LENGTH))
     server.data_to_send()
@@ -261,7 +263,7 @@ def test_a_response_has_one_head() -> None:
     assert not server.data_to_send()
 
 
-def test_an_announced_length_is_kept_or_refused() -> None:
+def test_a_body_that_does_not_match_its_content_length_is_refused() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, LENGTH))
     server.send_data(b"hel")
@@ -293,7 +295,7 @@ def test_an_announced_length_is_kept_or_refused() -> None:
         (GET, ResponseHead(103, LENGTH), False),
     ],
 )
-def test_a_head_that_fits_no_exchange_is_refused(raw: bytes, head: ResponseHead, end_stream: bool) -> None:
+def test_an_invalid_or_unexpected_response_head_is_refused(raw: bytes, head: ResponseHead, end_stream: bool) -> None:
     server = asked(raw)
 
     with pytest.raises(LocalProtocolError):
@@ -302,7 +304,7 @@ def test_a_head_that_fits_no_exchange_is_refused(raw: bytes, head: ResponseHead,
     assert not server.data_to_send()
 
 
-def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
+def test_nothing_can_be_sent_after_the_end_of_a_response() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, []), True)
     calls: list[Callable[[], None]] = [
@@ -330,8 +332,8 @@ def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
     ],
 )
-def test_names_are_written_as_servers_of_http_11_write_them(name: bytes, spelling: bytes) -> None:
-    """Clients on some devices compare them letter by letter."""
+def test_response_field_names_are_written_in_the_usual_http_11_spelling(name: bytes, spelling: bytes) -> None:
+    """The clients of some devices compare them case-sensitively."""
     caches = Caches()
     for _ in range(4):
         server = ServerConnection(caches)
