@@ -110,7 +110,7 @@ def test_a_request_with_body_and_trailers_is_answered_in_kind() -> None:
     assert (0, 0) == (link.server.stream_count, link.client.stream_count)
 
 
-def test_the_end_of_a_body_may_come_after_it_without_a_byte() -> None:
+def test_an_empty_data_frame_may_end_a_body() -> None:
     link = Link()
     stream_id = link.request(end_stream=False)
 
@@ -151,8 +151,8 @@ def test_extended_connect_opens_a_stream_that_both_write_to() -> None:
 
 
 @pytest.mark.parametrize(("status_code", "is_whole"), [(200, True), (403, False)])
-def test_the_length_in_an_answer_to_connect_counts_only_where_it_is_a_refusal(status_code: int, is_whole: bool) -> None:
-    """RFC 9110, 9.3.6: a client ignores it in a response with 2xx, whose stream is the other protocol's."""
+def test_content_length_in_a_connect_response_counts_only_outside_2xx(status_code: int, is_whole: bool) -> None:
+    """RFC 9110, 9.3.6: a client ignores it in a 2xx response, after which the stream is a tunnel."""
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
 
@@ -176,7 +176,7 @@ _NO_BODY = (b"content-length", b"0")
     ],
     ids=["extended CONNECT", "the peer's own"],
 )
-def test_a_handshake_that_says_it_has_no_body_is_followed_by_bytes_that_wait_for_no_answer(head: RequestHead) -> None:
+def test_data_may_follow_a_handshake_with_content_length_0_before_its_response(head: RequestHead) -> None:
     link = Link(Settings(handshake=_HANDSHAKE))
 
     stream_id = link.request(head, end_stream=False)
@@ -187,8 +187,8 @@ def test_a_handshake_that_says_it_has_no_body_is_followed_by_bytes_that_wait_for
 
 
 @pytest.mark.parametrize("is_of_client", [True, False], ids=["of the client", "of the server"])
-def test_nothing_but_data_follows_on_a_stream_that_is_a_tunnel(is_of_client: bool) -> None:
-    """RFC 9113, 8.5: a HEADERS frame on it is a stream error."""
+def test_a_headers_frame_on_a_tunnel_is_a_stream_error(is_of_client: bool) -> None:
+    """RFC 9113, 8.5."""
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
     stream_id = link.request(head, end_stream=False)
@@ -204,7 +204,7 @@ def test_nothing_but_data_follows_on_a_stream_that_is_a_tunnel(is_of_client: boo
     assert frames.RST_STREAM in [frame.kind for frame in sent_frames(receiver.data_to_send())]
 
 
-def test_a_refusal_of_connect_is_a_response_like_others_with_trailers() -> None:
+def test_a_refusal_of_connect_may_have_trailers() -> None:
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
     stream_id = link.request(head, end_stream=False)
@@ -215,7 +215,7 @@ def test_a_refusal_of_connect_is_a_response_like_others_with_trailers() -> None:
     assert [ResponseReceived, TrailersReceived] == kinds(link.at_client)
 
 
-def test_extended_connect_is_refused_to_our_caller_where_the_peer_has_not_enabled_it() -> None:
+def test_extended_connect_cannot_be_sent_to_a_peer_that_has_not_enabled_it() -> None:
     link = Link(Settings(is_extended_connect_enabled=False))
 
     with pytest.raises(LocalProtocolError, match="extended CONNECT"):
@@ -232,7 +232,7 @@ def test_the_authority_is_the_host_field_where_there_is_no_pseudo_header_field()
     assert (b"b.example", [(b"accept", b"*/*")]) == (request.head.authority, request.head.fields)
 
 
-def test_a_host_field_may_spell_the_authority_in_other_letters() -> None:
+def test_a_host_field_may_differ_from_the_authority_in_case() -> None:
     link = Link()
 
     link.request(RequestHead(b"GET", b"https", b"B.example", b"/", [(b"host", b"b.Example")]))
@@ -391,7 +391,7 @@ def test_never_indexed_pseudo_header_fields_stay_so_across_two_connections(name:
 
 
 def test_never_indexed_trailers_stay_so_across_two_connections_both_ways() -> None:
-    """Those beside them stay what they were."""
+    """Trailers beside them do not become never-indexed."""
     link, onward = Link(), Link()
     given = [NeverIndexedField((b"x-pin", b"1")), (b"x-sum", b"2"), (b"x-pin", b"1")]
     for _ in range(3):
@@ -470,7 +470,7 @@ def test_a_ping_comes_back() -> None:
     assert b"12345678" == answer.payload
 
 
-def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> None:
+def test_a_drain_finishes_running_streams_and_refuses_new_ones_only_after_a_round_trip() -> None:
     link = Link()
     assert (False, False) == (link.server.is_drained, link.client.is_drained)
     running = link.request()
@@ -491,7 +491,7 @@ def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> Non
     assert (True, True) == (link.server.is_drained, link.client.is_drained)
 
 
-def test_on_a_connection_that_was_given_up_no_stream_can_be_opened() -> None:
+def test_no_stream_can_be_opened_on_a_terminated_connection() -> None:
     link = Link()
 
     link.client.terminate()
@@ -501,7 +501,7 @@ def test_on_a_connection_that_was_given_up_no_stream_can_be_opened() -> None:
         link.client.open_stream(get_head())
 
 
-def test_a_request_after_the_drain_is_refused_so_that_it_may_be_sent_again() -> None:
+def test_a_request_after_the_drain_is_refused_as_safe_to_retry() -> None:
     link = Link()
     running = link.request()
     link.server.drain()
@@ -516,7 +516,7 @@ def test_a_request_after_the_drain_is_refused_so_that_it_may_be_sent_again() -> 
     assert (True, False) == (link.server.is_live(running), link.server.is_live(running + 2))
 
 
-def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:
+def test_streams_beyond_the_last_one_of_a_goaway_are_safe_to_retry() -> None:
     link = Link()
     served = link.request()
     unseen = link.client.open_stream(get_head())
@@ -533,7 +533,7 @@ def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:
     assert link.client.is_live(served)
 
 
-def test_a_client_that_takes_its_leave_says_so_when_it_has_its_answers() -> None:
+def test_a_draining_client_sends_goaway_after_its_last_response() -> None:
     """The h2 package, as a server, answers nothing after a GOAWAY."""
     link = Link()
     running = link.request()
@@ -569,7 +569,7 @@ Call = Callable[[Link, int], object]
         (lambda link, i: link.server.ping(b"short"), "want 8 bytes"),
     ],
 )
-def test_calls_that_no_order_of_events_explains_are_the_callers_error(call: Call, match: str) -> None:
+def test_calls_in_an_impossible_order_raise_local_protocol_error(call: Call, match: str) -> None:
     link = Link()
     stream_id = link.request(end_stream=False)
 
@@ -579,7 +579,7 @@ def test_calls_that_no_order_of_events_explains_are_the_callers_error(call: Call
     assert (b"", b"") == (link.server.data_to_send(), link.client.data_to_send())
 
 
-def test_a_direction_that_was_ended_takes_nothing_more() -> None:
+def test_neither_a_second_head_nor_data_after_the_end_can_be_sent() -> None:
     link = Link()
     stream_id = link.request(end_stream=False)
     link.server.send_headers(stream_id, ResponseHead(200, []))
@@ -602,8 +602,8 @@ def test_neither_reprs_nor_events_show_field_values_or_queries() -> None:
 
 
 @pytest.mark.parametrize("max_streams", [250, 10_000])
-def test_what_crosses_resets_of_as_many_streams_as_may_be_open_is_ignored(max_streams: int) -> None:
-    """The peer may have had something under way to each of them (5.1)."""
+def test_frames_that_cross_our_resets_are_ignored_for_as_many_streams_as_may_be_open(max_streams: int) -> None:
+    """The peer may have had frames in flight on each of them (RFC 9113, 5.1)."""
     server = new_server(Settings(max_concurrent_streams=max_streams))
     ids = range(1, 2 * max_streams + 1, 2)
     for stream_id in ids:

@@ -99,7 +99,7 @@ def test_literal_examples_of_the_rfc_are_decoded_without_state(
         assert ({field[0]} if is_never_indexed else set()) == decoded.never_indexed
 
 
-def test_state_is_left_behind_only_after_acknowledgement_and_size_update() -> None:
+def test_the_decoder_becomes_stateless_only_after_acknowledgement_and_size_update() -> None:
     updated_first, acknowledged_first = stateful(), stateful()
 
     updated_first.decode(b"\x20" + literal(GET))
@@ -136,7 +136,7 @@ def test_size_updates_after_acknowledgement_are_within_the_old_limit_or_zero(upd
 @pytest.mark.parametrize("is_acknowledged", [False, True])
 @pytest.mark.parametrize("make", [stateful, stateless])
 def test_a_block_starts_with_two_size_updates_at_most(make: Callable[[], BlockDecoder], is_acknowledged: bool) -> None:
-    """Of more, a block of 128 KiB would hold so many that to read them takes a tenth of a second."""
+    """Without this limit, a block of 128 KiB could hold so many that reading them takes a tenth of a second."""
     borne, refused = make(), make()
     if is_acknowledged:
         borne.settings_acknowledged()
@@ -231,8 +231,8 @@ def test_a_broken_block_is_a_compression_error_of_the_connection(block: str) -> 
         pytest.param("be", "InvalidTableIndex", id="index of nothing"),
     ],
 )
-def test_a_peer_with_a_table_reads_neither_its_block_nor_an_address_of_our_memory(block: str, kind: str) -> None:
-    """The words of hpack had both, and the reason goes out as the debug data of a GOAWAY."""
+def test_a_decoding_error_reveals_neither_the_block_nor_a_memory_address(block: str, kind: str) -> None:
+    """The error messages of hpack contain both, and the reason is sent as the debug data of a GOAWAY."""
     with pytest.raises(RemoteProtocolError) as caught:
         stateful().decode(bytes.fromhex(block))
 
@@ -255,7 +255,7 @@ def test_secrets_and_fields_that_never_repeat_stay_out_of_the_cache() -> None:
     assert 1 == len(cache)
 
 
-def test_fields_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
+def test_fields_seen_once_do_not_displace_repeated_ones_in_the_cache() -> None:
     cache = make_cache()
     decoder = stateless(cache)
 
@@ -263,10 +263,10 @@ def test_fields_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
         decoder.decode(literal([(b"accept", b"*/*"), (b"x-once", b"%d" % number)]))
 
     assert literal([(b"accept", b"*/*")]) in cache.young
-    assert len(cache) < 500  # some pass for known by chance: one of 256
+    assert len(cache) < 500  # one of 256 is taken for a known one by chance
 
 
-def test_new_values_are_judged_one_by_one_when_they_come_together() -> None:
+def test_new_values_in_one_block_are_validated_separately() -> None:
     for value in (b"a\nb", b"a\0b", b"a\0 ", b"\t\x7f", b"\x7f"):
         cache = make_cache()
         decoder = stateless(cache)
@@ -314,7 +314,7 @@ def test_a_bomb_of_references_into_the_table_ends_the_connection() -> None:
     [b"\x90", literal([(b"x", b"1")]), b"\x00\x01x\x83\xff\xfe\x1f"],
     ids=["static", "new", "new, of a code that zlib does not have"],
 )
-def test_a_list_of_more_fields_than_are_ever_borne_is_not_decoded(field: bytes) -> None:
+def test_a_field_list_over_four_times_the_limit_is_not_decoded(field: bytes) -> None:
     decoder = stateless()
     borne = 4 * MAX_LIST_BYTES // 32
     assert decoder.decode(field * (borne - 100)).size_bytes > MAX_LIST_BYTES
@@ -325,14 +325,14 @@ def test_a_list_of_more_fields_than_are_ever_borne_is_not_decoded(field: bytes) 
     assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
 
 
-def test_what_comes_behind_more_new_fields_than_are_ever_borne_is_not_looked_at() -> None:
+def test_nothing_is_decoded_after_new_fields_of_four_times_the_limit() -> None:
     field, inside_a_field = literal([(b"x", b"")]), b"\x00"
 
     with pytest.raises(RemoteProtocolError, match=f"field list over {4 * MAX_LIST_BYTES} bytes"):
         stateless().decode(field * (4 * MAX_LIST_BYTES // 32 + 2) + inside_a_field)
 
 
-def test_what_may_never_be_indexed_is_told_for_each_block_alone() -> None:
+def test_never_indexed_names_are_reported_for_each_block_separately() -> None:
     decoder = stateless()
     secrets = [b"x-%d" % number for number in range(8_000)]
 
@@ -346,8 +346,8 @@ def test_what_may_never_be_indexed_is_told_for_each_block_alone() -> None:
 @pytest.mark.parametrize(
     "field", [b"\x04\x01/", b"\x84", literal([(b"Upper", b"x")])], ids=["path", "static", "flawed"]
 )
-def test_a_list_of_more_fields_with_a_flaw_than_are_ever_borne_is_not_decoded(field: bytes) -> None:
-    """They are not kept, so nothing else counts them."""
+def test_a_malformed_field_list_over_four_times_the_limit_is_not_decoded(field: bytes) -> None:
+    """Malformed fields are not kept, so nothing else counts them."""
     decoder = stateless()
     borne = 4 * MAX_LIST_BYTES // 32
     assert decoder.decode(field * borne).flaw is not None
@@ -376,7 +376,7 @@ def test_values_are_trimmed(knows_peer: bool) -> None:
 
 
 @pytest.mark.parametrize("field", [(b":path", b"/ "), (b"content-length", b" 5"), (b"host", b"a "), (b"x", b"a\0 ")])
-def test_nothing_that_frames_or_directs_a_message_is_trimmed(field: Field) -> None:
+def test_spaces_around_values_of_framing_and_routing_fields_are_a_flaw(field: Field) -> None:
     decoder = BlockDecoder(make_cache(), MAX_LIST_BYTES)
     decoder.settings_acknowledged()
     decoder.decode(b"\x20")

@@ -33,7 +33,7 @@ def read(block: bytes) -> list[Field]:
     [(10, 5, b"\x0a"), (1337, 5, b"\x1f\x9a\x0a"), (42, 8, b"\x2a"), (127, 7, b"\x7f\x00"), (255, 7, b"\x7f\x80\x01")],
     ids=["C.1.1", "C.1.2", "C.1.3", "the least that needs two bytes", "the least that needs three"],
 )
-def test_integers_are_written_as_the_rfc_does(value: int, prefix_bits: int, encoded: bytes) -> None:
+def test_integers_are_encoded_as_in_the_rfc(value: int, prefix_bits: int, encoded: bytes) -> None:
     assert encoded == encode_integer(value, prefix_bits, 0)
 
 
@@ -52,7 +52,7 @@ def test_a_request_is_read_by_another_implementation() -> None:
 
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=8))
-def test_what_is_encoded_decodes_to_the_same_cold_and_warm(fields: list[Field]) -> None:
+def test_encoded_fields_decode_to_the_same_with_a_cold_and_a_warm_cache(fields: list[Field]) -> None:
     ours, decoder = encoder(), BlockDecoder(make_cache(), 65_536)
     decoder.settings_acknowledged()
     for _ in range(2):
@@ -84,14 +84,14 @@ def test_the_forms_of_a_request_survive_both_ways(head: RequestHead) -> None:
     ]
 
 
-def test_the_first_block_empties_the_table_and_later_ones_do_not_repeat_that() -> None:
+def test_only_the_first_block_empties_the_table() -> None:
     ours = encoder()
     first, second = ours.response(ResponseHead(200, [])), ours.response(ResponseHead(200, []))
 
     assert (b"\x20\x88", b"\x88") == (first, second)
 
 
-def test_credentials_and_what_came_as_never_indexed_go_as_never_indexed() -> None:
+def test_credentials_and_fields_received_as_never_indexed_are_sent_as_never_indexed() -> None:
     fields = [(b"authorization", b"t"), (b"x-pin", b"1"), (b"accept", b"*/*")]
     for _ in range(2):
         block = encoder().response(ResponseHead(200, fields, frozenset((b"x-pin",))))
@@ -100,7 +100,7 @@ def test_credentials_and_what_came_as_never_indexed_go_as_never_indexed() -> Non
         assert {b":status": True, b"authorization": False, b"x-pin": False, b"accept": True} == indexable
 
 
-def test_pseudo_header_fields_that_came_as_never_indexed_go_as_such_and_are_not_remembered() -> None:
+def test_pseudo_header_fields_received_as_never_indexed_are_sent_as_such_and_not_cached() -> None:
     """Also those that the static table has with their value."""
     names = frozenset((b":path", b":status"))
     cache = LineCache()
@@ -131,7 +131,7 @@ def test_pseudo_header_fields_that_came_as_never_indexed_go_as_such_and_are_not_
         pytest.param((b":unknown", b"x"), id="unknown pseudo-header field"),
     ],
 )
-def test_a_field_that_may_not_be_sent_is_the_callers_error(field: Field) -> None:
+def test_a_field_that_must_not_be_sent_raises_local_protocol_error(field: Field) -> None:
     ours = encoder()
     ours.response(ResponseHead(200, []))
 
@@ -140,7 +140,7 @@ def test_a_field_that_may_not_be_sent_is_the_callers_error(field: Field) -> None
             ours.response(ResponseHead(200, [field]))
 
 
-def test_the_error_about_a_field_does_not_tell_its_value() -> None:
+def test_the_error_about_a_field_does_not_reveal_its_value() -> None:
     with pytest.raises(LocalProtocolError) as caught:
         encoder().response(ResponseHead(200, [(b"authorization", b"s3cret\n")]))
 
@@ -158,12 +158,12 @@ def test_the_error_about_a_field_does_not_tell_its_value() -> None:
     ],
     ids=["method", "space in the path", "no path", "user information", "path in the authority"],
 )
-def test_a_head_that_may_not_be_sent_is_the_callers_error(head: RequestHead) -> None:
+def test_a_request_head_that_must_not_be_sent_raises_local_protocol_error(head: RequestHead) -> None:
     with pytest.raises(LocalProtocolError):
         encoder().request(head)
 
 
-def test_lines_of_one_connection_serve_the_next() -> None:
+def test_lines_cached_by_one_connection_serve_the_next() -> None:
     cache = LineCache()
     for _ in range(2):
         BlockEncoder(cache).response(ResponseHead(200, [(b"server", b"x")]))
@@ -172,7 +172,7 @@ def test_lines_of_one_connection_serve_the_next() -> None:
     assert b"\x20\x88\x0f\x27\x01x" == BlockEncoder(cache).response(ResponseHead(200, [(b"server", b"x")]))
 
 
-def test_lines_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
+def test_lines_used_once_do_not_displace_repeated_ones_in_the_cache() -> None:
     cache = LineCache()
     ours = BlockEncoder(cache)
 
@@ -180,12 +180,12 @@ def test_lines_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
         ours.request(get_head(b"/%d" % number, (b"accept", b"*/*"), (b"x-once", b"%d" % number)))
 
     assert (b"accept", b"*/*") in cache.ordinary.young
-    assert len(cache.ordinary) < 500  # some pass for known by chance: one of 256
+    assert len(cache.ordinary) < 500  # one of 256 is taken for a known one by chance
     assert len(cache.pseudo) < 500
 
 
 def test_long_names_leave_nothing_in_memory() -> None:
-    """A thousand of 60 KiB held 60 MiB for good."""
+    """A thousand names of 60 KiB used to hold 60 MiB for good."""
     ours = encoder()
     ours.request(get_head(b"/", (b"x-first", b"1")))
 
@@ -210,7 +210,7 @@ def test_secrets_and_fields_that_never_repeat_stay_out_of_the_lines() -> None:
     assert 0 == len(cache.ordinary)
 
 
-def test_what_is_no_value_is_refused_among_values_that_are_sound() -> None:
+def test_an_invalid_value_is_refused_among_valid_ones() -> None:
     ours = encoder()
     sound = [(b"x-%d" % number, b"v") for number in range(4)]
 

@@ -82,7 +82,7 @@ def test_a_flood_ends_the_connection_when_it_passes_its_limit(flood: Flood, kind
     assert (ErrorCode.ENHANCE_YOUR_CALM, True) == (terminated.error_code, terminated.reason.startswith(kind))
 
 
-def test_a_limit_is_what_is_still_taken() -> None:
+def test_frames_up_to_the_limit_are_accepted() -> None:
     server, ping = new_server(limits=LIMITS), frames.encode_frame(frames.PING, 0, 0, bytes(8))
 
     assert ended_by(server, ping * 50) is None
@@ -109,7 +109,7 @@ def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
 
 
 @pytest.mark.parametrize("body", [b"hello", b""])
-def test_a_client_that_takes_as_many_answers_as_it_gives_up_is_no_flood(body: bytes) -> None:
+def test_a_client_that_completes_as_many_requests_as_it_cancels_is_no_flood(body: bytes) -> None:
     server = new_server(limits=LIMITS)
 
     for stream_id in range(1, 2001, 4):
@@ -120,7 +120,7 @@ def test_a_client_that_takes_as_many_answers_as_it_gives_up_is_no_flood(body: by
         assert ended_by(server, given_up) is None
 
 
-def test_one_long_answer_pays_for_no_rapid_reset() -> None:
+def test_one_long_response_does_not_offset_a_rapid_reset() -> None:
     server = new_server(limits=LIMITS)
     server.receive(headers(1, GET), 0.0)
     server.send_headers(1, ResponseHead(200, []))
@@ -143,7 +143,7 @@ def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() 
         assert ended_by(server, one_more) is None
 
 
-def test_a_client_that_resets_a_download_anew_for_all_that_still_comes_as_okhttp_does_is_no_flood() -> None:
+def test_a_client_that_resets_a_download_for_each_late_frame_as_okhttp_does_is_no_flood() -> None:
     server = new_server(limits=LIMITS)
     for stream_id in odd(10):
         server.receive(headers(stream_id, GET), 0.0)
@@ -154,7 +154,7 @@ def test_a_client_that_resets_a_download_anew_for_all_that_still_comes_as_okhttp
         assert ended_by(server, frames.encode_rst_stream(stream_id, ErrorCode.CANCEL) * 61) is None
 
 
-def test_uploads_that_are_given_up_once_they_are_answered_are_no_flood() -> None:
+def test_uploads_that_are_reset_after_their_response_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     for stream_id in odd(400):
         server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)
@@ -172,7 +172,7 @@ def test_many_requests_that_end_in_order_are_no_flood() -> None:
     assert 0 == server.stream_count
 
 
-def test_a_client_that_lets_out_its_data_in_dribbles_is_cut_off() -> None:
+def test_a_client_that_opens_its_window_in_tiny_increments_is_cut_off() -> None:
     server = new_server(limits=Limits(max_dribbles=50))
     server.receive(frames.encode_settings([(4, 0)]) + headers(1, GET), 0.0)
     server.send_headers(1, ResponseHead(200, []))
@@ -252,7 +252,7 @@ def test_the_memory_of_resets_is_bounded() -> None:
     ],
     ids=["fields", "long fields", "pieces of a body"],
 )
-def test_a_peer_that_sends_much_at_once_is_heard_in_turns(frame: bytes) -> None:
+def test_much_input_in_one_read_is_processed_in_steps(frame: bytes) -> None:
     server = new_server()
     events = server.receive(frame + b"".join(headers(i, GET) for i in range(3, 203, 2)), 0.0, max_work=300)
 
@@ -265,7 +265,7 @@ def test_a_peer_that_sends_much_at_once_is_heard_in_turns(frame: bytes) -> None:
     assert sum(isinstance(event, RequestReceived) for event in events) == 101
 
 
-def test_what_was_under_way_to_streams_that_we_gave_up_is_no_flood() -> None:
+def test_data_in_flight_on_streams_that_we_reset_is_no_flood() -> None:
     server = new_server(limits=LIMITS)
     for stream_id in odd(50):
         server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)

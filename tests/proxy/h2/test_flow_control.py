@@ -52,8 +52,8 @@ def test_credit_comes_back_in_steps_of_half_a_window() -> None:
     assert [(1, 500)] == window_updates(server)
 
 
-def test_what_came_is_kept_by_nobody_once_its_caller_is_done() -> None:
-    """Views hold all of a read, which may be 1 MiB: a connection that is idle afterwards would keep as much."""
+def test_received_data_is_not_kept_once_the_caller_has_dropped_it() -> None:
+    """A view keeps its whole read in memory, up to 1 MiB, which a connection would hold while it is idle."""
     server = new_server()
     read = OPEN + data(1, bytes(16_000), frames.END_STREAM)
     references = sys.getrefcount(read)
@@ -66,7 +66,7 @@ def test_what_came_is_kept_by_nobody_once_its_caller_is_done() -> None:
     assert references == sys.getrefcount(read)
 
 
-def test_nothing_comes_back_before_it_is_released() -> None:
+def test_no_credit_is_returned_before_data_is_released() -> None:
     server = new_server(SMALL)
 
     server.receive(OPEN + data(1, bytes(1000)), 0.0)
@@ -88,14 +88,14 @@ def test_the_connections_window_is_announced_with_our_settings() -> None:
     assert [] == window_updates(Connection.server(Caches(), Settings(connection_window_bytes=65_535)))
 
 
-def test_overdrawing_a_streams_window_costs_the_connections_window_nothing() -> None:
+def test_data_that_overdraws_a_streams_window_is_credited_to_the_connection() -> None:
     server = new_server(SMALL)
     for stream_id in range(1, 21, 2):
         opened = headers(stream_id, POST, frames.END_HEADERS)
         reset = server.receive(opened + data(stream_id, bytes(16_000)), 0.0)[-1]
         assert isinstance(reset, StreamReset)
 
-    # What lacks is less than half of the window, which comes back in steps.
+    # The rest is less than half of the window: credit is returned in steps of that.
     assert sum(increment for _, increment in window_updates(server)) > 10 * 16_000 - 65_535 // 2
 
 
@@ -110,7 +110,7 @@ def test_overdrawing_the_connection_window_is_a_connection_error() -> None:
     assert ErrorCode.FLOW_CONTROL_ERROR == terminated.error_code
 
 
-def test_padding_counts_and_is_released_by_itself() -> None:
+def test_padding_counts_against_the_window_and_is_released_automatically() -> None:
     server = new_server(SMALL)
     padded = data(1, b"\xff" + b"x" * 4 + bytes(255), frames.PADDED)
 
@@ -133,8 +133,8 @@ def test_data_on_a_stream_that_we_reset_is_credited_to_the_connection() -> None:
     assert [(0, 32_000)] == window_updates(server)
 
 
-def test_streams_that_stand_still_leave_others_all_the_rest_of_the_connections_window() -> None:
-    """Credit for what the others have sent does not wait until it is half of the window, which it can never be."""
+def test_stalled_streams_leave_the_rest_of_the_connection_window_to_others() -> None:
+    """Credit for the others does not wait until it is half of the window, which it could never reach."""
     server = new_server(Settings(stream_window_bytes=60_000, connection_window_bytes=65_535))
     server.receive(OPEN + b"".join(data(1, bytes(15_000)) for _ in range(4)), 0.0)
     server.receive(headers(3, POST, frames.END_HEADERS), 0.0)
@@ -147,7 +147,7 @@ def test_streams_that_stand_still_leave_others_all_the_rest_of_the_connections_w
         assert (0, left_bytes) in window_updates(server)
 
 
-def test_credit_that_waits_is_due_when_a_stream_takes_the_last_of_the_window() -> None:
+def test_pending_credit_is_sent_when_another_stream_nearly_uses_up_the_window() -> None:
     server = new_server(Settings(stream_window_bytes=60_000, connection_window_bytes=65_535))
     server.receive(OPEN + headers(3, POST, frames.END_HEADERS) + data(3, bytes(16_000)), 0.0)
     server.release(3, 16_000)
@@ -246,7 +246,7 @@ def test_sending_stops_at_the_connections_window() -> None:
     assert {16_384, 16_383} == {len(f.payload) for f in sent_frames(server.data_to_send())}
 
 
-def test_a_window_that_is_open_already_is_no_news() -> None:
+def test_an_update_of_a_window_already_open_gives_no_event() -> None:
     server = answering(10)
 
     updates = frames.encode_window_update(1, 5) + frames.encode_window_update(0, 5)
@@ -254,9 +254,9 @@ def test_a_window_that_is_open_already_is_no_news() -> None:
     assert [] == server.receive(updates, 0.0)
 
 
-def test_credit_that_comes_back_frame_by_frame_does_not_end_in_frames_of_a_few_bytes() -> None:
-    """As gunicorn gives it. A window of 65,535 leaves a byte of a piece of 64 KiB, and credit for that byte lets
-    through another one, and so on for ever.
+def test_credit_for_each_frame_does_not_lead_to_frames_of_a_few_bytes() -> None:
+    """gunicorn does so. A window of 65,535 leaves a byte of a piece of 64 KiB, and the credit for that byte lets
+    through another one, and so on forever.
     """
     server = answering(65_535)
     body = memoryview(bytes(4_000_000))
@@ -281,9 +281,9 @@ def test_credit_that_comes_back_frame_by_frame_does_not_end_in_frames_of_a_few_b
     assert sum(size < 256 for size in sizes) <= math.ceil(len(body) / 65_536)
 
 
-def test_credit_that_is_always_a_byte_more_than_the_rest_of_a_piece_is_no_flood_of_the_peer() -> None:
-    """As lighttpd gives it: 16 KiB when as much has come. Pieces are as large, too, but one was a byte smaller, so that
-    a byte of the window is left over to each that follows.
+def test_credit_that_is_always_a_byte_more_than_the_rest_of_a_piece_is_no_flood() -> None:
+    """lighttpd does so: 16 KiB for each 16 KiB received. Pieces are as large, but one was a byte smaller, so that a
+    byte of the window is left to each of the following ones.
     """
     server = answering(65_536)
     server.receive(frames.encode_window_update(0, 1_000_000), 0.0)
@@ -315,7 +315,7 @@ def gathering(window_bytes: int) -> Connection:
     return server
 
 
-def test_the_last_of_a_piece_needs_no_more_credit_than_it_has_bytes() -> None:
+def test_the_rest_of_a_piece_is_sent_when_credit_just_covers_it() -> None:
     """The peer may know how many are missing, and give no more."""
     server = gathering(2_000)
 
@@ -326,7 +326,7 @@ def test_the_last_of_a_piece_needs_no_more_credit_than_it_has_bytes() -> None:
     assert 0 == server.stream_count
 
 
-def test_small_credit_of_a_peer_that_has_made_its_windows_tiny_is_used_as_it_comes() -> None:
+def test_small_credit_is_used_at_once_after_the_peer_made_its_windows_tiny() -> None:
     server = gathering(1_024)
     server.receive(frames.encode_window_update(1, 9), 0.0)
 
@@ -338,7 +338,7 @@ def test_small_credit_of_a_peer_that_has_made_its_windows_tiny_is_used_as_it_com
 
 @pytest.mark.parametrize("left_bytes", [0, -5])
 def test_an_end_without_data_needs_no_window(left_bytes: int) -> None:
-    """Its caller is told that nothing of nothing was taken, and comes no second time."""
+    """The caller learns that 0 of 0 bytes were sent, and does not call again."""
     server = answering(10)
     server.send_data(1, bytes(10))
     server.receive(frames.encode_settings([(4, 10 + left_bytes)]), 0.0)
@@ -411,7 +411,7 @@ def whole(window_bytes: int, body: bytes) -> tuple[list[tuple[int, int, int]], i
 
 
 @pytest.mark.parametrize("size_bytes", [1, 4096, 4097, 16_384])
-def test_a_response_in_one_call_is_that_of_two(size_bytes: int) -> None:
+def test_a_response_in_one_call_equals_one_in_two_calls(size_bytes: int) -> None:
     assert whole(65_535, bytes(size_bytes)) == ([(frames.DATA, frames.END_STREAM, size_bytes)], size_bytes)
 
 
@@ -438,7 +438,7 @@ def test_responses_in_one_call_use_up_the_connections_window() -> None:
     assert 65_535 - 65_000 == server.sendable(1)
 
 
-def test_a_response_in_one_call_is_the_last_that_we_send_on_a_stream_whose_request_goes_on() -> None:
+def test_nothing_can_follow_a_response_in_one_call_while_its_request_goes_on() -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
 

@@ -104,14 +104,14 @@ class ShortOfMemory(LateZlib):
         return self._decompressor.decompress(data)
 
 
-def test_output_that_comes_late_is_taken_for_no_other_string(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delayed_output_is_not_taken_for_another_string(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huffman, "zlib", types.SimpleNamespace(decompressobj=LateZlib))
     block = huffman._Block()
     for text in (b"first", b"second", b"third"):
         assert block.decode([ENCODER.encode(text)]) in (None, [text])
 
 
-def test_a_call_that_breaks_off_leaves_nothing_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_call_leaves_nothing_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huffman, "zlib", types.SimpleNamespace(decompressobj=ShortOfMemory))
     block = huffman._Block()
     assert block.decode([ENCODER.encode(b"first")]) == [b"first"]
@@ -126,7 +126,7 @@ def codes_that_deflate_has() -> dict[str, int]:
     return {code: symbol for code, symbol in codes.items() if len(code) <= 15}
 
 
-def test_a_separator_leads_from_every_place_in_the_code_to_one_right_behind_nul() -> None:
+def test_a_separator_ends_with_nul_from_every_position_in_the_code() -> None:
     codes = codes_that_deflate_has()
     places = {code[:length] for code in codes for length in range(len(code))}
     bits = "".join(f"{byte:08b}" for byte in huffman.SEPARATOR)

@@ -102,8 +102,8 @@ def test_our_client_is_served_by_their_server() -> None:
     assert 0 == talk.ours.stream_count
 
 
-def test_a_client_that_has_used_its_window_before_our_settings_come_has_none_below_zero() -> None:
-    """httpcore sends then what it has no room for, and `h2` before 4.4 cannot end a body that is complete."""
+def test_our_settings_do_not_make_a_window_negative_that_was_used_up_before() -> None:
+    """With a negative window httpcore sends beyond it, and `h2` before 4.4 cannot end a body that is complete."""
     theirs = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
     theirs.initiate_connection()
     theirs.send_headers(1, POST)

@@ -227,7 +227,7 @@ def test_a_client_gets_a_connection_error(_name: str, raw: bytes, code: ErrorCod
 
 
 @pytest.mark.parametrize(("_name", "raw", "code"), CONNECTION_ERRORS, ids=ids(CONNECTION_ERRORS))
-def test_the_same_error_comes_when_the_bytes_come_one_by_one(_name: str, raw: bytes, code: ErrorCode) -> None:
+def test_a_connection_error_is_the_same_byte_by_byte(_name: str, raw: bytes, code: ErrorCode) -> None:
     codec = new_server()
     events = [event for byte in raw for event in codec.receive(bytes((byte,)), 0.0)]
 
@@ -265,7 +265,7 @@ def test_a_wrong_preface_ends_the_connection_at_once(raw: bytes) -> None:
     assert_connection_error(Connection.server(Caches()), raw, E.PROTOCOL_ERROR)
 
 
-def test_frames_that_were_under_way_when_we_reset_the_stream_are_no_error() -> None:
+def test_frames_in_flight_when_we_reset_the_stream_are_ignored() -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
     server.reset_stream(1)

@@ -72,7 +72,7 @@ def heard(pieces: list[bytes]) -> tuple[list[str], bytes]:
 WHOLE = heard([TALK])
 
 
-def test_a_talk_heard_byte_by_byte_is_the_same_talk() -> None:
+def test_input_reads_the_same_byte_by_byte() -> None:
     assert WHOLE == heard([TALK[i : i + 1] for i in range(len(TALK))])
     assert 9 == len(WHOLE[0])
 
@@ -85,7 +85,7 @@ def test_cuts_never_change_events_or_answers(cuts: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, len(TALK)), max_size=4), st.integers(1, 40))
-def test_what_is_read_in_small_steps_is_the_same_talk(cuts: list[int], max_work: int) -> None:
+def test_input_reads_the_same_in_small_steps(cuts: list[int], max_work: int) -> None:
     server = Connection.server(Caches())
     edges = [0, *sorted(cuts), len(TALK)]
     events = [event for start, stop in pairwise(edges) for event in server.receive(TALK[start:stop], 0.0, max_work)]
@@ -96,7 +96,7 @@ def test_what_is_read_in_small_steps_is_the_same_talk(cuts: list[int], max_work:
 
 
 @given(st.integers(1, 60))
-def test_trailing_bytes_of_an_unfinished_frame_change_nothing_yet(lacking: int) -> None:
+def test_an_incomplete_frame_at_the_end_changes_nothing_yet(lacking: int) -> None:
     unfinished = data(3, b"y" * 60)[:-lacking]
 
     assert WHOLE == heard([TALK + unfinished])
@@ -136,7 +136,7 @@ def test_any_bytes_give_events_or_a_connection_error(is_server: bool, raw: bytes
 
 @given(st.integers(0, len(TALK) - 1), st.integers(0, 255))
 @settings(max_examples=300)
-def test_one_wrong_byte_in_a_talk_is_survived(place: int, byte: int) -> None:
+def test_one_wrong_byte_does_not_raise(place: int, byte: int) -> None:
     server = Connection.server(Caches())
 
     server.receive(TALK[:place] + bytes((byte,)) + TALK[place + 1 :], 0.0)

@@ -72,7 +72,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 70_000), st.integers(0, 3 * MIB), st.integers(0, 8 * MIB))
-def test_windows_are_never_overdrawn_and_what_they_have_beyond_their_first_is_the_pools(
+def test_windows_are_never_overdrawn_and_grow_only_from_the_pool(
     steps: list[tuple[str, int, int]], first_bytes: int, widest_bytes: int, pool_bytes: int
 ) -> None:
     pool = Pool(first_bytes, widest_bytes, pool_bytes)
@@ -94,7 +94,7 @@ def test_windows_are_never_overdrawn_and_what_they_have_beyond_their_first_is_th
             each.check(pool)
         assert pool.free_bytes >= 0
         assert pool.free_bytes + sum(each.window.size_bytes - first_bytes for each in peers) == pool_bytes
-        # Nobody's window changes but by what it drains itself.
+        # A window changes only when its own stream drains.
         changed = [i for i, each in enumerate(peers) if each.window.size_bytes != before[i]]
         assert changed in ([], [index])
         assert what != "send" or not changed
@@ -112,7 +112,7 @@ def test_a_stream_that_drains_has_the_widest_window_after_a_round_trip() -> None
     assert peer.sendable_bytes >= WIDEST_BYTES // 2
 
 
-def test_a_stream_that_stands_still_keeps_its_first_window() -> None:
+def test_a_stalled_stream_keeps_its_initial_window() -> None:
     pool = new_pool()
     peer = Peer(pool)
 
@@ -122,7 +122,7 @@ def test_a_stream_that_stands_still_keeps_its_first_window() -> None:
     assert (peer.window.size_bytes, pool.free_bytes) == (FIRST_BYTES, POOL_BYTES)
 
 
-def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() -> None:
+def test_streams_that_stall_after_they_drained_never_use_up_the_pool() -> None:
     pool = new_pool()
     for _ in range(10_000):
         peer = Peer(pool)
@@ -140,7 +140,7 @@ def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() 
     ("settings", "still", "next_kib"),
     [(Settings(), 12, 119), (Settings(), 30, 69), (EDGE_SETTINGS, 12, 428), (EDGE_SETTINGS, 30, 53)],
 )
-def test_what_streams_that_stand_still_leave_for_the_next_is_what_the_manual_says(
+def test_stalled_streams_leave_a_new_one_the_window_that_the_manual_states(
     settings: Settings, still: int, next_kib: int
 ) -> None:
     pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
@@ -154,7 +154,7 @@ def test_what_streams_that_stand_still_leave_for_the_next_is_what_the_manual_say
     assert newcomer.window.size_bytes // KIB == next_kib
 
 
-def test_streams_that_move_make_room_for_those_that_come() -> None:
+def test_active_streams_make_room_for_new_ones() -> None:
     pool = new_pool()
     peers: list[Peer] = []
     for _ in range(100):
@@ -171,7 +171,7 @@ def test_streams_that_move_make_room_for_those_that_come() -> None:
     assert sizes[-1] < 2 * fair_bytes
 
 
-def test_what_a_stream_had_of_the_pool_goes_back_with_its_end() -> None:
+def test_a_stream_that_ends_returns_its_share_to_the_pool() -> None:
     pool = new_pool()
     peer = Peer(pool)
     peer.turn()
@@ -233,9 +233,7 @@ def edge_pool(wire: Wire) -> Pool:
 
 @pytest.mark.parametrize("rate_mbit", RATES_MBIT)
 @pytest.mark.parametrize("round_trip_s", ROUND_TRIPS_S)
-def test_a_large_body_fills_the_line_and_no_more_of_it_is_under_way_than_others_can_wait_for(
-    rate_mbit: int, round_trip_s: float
-) -> None:
+def test_a_large_body_saturates_the_link_with_a_bounded_amount_in_flight(rate_mbit: int, round_trip_s: float) -> None:
     wire = Wire(rate_mbit * MBIT, round_trip_s)
     peer = Peer(edge_pool(wire))
     wire.carry(peer, 8.0)
@@ -250,7 +248,7 @@ def test_a_large_body_fills_the_line_and_no_more_of_it_is_under_way_than_others_
 
 @pytest.mark.parametrize("rate_mbit", RATES_MBIT)
 @pytest.mark.parametrize("round_trip_s", ROUND_TRIPS_S)
-def test_a_large_body_fills_a_line_whose_round_trip_is_not_known(rate_mbit: int, round_trip_s: float) -> None:
+def test_a_large_body_saturates_a_link_whose_round_trip_time_is_unknown(rate_mbit: int, round_trip_s: float) -> None:
     wire = Wire(rate_mbit * MBIT, round_trip_s)
     wire.round_trip_s = math.inf
     peer = Peer(edge_pool(wire))
@@ -263,7 +261,7 @@ def test_a_large_body_fills_a_line_whose_round_trip_is_not_known(rate_mbit: int,
     assert peer.window.size_bytes <= 3.0 * wire.bytes_per_s
 
 
-def test_a_line_that_becomes_narrow_has_its_windows_narrowed() -> None:
+def test_windows_shrink_when_the_link_becomes_slower() -> None:
     wire = Wire(50 * MBIT, 0.04)
     pool = edge_pool(wire)
     peer = Peer(pool)
@@ -279,7 +277,7 @@ def test_a_line_that_becomes_narrow_has_its_windows_narrowed() -> None:
 
 
 @pytest.mark.parametrize(("rate_mbit", "most_bytes"), [(1, 64 * KIB), (50, 2 * MIB)])
-def test_the_next_body_begins_with_what_the_last_one_had(rate_mbit: int, most_bytes: int) -> None:
+def test_the_next_body_starts_with_the_window_of_the_last_one(rate_mbit: int, most_bytes: int) -> None:
     wire = Wire(rate_mbit * MBIT, 0.04)
     pool = edge_pool(wire)
     first = Peer(pool)
@@ -295,14 +293,14 @@ def test_the_next_body_begins_with_what_the_last_one_had(rate_mbit: int, most_by
     assert second.window.size_bytes == pytest.approx(size_bytes, rel=0.1)
 
 
-def test_bytes_that_come_in_one_piece_after_a_lost_one_widen_no_window() -> None:
+def test_a_burst_after_a_retransmission_does_not_widen_the_window() -> None:
     wire = Wire(MBIT, 0.04)
     peer = Peer(edge_pool(wire))
     wire.carry(peer, 5.0)
     size_bytes = peer.window.size_bytes
 
     for _ in range(20):
-        # As much as may be under way is held back by one packet that comes again.
+        # All that may be in flight is held back by one retransmitted packet.
         wire.now_s += peer.window.available / MBIT
         peer.send(peer.sendable_bytes)
         for _ in range(8):
@@ -321,7 +319,7 @@ def test_the_connections_window_has_room_for_all_that_its_streams_may_hold(setti
 
 
 @pytest.mark.parametrize("how", ["end", "reset", "abandon"])
-def test_a_connection_has_its_whole_pool_again_when_its_streams_have_gone(how: str) -> None:
+def test_the_pool_is_whole_again_after_all_streams_have_ended(how: str) -> None:
     server = new_server()
     pool_bytes = server.settings.window_pool_bytes
     server.receive(OPEN, 0.0)
@@ -347,7 +345,7 @@ def test_a_connection_has_its_whole_pool_again_when_its_streams_have_gone(how: s
     assert not server._table.held_by_ended
 
 
-def test_an_upload_that_ends_after_its_answer_gives_back_what_it_had_of_the_pool() -> None:
+def test_an_upload_that_ends_after_its_response_returns_its_share_to_the_pool() -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
     for _ in range(40):
@@ -363,7 +361,7 @@ def test_an_upload_that_ends_after_its_answer_gives_back_what_it_had_of_the_pool
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["taken before its end", "taken after its end"])
-def test_a_long_answer_keeps_nothing_of_what_its_request_had_of_the_pool(is_held: bool) -> None:
+def test_a_request_returns_its_share_to_the_pool_during_a_long_response(is_held: bool) -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
     for _ in range(40):
@@ -384,7 +382,7 @@ def test_a_long_answer_keeps_nothing_of_what_its_request_had_of_the_pool(is_held
     assert server.is_live(1)
 
 
-def test_padding_comes_back_but_widens_no_window() -> None:
+def test_padding_is_credited_but_does_not_widen_the_window() -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
     padded = data(1, b"\xff" + bytes(256), frames.PADDED)
@@ -398,7 +396,7 @@ def test_padding_comes_back_but_widens_no_window() -> None:
 
 
 def early_server() -> Connection:
-    """One whose client has not seen its SETTINGS yet, and has sent all that it may without them."""
+    """A server whose client has not seen its SETTINGS yet, and has sent all that it may without them."""
     server = Connection.server(Caches(), EDGE_SETTINGS)
     body = data(1, bytes(16_384)) * 3 + data(1, bytes(16_383))
     events = server.receive(PREFACE_AND_SETTINGS + OPEN + body, 0.0)
@@ -407,7 +405,7 @@ def early_server() -> Connection:
     return server
 
 
-def test_a_peer_may_use_the_windows_of_the_protocol_until_it_has_seen_ours() -> None:
+def test_a_peer_may_use_the_default_window_before_it_has_seen_our_settings() -> None:
     server = early_server()
 
     reset = server.receive(data(1, b"x"), 0.0)[-1]
@@ -416,7 +414,7 @@ def test_a_peer_may_use_the_windows_of_the_protocol_until_it_has_seen_ours() -> 
     assert reset.error_code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_a_peer_that_has_seen_our_settings_has_no_more_than_they_say() -> None:
+def test_a_peer_that_has_seen_our_settings_is_held_to_their_window() -> None:
     """Its window is below zero then, and opens when so much has been released (RFC 9113, 6.9.2)."""
     server = early_server()
     window_bytes = server.settings.stream_window_bytes - 65_535
