@@ -1,4 +1,4 @@
-"""What TLS libraries let nobody do: to change its keys again and again, in one piece (RFC 8446, 4.6.3 and 7)."""
+"""What no TLS library offers: many key updates in one piece (RFC 8446, 4.6.3 and 7)."""
 
 import ssl
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A loop that a test turns by itself, transports over real sockets, and owners that note what they are told."""
+"""A loop that a test turns by itself, transports over real sockets, and owners that record their callbacks."""
 
 import select
 import selectors

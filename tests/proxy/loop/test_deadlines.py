@@ -30,7 +30,7 @@ class Plain:
 
 @given(deeds)
 @settings(deadline=None, max_examples=400)
-def test_what_is_due_is_what_a_plain_list_says(history: list[tuple[str, int, int]]) -> None:
+def test_due_deadlines_are_those_that_a_plain_list_gives(history: list[tuple[str, int, int]]) -> None:
     deadlines = Deadlines()
     called: list[int] = []
     real = [Deadline(deadlines, partial(called.append, number)) for number in range(5)]
@@ -73,7 +73,7 @@ def test_calls_come_in_the_order_of_their_times() -> None:
     assert called == [1, 2, 3]
 
 
-def test_one_that_an_earlier_one_cancels_or_clears_is_not_called() -> None:
+def test_a_deadline_that_an_earlier_one_cancels_or_clears_is_not_called() -> None:
     deadlines = Deadlines()
     called: list[str] = []
 
@@ -93,7 +93,7 @@ def test_one_that_an_earlier_one_cancels_or_clears_is_not_called() -> None:
     assert called == ["first"]
 
 
-def test_one_that_sets_itself_to_the_past_waits_for_the_next_time() -> None:
+def test_a_deadline_that_sets_itself_to_the_past_waits_for_the_next_round() -> None:
     deadlines = Deadlines()
     called: list[int] = []
 
@@ -112,7 +112,7 @@ def test_one_that_sets_itself_to_the_past_waits_for_the_next_time() -> None:
     assert called == [1, 1]
 
 
-def test_setting_to_and_fro_does_not_fill_the_heap() -> None:
+def test_repeated_setting_and_cancelling_does_not_fill_the_heap() -> None:
     deadlines = Deadlines()
     deadline = Deadline(deadlines, lambda: None)
     for turn in range(10_000):

@@ -58,7 +58,7 @@ def test_a_thread_wakes_the_loop_and_its_call_is_made_in_the_loops_thread(loop: 
     assert seen == [threading.current_thread()]
 
 
-def test_calls_of_many_threads_all_come(loop: Loop) -> None:
+def test_calls_from_many_threads_are_all_made(loop: Loop) -> None:
     seen: list[int] = []
 
     def call_often() -> None:
@@ -73,13 +73,13 @@ def test_calls_of_many_threads_all_come(loop: Loop) -> None:
         thread.join()
 
 
-def test_a_closed_loop_is_not_woken_but_neither_does_it_raise() -> None:
+def test_a_call_from_a_thread_to_a_closed_loop_does_not_raise() -> None:
     with loop_of() as loop:
         pass
     loop.call_from_thread(lambda: None)
 
 
-def test_a_handler_with_a_bug_is_told_and_others_go_on(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_raises_is_notified_and_others_go_on(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     pairs = [socket.socketpair() for _ in range(2)]
     watchers = [Watcher(ours) for ours, _ in pairs]
     watchers[0].fails = True
@@ -96,7 +96,7 @@ def test_a_handler_with_a_bug_is_told_and_others_go_on(loop: Loop, caplog: pytes
         theirs.close()
 
 
-def test_a_call_with_a_bug_does_not_keep_the_next_from_being_made(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_raises_does_not_prevent_the_next(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
     loop.call_soon(lambda: seen.remove(5))
     loop.call_soon(lambda: seen.append(1))
@@ -106,7 +106,7 @@ def test_a_call_with_a_bug_does_not_keep_the_next_from_being_made(loop: Loop, ca
     assert "bug in a call of the loop" in caplog.text
 
 
-def test_a_sender_with_a_bug_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sender_that_raises_is_notified(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     class Sender:
         bugs = 0
 
@@ -160,7 +160,7 @@ def test_short_slices_share_a_turn(loop: Loop) -> None:
     assert done == list(range(100))
 
 
-def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_read(loop: Loop) -> None:
+def test_only_one_slice_of_work_runs_in_a_turn_that_served_a_socket(loop: Loop) -> None:
     done: list[int] = []
     # No turn takes long.
     loop._clock = lambda: loop.now_s
@@ -176,7 +176,7 @@ def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_rea
         loop.unwatch(ours)
 
 
-def test_who_waits_for_the_cpu_gets_it_after_each_turn_that_only_worked(
+def test_the_cpu_is_yielded_after_each_turn_that_only_did_sliced_work(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -202,7 +202,7 @@ def test_who_waits_for_the_cpu_gets_it_after_each_turn_that_only_worked(
     assert yielded == [1, 3], "and not after the second turn, which had somebody to serve"
 
 
-def test_the_cpu_is_left_idle_for_a_moment_between_slices_while_somebody_is_served(
+def test_the_loop_sleeps_briefly_between_slices_soon_after_it_served_a_socket(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -230,7 +230,7 @@ def test_the_cpu_is_left_idle_for_a_moment_between_slices_while_somebody_is_serv
 
 
 @pytest.mark.parametrize(("turn_s", "slices"), [(0.003, 1), (0.04, 5), (0.4, 50)])
-def test_work_gets_a_share_of_turns_that_take_long_so_that_it_ends_under_any_load(turn_s: float, slices: int) -> None:
+def test_sliced_work_gets_a_share_of_long_turns_so_that_it_ends_under_any_load(turn_s: float, slices: int) -> None:
     now_s = 100.0
     done: list[int] = []
 
@@ -258,7 +258,7 @@ def test_work_gets_a_share_of_turns_that_take_long_so_that_it_ends_under_any_loa
     assert len(done) == slices
 
 
-def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_raises_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 
     def broken() -> Iterator[None]:
@@ -277,7 +277,7 @@ def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pyt
     assert "bug in sliced work" in caplog.text
 
 
-def test_a_deadline_further_away_than_the_kernel_can_wait_ends_nothing() -> None:
+def test_a_deadline_beyond_the_longest_wait_of_the_kernel_is_still_called() -> None:
     """Its limit is 2^31 ms, 25 days; a document may say 99999h."""
     clock = Clock()
     calls: list[float] = []
@@ -308,13 +308,13 @@ def test_a_deadline_is_called_when_its_time_has_come_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("look", [2, 3, 4])
-def test_what_came_before_a_deadline_is_read_first_though_the_process_has_stood_still(look: int) -> None:
+def test_input_before_a_deadline_is_read_first_even_when_the_process_was_stalled(look: int) -> None:
     ours, theirs = socket.socketpair()
     time_itself = Clock()
     looks = 0
 
     def clock() -> float:
-        """Before this look at it the process stands still for 10 s, and early in them something comes."""
+        """Before this reading of it the process stalls for 10 s, and input arrives early in that time."""
         nonlocal looks
         looks += 1
         if looks == look:
@@ -350,7 +350,7 @@ class Crowd(contextlib.ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        # It stands still but for what handlers take.
+        # Only handlers advance it.
         self.clock = Clock(stands_still=True)
         self.loop = self.enter_context(loop_of(self.clock))
         self.order: list[Slow] = []
@@ -370,7 +370,7 @@ def crowd() -> Iterator[Crowd]:
         yield made
 
 
-def test_where_many_have_much_to_do_output_leaves_meanwhile_and_none_is_heard_twice_before_all_are_once(
+def test_under_load_output_is_flushed_in_each_turn_and_sockets_are_served_round_robin(
     crowd: Crowd,
 ) -> None:
     flushed: list[int] = []
@@ -390,7 +390,7 @@ def test_where_many_have_much_to_do_output_leaves_meanwhile_and_none_is_heard_tw
     assert set(crowd.order[:6]) == set(crowd.order[6:]) == set(crowd.all)
 
 
-def test_who_is_urgent_is_heard_in_each_turn(crowd: Crowd) -> None:
+def test_an_urgent_socket_is_served_in_each_turn(crowd: Crowd) -> None:
     urgent = crowd.add(is_urgent=True)
     heard = []
     for _ in range(6):
@@ -401,7 +401,7 @@ def test_who_is_urgent_is_heard_in_each_turn(crowd: Crowd) -> None:
     assert set(crowd.order) == {urgent, *crowd.all}
 
 
-def test_deadlines_wait_until_all_have_been_heard_who_were_in_time(crowd: Crowd) -> None:
+def test_deadlines_wait_until_all_sockets_ready_before_them_have_been_served(crowd: Crowd) -> None:
     heard_before: list[int] = []
     crowd.loop.deadline(lambda: heard_before.append(len(set(crowd.order)))).set(crowd.loop.now_s - 1)
     for _ in range(3):
@@ -411,7 +411,7 @@ def test_deadlines_wait_until_all_have_been_heard_who_were_in_time(crowd: Crowd)
     assert heard_before == [6]
 
 
-def test_who_is_new_is_heard_before_those_who_were_a_moment_ago(crowd: Crowd) -> None:
+def test_a_new_socket_is_served_before_those_just_served(crowd: Crowd) -> None:
     crowd.loop.turn()
     new = crowd.add()
     for _ in range(3):
@@ -420,7 +420,7 @@ def test_who_is_new_is_heard_before_those_who_were_a_moment_ago(crowd: Crowd) ->
     assert crowd.order.index(new) < 7
 
 
-def test_a_socket_that_is_rewatched_for_nothing_is_silent_and_can_be_watched_again(loop: Loop) -> None:
+def test_a_socket_rewatched_without_events_is_not_read_and_can_be_watched_again(loop: Loop) -> None:
     ours, theirs = socket.socketpair()
     watcher = Watcher(ours)
     loop.watch(ours, watcher)

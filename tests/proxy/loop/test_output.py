@@ -65,7 +65,7 @@ def receiving(peer: socket.socket, size_bytes: int) -> Iterator[list[bytes]]:
 
 
 @pytest.mark.parametrize("sockets", [plain, secure])
-def test_a_little_is_taken_at_once_and_nothing_is_kept(sockets: Sockets) -> None:
+def test_a_small_output_is_sent_at_once_and_nothing_is_queued(sockets: Sockets) -> None:
     with sockets() as (ours, peer):
         output = Output(ours)
 
@@ -77,7 +77,7 @@ def test_a_little_is_taken_at_once_and_nothing_is_kept(sockets: Sockets) -> None
         assert receive(peer, 11) == b"hello world"
 
 
-def test_what_waits_for_the_socket_does_not_keep_all_that_came_with_it() -> None:
+def test_queued_output_does_not_keep_the_whole_read_in_memory() -> None:
     read_bytes, piece_bytes, count = 1024 * 1024, 16 * 1024, 20
     with plain() as (ours, _):
         output = Output(ours)
@@ -96,7 +96,7 @@ def test_what_waits_for_the_socket_does_not_keep_all_that_came_with_it() -> None
         assert kept_bytes < 4 * count * piece_bytes
 
 
-def test_what_the_socket_does_not_take_at_once_does_not_keep_all_that_came_with_it() -> None:
+def test_partly_sent_output_does_not_keep_the_whole_read_in_memory() -> None:
     read_bytes = 16 * MANY_BYTES
     with plain() as (ours, _):
         output = Output(ours)
@@ -133,7 +133,7 @@ def test_pieces_of_all_sizes_leave_in_order_whatever_the_socket_takes(sockets: S
         assert output.queued_bytes == 0
 
 
-def test_what_waits_is_owed_up_to_its_place() -> None:
+def test_credit_for_queued_output_is_returned_only_after_it_is_sent() -> None:
     with plain() as (ours, peer):
         output = Output(ours)
         first, second = Owed(), Owed()
@@ -152,7 +152,7 @@ def test_what_waits_is_owed_up_to_its_place() -> None:
         assert got[0].endswith(b"after")
 
 
-def test_many_tiny_pieces_wait_as_one() -> None:
+def test_many_tiny_pieces_are_queued_as_one() -> None:
     with plain() as (ours, _):
         output = Output(ours)
         output.send([bytes(MANY_BYTES)])
@@ -164,7 +164,7 @@ def test_many_tiny_pieces_wait_as_one() -> None:
 
 
 @pytest.mark.parametrize("size", [5, MANY_BYTES], ids=["at once", "queued"])
-def test_a_broken_connection_is_told(size: int) -> None:
+def test_sending_on_a_broken_connection_raises(size: int) -> None:
     with plain() as (ours, _):
         ours.shutdown(socket.SHUT_WR)
 
@@ -172,7 +172,7 @@ def test_a_broken_connection_is_told(size: int) -> None:
             Output(ours).send([bytes(size)])
 
 
-def test_what_is_dropped_is_forgiven() -> None:
+def test_credit_for_dropped_output_is_returned() -> None:
     with plain() as (ours, _):
         output = Output(ours)
         owed = Owed()

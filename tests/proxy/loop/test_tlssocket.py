@@ -1,4 +1,4 @@
-"""TLS a record at a time: what a peer can have a call take."""
+"""TLS one record at a time: how much a peer can make one call process."""
 
 import contextlib
 import fcntl
@@ -52,7 +52,7 @@ def waiting_bytes(sock: socket.socket) -> int:
     return size_bytes
 
 
-def test_a_socket_that_tls_cannot_begin_on_is_closed() -> None:
+def test_a_socket_on_which_tls_cannot_be_set_up_is_closed() -> None:
     ours, peer = tcp_pair()
     with peer:
         with pytest.raises(ValueError, match=r"cannot be an empty string|requires server_hostname"):
@@ -63,7 +63,7 @@ def test_a_socket_that_tls_cannot_begin_on_is_closed() -> None:
 
 
 @pytest.mark.parametrize("is_server", [True, False], ids=["of a client", "of a backend"])
-def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path, is_server: bool) -> None:
+def test_a_call_processes_one_key_update_however_many_have_arrived(tmp_path: Path, is_server: bool) -> None:
     ours, peer, secrets = connected(tmp_path, is_server=is_server)
     with ours, peer:
         updates = key_updates(20, peer, secrets)
@@ -77,7 +77,7 @@ def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path, 
             assert waiting_bytes(ours) == len(updates) * (20 - number) // 20
 
 
-def test_a_call_of_a_handshake_takes_few_records_however_many_have_come_that_do_not_end_it() -> None:
+def test_a_handshake_call_processes_few_records_however_many_have_arrived() -> None:
     """RFC 5246, 7.4.1.1: clients ignore a HelloRequest during a handshake."""
     raw_ours, peer = tcp_pair()
     requests = b"\x16\x03\x03\0\4\0\0\0\0" * 1_000
@@ -93,7 +93,7 @@ def test_a_call_of_a_handshake_takes_few_records_however_many_have_come_that_do_
         assert waiting_bytes(ours) > len(requests) / 2
 
 
-def test_a_client_that_has_its_changes_of_keys_answered_and_takes_no_answer_is_left(tmp_path: Path) -> None:
+def test_a_client_that_requests_key_updates_and_does_not_read_them_is_aborted(tmp_path: Path) -> None:
     ours, client, secrets = connected(tmp_path)
     with ours, client:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
@@ -116,7 +116,7 @@ def take_all(ours: TlsSocket, client: ssl.SSLSocket, records: memoryview) -> Non
 
 
 @pytest.mark.parametrize("beginning", [b"", b"\x17\x03", b"\x17\x03\x03\0\x30", b"\x17\x03\x03\0\x30abc"])
-def test_a_connection_that_ends_within_a_record_is_an_end_like_any(tmp_path: Path, beginning: bytes) -> None:
+def test_an_eof_within_a_record_is_an_ordinary_eof(tmp_path: Path, beginning: bytes) -> None:
     ours, client, _ = connected(tmp_path)
     with ours, client:
         socket.socket.send(client, beginning)
@@ -131,7 +131,7 @@ def test_a_connection_that_ends_within_a_record_is_an_end_like_any(tmp_path: Pat
         assert [ours.recv(65536), ours.recv(65536)] == [b"", b""]
 
 
-def test_a_closed_one_that_somebody_still_knows_keeps_no_memory_of_openssls(tmp_path: Path) -> None:
+def test_a_closed_socket_that_is_still_referenced_frees_the_memory_of_openssl(tmp_path: Path) -> None:
     ours, client, _ = connected(tmp_path)
     tls = weakref.ref(ours._tls)
     with client:

@@ -1,4 +1,4 @@
-"""Transports over plain TCP: output, the law of credit, pauses, and every way to end."""
+"""Transports over plain TCP: output, credit, pauses, and every way to end."""
 
 import socket
 import threading
@@ -48,7 +48,7 @@ def test_output_of_a_turn_is_sent_at_its_end_and_credit_given_back() -> None:
 
 @pytest.mark.parametrize("pieces", [[b""], [b"", b"x"], [b"x", b""], [b"a" * 40_000, b""], [b"a" * 40_000, b"", b"b"]])
 def test_empty_pieces_are_no_output(pieces: list[bytes]) -> None:
-    """One at the end of a large output would be offered to the socket for ever."""
+    """An empty piece at the end of a large output would be offered to the socket forever."""
     with linked() as link:
         owed = link.send(*pieces)
         link.until(lambda: owed.released_bytes == len(b"".join(pieces)))
@@ -124,7 +124,7 @@ def test_a_pause_from_within_a_read_lets_no_second_read_through() -> None:
         thread.join()
 
 
-def test_the_peers_end_is_told_once_and_output_still_flows() -> None:
+def test_the_peers_eof_is_reported_and_output_still_flows() -> None:
     with linked() as link:
         link.peer.sendall(b"bye")
         link.peer.shutdown(socket.SHUT_WR)
@@ -137,7 +137,7 @@ def test_the_peers_end_is_told_once_and_output_still_flows() -> None:
         assert bytes(link.side.received) == b"bye"
 
 
-def test_our_end_is_told_and_input_still_flows() -> None:
+def test_our_eof_reaches_the_peer_and_input_still_flows() -> None:
     with linked() as link:
         link.send(b"that was all")
         link.transport.end_output()
@@ -164,7 +164,7 @@ def test_finishing_sends_all_that_is_queued_then_ends_in_order() -> None:
         assert link.transport.is_closed
 
 
-def test_what_the_peer_still_sends_while_we_finish_is_dropped_and_takes_nothing_away() -> None:
+def test_input_while_finishing_is_dropped_and_queued_output_still_arrives() -> None:
     """Closing a socket with unread data would reset the connection, and the last answer with it."""
     with linked() as link:
         link.peer.sendall(b"a request that nobody reads")
@@ -179,7 +179,7 @@ def test_what_the_peer_still_sends_while_we_finish_is_dropped_and_takes_nothing_
         assert not link.side.received
 
 
-def test_a_peer_that_does_not_end_is_lingered_for_a_moment_only() -> None:
+def test_finishing_waits_only_briefly_for_a_peer_that_does_not_close() -> None:
     clock = Clock()
     with linked(clock) as link:
         link.transport.finish()
@@ -246,8 +246,8 @@ def test_a_peer_that_stops_reading_cannot_hold_a_finishing_connection() -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["reads on", "stops"])
-def test_what_only_the_kernel_has_still_is_waited_for_while_the_peer_takes_of_it(goes_on: bool) -> None:
-    """Who uploads meanwhile would lose it by the reset that closing means then."""
+def test_finishing_waits_for_output_in_the_kernel_as_long_as_the_peer_reads(goes_on: bool) -> None:
+    """A peer that is still uploading would lose it to the reset that closing causes."""
     clock = Clock()
     with linked(clock) as link:
         link.send(b"z" * MANY_BYTES)
@@ -278,7 +278,7 @@ def test_what_only_the_kernel_has_still_is_waited_for_while_the_peer_takes_of_it
         assert link.side.closed == 1
 
 
-def test_closing_a_connection_that_has_broken_is_no_news_to_its_owner() -> None:
+def test_closing_a_broken_connection_does_not_notify_its_owner() -> None:
     with linked() as link:
         link.transport.pause_reading()
         link.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
@@ -293,7 +293,7 @@ def test_closing_a_connection_that_has_broken_is_no_news_to_its_owner() -> None:
         assert (link.side.error, link.side.closed) == (None, 0)
 
 
-def test_closing_sends_what_the_socket_takes_and_ends_in_order_without_a_call() -> None:
+def test_closing_sends_what_the_socket_takes_and_ends_cleanly_without_a_callback() -> None:
     with linked() as link:
         owed = link.send(b"last words")
         link.transport.close()
@@ -305,7 +305,7 @@ def test_closing_sends_what_the_socket_takes_and_ends_in_order_without_a_call() 
         assert (link.side.error, link.side.closed, link.side.has_eof) == (None, 0, False)
 
 
-def test_closing_forgives_what_the_socket_does_not_take() -> None:
+def test_closing_returns_credit_for_what_the_socket_does_not_take() -> None:
     with linked() as link:
         owed = link.send(b"a" * MANY_BYTES)
         link.transport.close()
@@ -314,7 +314,7 @@ def test_closing_forgives_what_the_socket_does_not_take() -> None:
         assert link.transport.is_closed
 
 
-def test_aborting_resets_the_connection_forgives_debts_and_calls_nobody() -> None:
+def test_aborting_resets_the_connection_and_returns_credit_without_a_callback() -> None:
     with linked() as link:
         sent = link.send(b"a" * MANY_BYTES)
         turns(link.loop)
@@ -328,7 +328,7 @@ def test_aborting_resets_the_connection_forgives_debts_and_calls_nobody() -> Non
         assert (link.side.error, link.side.closed, link.side.has_eof) == (None, 0, False)
 
 
-def test_a_reset_by_the_peer_is_a_loss_and_forgives_debts() -> None:
+def test_a_reset_by_the_peer_is_reported_as_an_error_and_returns_credit() -> None:
     with linked() as link:
         owed = link.send(b"a" * MANY_BYTES)
         turns(link.loop)
@@ -339,7 +339,7 @@ def test_a_reset_by_the_peer_is_a_loss_and_forgives_debts() -> None:
         assert link.transport.is_closed
 
 
-def test_what_the_peer_said_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first() -> None:
+def test_input_before_a_reset_is_delivered_when_sending_discovers_the_reset() -> None:
     with linked() as link:
         link.send(b"unread, so closing resets")
         turns(link.loop)
@@ -356,8 +356,8 @@ def test_what_the_peer_said_before_it_broke_off_is_heard_by_a_sender_who_finds_o
         assert link.transport.is_closed
 
 
-def test_the_end_that_the_peer_gave_its_side_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first() -> None:
-    """The end of an answer that lasts until then, given by a server that closes while an upload comes."""
+def test_an_eof_before_a_reset_is_delivered_when_sending_discovers_the_reset() -> None:
+    """It ends a response without a length, from a server that closes during an upload."""
     with linked() as link:
         link.peer.sendall(b"no more, please")
         link.peer.shutdown(socket.SHUT_WR)
@@ -371,7 +371,7 @@ def test_the_end_that_the_peer_gave_its_side_before_it_broke_off_is_heard_by_a_s
         assert link.transport.is_closed
 
 
-def test_a_sender_who_finds_out_first_hears_no_end_from_a_peer_that_gave_none() -> None:
+def test_no_eof_is_delivered_when_sending_discovers_a_reset_without_one() -> None:
     with linked() as link:
         link.peer.sendall(b"no more, ple")
         reset(link.peer)
@@ -384,7 +384,7 @@ def test_a_sender_who_finds_out_first_hears_no_end_from_a_peer_that_gave_none() 
         assert link.side.error is not None
 
 
-def test_a_paused_reader_hears_nothing_of_a_peer_that_broke_off() -> None:
+def test_input_before_a_reset_is_not_delivered_to_a_paused_reader() -> None:
     with linked() as link:
         link.transport.pause_reading()
         link.peer.sendall(b"too much already")
@@ -398,7 +398,7 @@ def test_a_paused_reader_hears_nothing_of_a_peer_that_broke_off() -> None:
         assert not link.side.received
 
 
-def test_a_paused_reader_who_hears_out_gets_what_a_peer_said_before_it_broke_off_when_it_goes_on() -> None:
+def test_a_paused_reader_with_hears_out_gets_input_before_a_reset_when_it_resumes() -> None:
     with linked() as link:
         link.transport.hears_out = True
         link.transport.pause_reading()
@@ -422,7 +422,7 @@ def test_a_paused_reader_who_hears_out_gets_what_a_peer_said_before_it_broke_off
         assert link.side.error is not None
 
 
-def test_a_reader_who_hears_out_may_pause_again_among_what_is_left() -> None:
+def test_a_reader_with_hears_out_may_pause_again_before_and_within_the_remaining_input() -> None:
     with linked() as link:
         link.transport.hears_out = True
         link.transport.pause_reading()
@@ -447,7 +447,7 @@ def test_a_reader_who_hears_out_may_pause_again_among_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("end", [Transport.finish, Transport.close, Transport.abort])
-def test_a_connection_that_broke_while_reading_was_paused_can_be_let_go(end: Callable[[Transport], None]) -> None:
+def test_a_connection_that_broke_while_reading_was_paused_can_be_ended(end: Callable[[Transport], None]) -> None:
     with linked() as link:
         link.transport.hears_out = True
         link.transport.pause_reading()
@@ -462,7 +462,7 @@ def test_a_connection_that_broke_while_reading_was_paused_can_be_let_go(end: Cal
         assert (link.side.error, bytes(link.side.received)) == (None, b"")
 
 
-def test_output_for_a_closed_transport_is_forgiven() -> None:
+def test_credit_for_output_to_a_closed_transport_is_returned() -> None:
     with linked() as link:
         link.transport.abort()
         owed = link.send(b"too late")
@@ -471,7 +471,7 @@ def test_output_for_a_closed_transport_is_forgiven() -> None:
         assert owed.released_bytes == 8
 
 
-def test_an_owner_with_a_bug_loses_its_connection_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_owner_that_raises_loses_its_connection_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
     with linked() as link:
         other = Link(link.loop)
 
@@ -488,7 +488,7 @@ def test_an_owner_with_a_bug_loses_its_connection_and_no_other(caplog: pytest.Lo
         assert "bug in the handler of a socket" in caplog.text
 
 
-def test_a_creditor_that_aborts_its_debtor_while_being_repaid_breaks_nothing() -> None:
+def test_a_creditor_may_abort_the_transport_while_its_credit_is_returned() -> None:
     class Aborter:
         released_bytes = 0
 
@@ -512,7 +512,7 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def test_tiny_pieces_that_wait_cost_little_more_than_their_bytes() -> None:
+def test_queued_tiny_pieces_cost_little_more_than_their_bytes() -> None:
     with linked() as link:
         filling = link.send(bytes(MANY_BYTES))
         turns(link.loop)

@@ -160,7 +160,7 @@ def test_output_queued_while_a_record_is_half_sent_follows_in_order(authority: t
 
 
 def receive_all(link: TlsLink, size: int) -> None:
-    """Until the end, which the peer tells TCP alone."""
+    """Until the end, which the peer signals by TCP alone."""
 
     def send() -> None:
         link.peer.sendall(b"x" * size)
@@ -209,7 +209,7 @@ def test_sockets_that_are_ready_together_share_what_a_turn_takes(authority: trus
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [0, 100, 16_384, 200_000])
 @pytest.mark.parametrize("asks", [False, True])
-def test_whether_tls_was_cut_off_is_known_where_it_was_asked_for(
+def test_an_end_without_close_notify_is_reported_as_cut_off_when_requested(
     authority: trustme.CA, version: ssl.TLSVersion, size: int, asks: bool
 ) -> None:
     with linked(authority, version, tells_cut_off=asks) as link:
@@ -241,7 +241,7 @@ def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int, 
 
 
 @with_both_kinds
-def test_what_came_before_a_broken_record_counts(authority: trustme.CA, kind: Kind) -> None:
+def test_input_before_a_broken_record_is_delivered(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
         link.transport.pause_reading()
         link.peer.sendall(b"x" * 50_000)
@@ -255,10 +255,10 @@ def test_what_came_before_a_broken_record_counts(authority: trustme.CA, kind: Ki
         assert isinstance(link.side.error, ssl.SSLError)
 
 
-def test_what_a_server_said_before_it_broke_off_is_heard_behind_its_tickets_by_a_sender_who_finds_out_first(
+def test_input_after_session_tickets_is_delivered_when_sending_discovers_a_reset(
     authority: trustme.CA,
 ) -> None:
-    """As with a large upload that is refused on a new connection."""
+    """As when a large upload is refused on a new connection."""
     with linked(authority, kind=TlsSocket, is_client=True) as link:
         link.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.side.output.append(b"unread, so closing resets")
@@ -273,7 +273,7 @@ def test_what_a_server_said_before_it_broke_off_is_heard_behind_its_tickets_by_a
         assert link.transport.is_closed
 
 
-def test_the_end_that_a_server_gave_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first(
+def test_a_close_notify_before_a_reset_is_delivered_when_sending_discovers_the_reset(
     authority: trustme.CA,
 ) -> None:
     with linked(authority, kind=TlsSocket, is_client=True) as link:
@@ -293,7 +293,7 @@ def test_the_end_that_a_server_gave_before_it_broke_off_is_heard_by_a_sender_who
         assert link.transport.is_closed
 
 
-def test_a_paused_reader_who_hears_out_gets_what_a_server_said_before_it_broke_off(authority: trustme.CA) -> None:
+def test_a_paused_reader_with_hears_out_gets_input_before_a_reset_when_it_resumes(authority: trustme.CA) -> None:
     with linked(authority, kind=TlsSocket, is_client=True) as link:
         link.transport.hears_out = True
         link.transport.pause_reading()
@@ -319,7 +319,7 @@ def test_a_paused_reader_who_hears_out_gets_what_a_server_said_before_it_broke_o
 
 
 @with_both_kinds
-def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA, kind: Kind) -> None:
+def test_records_that_tls_has_already_read_are_delivered_after_a_pause(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
         link.side.on_read = link.transport.pause_reading
         link.peer.sendall(b"x" * 40_000)
@@ -334,7 +334,7 @@ def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA
 
 
 @with_both_kinds
-def test_an_owner_with_a_bug_is_told_also_where_no_event_of_the_socket_led_to_it(
+def test_an_owner_that_raises_outside_a_socket_event_is_notified_too(
     authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Kind
 ) -> None:
     def fail() -> None:
@@ -365,7 +365,7 @@ def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA,
 
 
 @with_both_kinds
-def test_finishing_sends_what_is_queued_also_where_the_peers_end_has_come_behind_full_records(
+def test_finishing_sends_queued_output_even_if_close_notify_came_after_full_records(
     authority: trustme.CA, kind: Kind
 ) -> None:
     with linked(authority, kind=kind) as link:
@@ -388,17 +388,17 @@ def test_finishing_sends_what_is_queued_also_where_the_peers_end_has_come_behind
 
 
 def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: trustme.CA) -> None:
-    """Without it the peer cannot tell this end from one that somebody else has made."""
+    """Without it the peer cannot tell this end from a truncation by somebody else."""
     clock = Clock()
     with linked(authority, kind=TlsSocket, clock=clock) as link:
-        # As with a response whose last byte the socket takes, and not one more.
+        # As when the socket takes the last byte of a response and not one more.
         sent_bytes = TLS_RECORD_BYTES
         with suppress(ssl.SSLWantWriteError):
             while True:
                 sent_bytes += link.transport._sock.send(bytes(TLS_RECORD_BYTES))
         link.transport.finish()
         turns(link.loop)
-        # Longer than a peer is waited for that has all.
+        # Longer than the wait for a peer that has received everything.
         clock.passed_s += 3
         turns(link.loop)
         received: list[int] = []
@@ -415,7 +415,7 @@ def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: 
 
 
 @with_both_kinds
-def test_aborting_is_not_taken_for_an_end(authority: trustme.CA, kind: Kind) -> None:
+def test_an_abort_is_not_taken_for_a_clean_end(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
         link.transport.abort()
 
@@ -442,7 +442,7 @@ def test_a_handshake_that_does_not_end_times_out(authority: trustme.CA) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b""])
-def test_a_handshake_with_something_else_fails(authority: trustme.CA, garbage: bytes) -> None:
+def test_a_handshake_with_a_peer_that_does_not_speak_tls_fails(authority: trustme.CA, garbage: bytes) -> None:
     with loop_of() as loop:
         server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
         ours, peer = tcp_pair(SEND_BUFFER_BYTES)
@@ -458,7 +458,7 @@ def test_a_handshake_with_something_else_fails(authority: trustme.CA, garbage: b
         assert len(errors) == 1
 
 
-def test_a_cancelled_handshake_calls_nobody(authority: trustme.CA) -> None:
+def test_a_cancelled_handshake_makes_no_callback(authority: trustme.CA) -> None:
     with loop_of() as loop:
         server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
         ours, peer = tcp_pair(SEND_BUFFER_BYTES)
