@@ -1,4 +1,4 @@
-"""Clients that break off just after a request: what is found of them when an answer cannot be sent is not begun."""
+"""Clients that reset their connection just after a request: when a response cannot be sent, it is not begun."""
 
 import select
 import socket
@@ -38,7 +38,7 @@ def wait_for_the_reset_of(sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("over", [over_h1, over_h2])
-def test_a_request_is_not_begun_when_its_client_is_found_gone_by_an_answer_to_an_earlier_one(
+def test_a_request_is_not_begun_when_sending_an_earlier_response_discovers_a_reset(
     over: Callable[[socket.socket], Ask],
 ) -> None:
     with serving() as rig, rig.connect() as client:

@@ -1,4 +1,4 @@
-"""What is checked of certificates, keys and authorities before a document is taken."""
+"""How certificates, keys and authorities are validated before a document is accepted."""
 
 import datetime
 from typing import Any
@@ -35,7 +35,7 @@ def test_usable_settings_pass_the_check() -> None:
     ],
     ids=["another key", "no certificate", "no authority"],
 )
-def test_unusable_settings_are_refused_with_their_place(settings: dict[str, Any], expected: str) -> None:
+def test_unusable_settings_are_refused_with_their_path(settings: dict[str, Any], expected: str) -> None:
     with pytest.raises(UnusableTLS, match=expected) as refused:
         check(listener_tls(**settings))
     assert "PRIVATE KEY" not in str(refused.value)
@@ -50,7 +50,7 @@ def test_a_key_with_a_passphrase_is_refused_without_asking_for_it() -> None:
         check(listener_tls(certificates=[{**A, "privateKey": locked.decode()}]))
 
 
-def test_of_a_key_that_is_too_short_or_of_another_certificate_is_said_what_is_wanted() -> None:
+def test_the_error_about_a_short_or_mismatched_key_says_what_is_wanted() -> None:
     short, other = (pair_of(rsa.generate_private_key(65537, bits)) for bits in (1024, 2048))
 
     with pytest.raises(UnusableTLS, match=r"EE_KEY_TOO_SMALL, a key too short .* want ECDSA"):
@@ -75,7 +75,7 @@ def pair_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, *extensions: x5
 
 
 def test_a_certificate_whose_names_cannot_be_read_is_refused() -> None:
-    """OpenSSL takes it, and nobody would ever be shown it."""
+    """OpenSSL accepts it, but it would never be served to a client."""
     broken = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.17"), b"\x30\x03\x82\x01\xff")
     pair = pair_of(ec.generate_private_key(ec.SECP256R1()), broken)
     with pytest.raises(UnusableTLS, match=r"tls\.certificates\[1\]\.certificate: cannot be read"):

@@ -27,11 +27,11 @@ HELLO = hello_of("a.example")
     ("server_name", "expected"),
     [("a.example", b"a.example"), ("B.Example", b"b.example"), (None, None), ("127.0.0.1", None)],
 )
-def test_the_name_is_found(server_name: str | None, expected: bytes | None) -> None:
+def test_the_server_name_is_found(server_name: str | None, expected: bytes | None) -> None:
     assert ClientHello(expected) == parse_client_hello(hello_of(server_name))
 
 
-def test_each_beginning_says_how_many_bytes_another_look_needs() -> None:
+def test_each_incomplete_hello_gives_the_number_of_bytes_needed_next() -> None:
     for size_bytes in range(len(HELLO)):
         wanted = parse_client_hello(HELLO[:size_bytes])
 
@@ -47,12 +47,12 @@ def in_records(message: bytes, size_bytes: int) -> bytes:
     )
 
 
-def test_a_hello_in_several_records_is_put_together() -> None:
+def test_a_hello_in_several_records_is_joined() -> None:
     assert ClientHello(b"a.example") == parse_client_hello(in_records(HELLO[5:], 100))
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2, 7, 100])
-def test_a_hello_in_tiny_records_is_looked_at_a_few_times(size_bytes: int) -> None:
+def test_a_hello_in_tiny_records_is_parsed_only_a_few_times(size_bytes: int) -> None:
     message = b"\x01\0" + (5_000).to_bytes(2, "big") + bytes(5_000)
     records = in_records(message, size_bytes)
 
@@ -73,7 +73,7 @@ def test_a_hello_in_tiny_records_is_looked_at_a_few_times(size_bytes: int) -> No
     ],
     ids=["HTTP", "an alert", "an empty record", "a ServerHello"],
 )
-def test_what_is_no_hello_is_refused(received: bytes) -> None:
+def test_input_that_is_not_a_client_hello_is_refused(received: bytes) -> None:
     with pytest.raises(NotTls):
         parse_client_hello(received)
 
@@ -86,7 +86,7 @@ def test_a_hello_of_endless_length_is_refused() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 600))
-def test_garbage_is_refused_or_wants_more_or_has_some_name(garbage: bytes, at: int) -> None:
+def test_arbitrary_bytes_are_refused_or_need_more_or_are_a_hello(garbage: bytes, at: int) -> None:
     for received in (garbage, b"\x16\x03\x01" + garbage, HELLO[:at] + garbage):
         try:
             found = parse_client_hello(received)

@@ -73,7 +73,7 @@ def test_doors_are_opened_kept_and_retired_as_listeners_come_and_go() -> None:
         assert b"Connection: close\r\n" in answer
 
 
-def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
+def test_clients_in_the_accept_queue_are_served_before_a_door_closes() -> None:
     waiting = listening_socket()
     port = port_of(waiting)
     clients = [connect(port) for _ in range(100)]
@@ -94,7 +94,7 @@ def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_a_door_without_a_socket_stays_shut_until_it_gets_one() -> None:
+def test_a_door_without_a_socket_accepts_nothing_until_it_gets_one() -> None:
     sock = listening_socket()
     port = port_of(sock)
     name = socket_door("127.0.0.1", port)
@@ -108,7 +108,7 @@ def test_a_door_without_a_socket_stays_shut_until_it_gets_one() -> None:
             assert read_until(client, HELLO)
 
 
-def test_where_one_door_cannot_be_opened_the_others_are_left_as_they_were() -> None:
+def test_if_one_door_cannot_be_opened_the_others_are_unchanged() -> None:
     sound, broken = listening_socket(), listening_socket()
     ports = port_of(sound), port_of(broken)
     sockets = dict(zip((socket_door("127.0.0.1", port) for port in ports), (sound, broken), strict=True))
@@ -130,7 +130,7 @@ def test_where_one_door_cannot_be_opened_the_others_are_left_as_they_were() -> N
             assert read_until(client, HELLO)
 
 
-def test_a_socket_that_no_listener_wants_is_closed() -> None:
+def test_a_socket_without_a_listener_is_closed() -> None:
     sock = listening_socket()
     with Rig() as rig:
         rig.use(table_of(), {"127.0.0.1:1": sock})
@@ -138,7 +138,7 @@ def test_a_socket_that_no_listener_wants_is_closed() -> None:
         assert sock.fileno() < 0
 
 
-def test_the_address_of_an_ipv4_client_is_ipv4_on_a_dual_stack_socket() -> None:
+def test_an_ipv4_client_has_an_ipv4_address_on_a_dual_stack_socket() -> None:
     if not socket.has_dualstack_ipv6():
         not_possible_here("this host has no IPv6")
     sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -177,7 +177,7 @@ def test_draining_lets_running_exchanges_finish_and_closes_idle_connections() ->
         assert rig.services.gone.empty()
 
 
-def test_draining_closes_at_once_where_nothing_was_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draining_closes_at_once_a_connection_without_a_recent_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.doors.h1connection.DRAIN_S", 100.0)
     with serving() as rig, rig.connect() as client:
         ask(client)
@@ -189,7 +189,7 @@ def test_draining_closes_at_once_where_nothing_was_asked_for_long(monkeypatch: p
 
 
 @pytest.mark.parametrize("idle_s", [0.0, RECENT_S + 1], ids=["in use", "idle for long"])
-def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered(idle_s: float) -> None:
+def test_a_request_unread_in_the_socket_when_draining_begins_is_answered(idle_s: float) -> None:
     with serving() as rig, rig.connect() as client:
         ask(client)
         read_until(client, HELLO)
@@ -221,8 +221,8 @@ def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
 
 
 @pytest.mark.parametrize("is_pipelined", [False, True])
-def test_the_request_behind_a_response_that_had_begun_before_the_drain_is_answered(is_pipelined: bool) -> None:
-    """That response's head has told the client nothing."""
+def test_a_request_after_a_response_begun_before_the_drain_is_answered(is_pipelined: bool) -> None:
+    """The head of that response did not announce the close."""
     with serving() as rig, rig.connect() as client:
         ask(client, "/begin")
         read_until(client, b"\r\n\r\n")
@@ -244,7 +244,7 @@ def test_the_request_behind_a_response_that_had_begun_before_the_drain_is_answer
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_a_client_whose_response_had_begun_before_the_drain_is_let_go_when_it_asks_nothing_more(
+def test_a_client_whose_response_began_before_the_drain_is_closed_if_it_stays_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.doors.h1connection.DRAIN_S", 100.0)
@@ -262,7 +262,7 @@ def test_a_client_whose_response_had_begun_before_the_drain_is_let_go_when_it_as
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_first_request(
+def test_a_client_that_just_connected_before_the_drain_has_time_for_its_first_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     while_s = 100.0
@@ -283,7 +283,7 @@ def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_fi
         assert b"" == silent.recv(10)
 
 
-def test_draining_gives_nobody_more_time_than_there_is_for_a_head() -> None:
+def test_draining_waits_no_longer_than_the_header_timeout() -> None:
     with serving(limits={"headerTimeout": "2s"}) as rig, rig.connect() as silent:
         rig.wait_for_connections(1)
         rig.call(rig.drain)
@@ -292,7 +292,7 @@ def test_draining_gives_nobody_more_time_than_there_is_for_a_head() -> None:
         assert b"" == silent.recv(10)
 
 
-def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answered() -> None:
+def test_a_stream_opened_before_the_client_has_read_the_goaway_is_answered() -> None:
     with serving() as rig, H2Client(rig.connect()) as client:
         client.get("/hello")
         rig.call(rig.drain)
@@ -303,7 +303,7 @@ def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answere
         client.read_until(lambda: client.is_closed)
 
 
-def test_a_worker_whose_last_client_has_left_is_not_done_while_its_doors_are_open() -> None:
+def test_a_worker_without_clients_is_not_idle_while_its_doors_are_open() -> None:
     with serving() as rig:
         for _ in range(2):
             with rig.connect() as client:
@@ -316,8 +316,8 @@ def test_a_worker_whose_last_client_has_left_is_not_done_while_its_doors_are_ope
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_what_clients_are_sent_does_not_wait_for_more() -> None:
-    """TCP_NODELAY: the end of each answer would otherwise wait for the acknowledgement of what came before it."""
+def test_tcp_nodelay_is_set_on_accepted_connections() -> None:
+    """Otherwise the end of each response would wait for the acknowledgement of the data before it."""
 
     class Owner:
         def on_accepted(self, sock: socket.socket, _address: object) -> None:
@@ -339,7 +339,7 @@ def test_what_clients_are_sent_does_not_wait_for_more() -> None:
     loop.close()
 
 
-def test_draining_an_empty_worker_is_done_when_handshakes_have_had_their_time() -> None:
+def test_draining_an_empty_worker_ends_after_the_time_for_tcp_handshakes() -> None:
     with serving() as rig:
 
         def drain() -> None:
@@ -355,14 +355,14 @@ def test_draining_an_empty_worker_is_done_when_handshakes_have_had_their_time() 
             rig.connect()
 
 
-def test_a_worker_without_doors_is_done_at_once() -> None:
+def test_draining_a_worker_without_doors_ends_at_once() -> None:
     with Rig() as rig:
         rig.call(rig.drain)
 
         assert rig.is_idle.is_set()
 
 
-def test_a_handshake_that_is_under_way_when_draining_begins_comes_to_its_end() -> None:
+def test_a_tcp_handshake_in_progress_when_draining_begins_is_completed() -> None:
     with serving() as rig, deaf_socket() as client:
         client.setblocking(False)
         client.connect_ex(("127.0.0.1", rig.port))
@@ -375,7 +375,7 @@ def test_a_handshake_that_is_under_way_when_draining_begins_comes_to_its_end() -
         rig.call(drain)
         hear_again(client)
         client.settimeout(WAIT_S)
-        # The kernel says again what the client has not heard, after a second.
+        # The kernel retransmits what the client has not received, after a second.
         assert [client] == select.select([], [client], [], WAIT_S)[1]
         ask(client)
         read_until(client, HELLO)
@@ -384,7 +384,7 @@ def test_a_handshake_that_is_under_way_when_draining_begins_comes_to_its_end() -
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_aborting_ends_the_wait_for_handshakes() -> None:
+def test_aborting_ends_the_wait_for_tcp_handshakes() -> None:
     with serving() as rig:
 
         def drain_and_abort() -> None:
@@ -398,7 +398,7 @@ def test_aborting_ends_the_wait_for_handshakes() -> None:
             rig.connect()
 
 
-def test_aborting_closes_everything_and_tells_running_exchanges() -> None:
+def test_aborting_closes_everything_and_notifies_running_exchanges() -> None:
     with serving() as rig, rig.connect() as client, H2Client(rig.connect()) as other:
         ask(client, "/hold")
         other.ask("/hold")
@@ -429,7 +429,7 @@ def test_two_hundred_idle_connections_are_kept_and_served() -> None:
         assert (0, 200) == (rig.door_stats.connections, rig.door_stats.accepted)
 
 
-def test_over_the_limit_the_longest_idle_connection_gives_way() -> None:
+def test_over_the_limit_the_longest_idle_connection_is_closed() -> None:
     with serving(limits={"maxConnections": 3}) as rig:
         clients = [rig.connect() for _ in range(3)]
         for client in (clients[1], clients[0], clients[2]):
@@ -448,7 +448,7 @@ def test_over_the_limit_the_longest_idle_connection_gives_way() -> None:
         assert {} == rig.door_stats.refused
 
 
-def test_over_the_limit_with_all_in_use_the_newcomer_is_refused() -> None:
+def test_over_the_limit_a_new_connection_is_refused_when_all_are_in_use() -> None:
     with serving(limits={"maxConnections": 2}) as rig, rig.connect() as one, rig.connect() as two:
         ask(one, "/hold")
         ask(two, "/hold")
@@ -461,7 +461,7 @@ def test_over_the_limit_with_all_in_use_the_newcomer_is_refused() -> None:
         assert {"limit": 1} == rig.door_stats.refused
 
 
-def test_over_the_limit_a_client_that_has_not_read_the_end_of_its_response_keeps_its_place() -> None:
+def test_over_the_limit_a_client_that_is_still_reading_its_response_is_kept() -> None:
     rig = Rig(limits={"maxConnections": 1}).open_plain(send_buffer_bytes=SEND_BUFFER_BYTES)
     with rig, rig.connect() as slow:
         ask(slow, f"/bulk/{MORE_THAN_BUFFERS_BYTES}")
@@ -488,7 +488,7 @@ def narrow_connection(port: int) -> socket.socket:
     return sock
 
 
-def test_over_the_limit_an_http2_client_that_has_not_read_the_end_of_its_response_keeps_its_place() -> None:
+def test_over_the_limit_an_http2_client_that_is_still_reading_its_response_is_kept() -> None:
     size_bytes = FULL_BYTES
     # All of it leaves in one turn, and the system takes half at most.
     rig = Rig(limits={"maxConnections": 1}).open_plain(send_buffer_bytes=1)
@@ -506,8 +506,8 @@ def test_over_the_limit_an_http2_client_that_has_not_read_the_end_of_its_respons
         assert {"limit": 1} == rig.door_stats.refused
 
 
-def test_no_descriptor_is_left_after_fifty_rounds() -> None:
-    # Else what other tests have left in cycles goes meanwhile.
+def test_fifty_rounds_leak_no_descriptor() -> None:
+    # Otherwise descriptors left in cycles by other tests would be closed meanwhile.
     gc.collect()
     with serving() as rig:
         before: Counter[str] = Counter()
@@ -544,7 +544,7 @@ with serving(limits={"maxConnections": 1000}) as rig:
 """
 
 
-def test_without_descriptors_those_who_are_in_are_served_and_it_is_said_once() -> None:
+def test_without_descriptors_existing_clients_are_served_and_one_error_is_logged() -> None:
     root = Path(__file__).parents[3]
     process = subprocess.Popen(
         [sys.executable, "-c", SCARCE],
@@ -568,10 +568,10 @@ def test_without_descriptors_those_who_are_in_are_served_and_it_is_said_once() -
             process.stdin.write("\n")
             process.stdin.flush()
             assert "scarce\n" == process.stdout.readline()
-            # Those for whom there is no place are taken all the same, to be turned away one after another.
+            # Connections without a descriptor are accepted all the same, to be refused one after another.
             clients[-1].settimeout(3 * WAIT_S)
             assert b"" == read_all_or_reset(clients[-1])
-            # When places get free, others are served again.
+            # When descriptors become free, others are served again.
             for client in clients:
                 client.close()
             clients.clear()

@@ -12,7 +12,7 @@ from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, ht
 from tests.proxy.loop.keyupdates import key_updates
 
 
-def test_a_client_that_speaks_plain_http_is_told() -> None:
+def test_plain_http_on_a_tls_door_is_answered_400() -> None:
     with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
         ask(client)
 
@@ -22,7 +22,7 @@ def test_a_client_that_speaks_plain_http_is_told() -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])
-def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
+def test_a_client_that_does_not_finish_its_hello_is_closed_after_the_header_timeout(first: bytes) -> None:
     with TLSRig().open(https("l", A), limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
         client.sendall(first)
 
@@ -31,7 +31,7 @@ def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
         assert {"header_timeout": 1} == rig.door_stats.refused
 
 
-def test_a_client_that_stops_after_its_hello_is_left() -> None:
+def test_a_client_that_stops_after_its_hello_is_closed_after_the_header_timeout() -> None:
     with TLSRig().open(https("l", A), limits={"headerTimeout": "100ms"}) as rig, rig.connect() as client:
         client.sendall(client_hello())
         read_all_or_reset(client)
@@ -40,7 +40,7 @@ def test_a_client_that_stops_after_its_hello_is_left() -> None:
         assert {"header_timeout": 1} == rig.door_stats.refused
 
 
-def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
+def test_a_client_that_closes_within_its_hello_is_closed() -> None:
     with TLSRig().open(https("l", A)) as rig:
         for size_bytes in (0, 3, 100):
             with rig.connect() as client:
@@ -64,8 +64,8 @@ def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
         assert b"\x16" == client.recv(1)
 
 
-def test_a_client_whose_hello_comes_in_parts_is_waited_for_also_where_the_system_tells_of_any_part() -> None:
-    """As it does while it is short of memory for sockets, whatever it was asked for."""
+def test_waiting_for_a_hello_in_parts_does_not_spin_even_if_rcvlowat_is_ignored() -> None:
+    """The kernel reports any part while it is short of socket memory, whatever SO_RCVLOWAT says."""
     with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
         data = client_hello()
         client.sendall(data[:100])
@@ -88,7 +88,7 @@ def test_a_client_whose_hello_comes_in_parts_is_waited_for_also_where_the_system
         assert b"\x16" == client.recv(1)
 
 
-def test_a_client_that_does_nothing_but_change_its_keys_leaves_others_their_turns(tmp_path: Path) -> None:
+def test_a_client_that_only_sends_key_updates_does_not_block_the_loop(tmp_path: Path) -> None:
     context, secrets = client_context(), tmp_path / "secrets"
     context.keylog_filename = str(secrets)
     with TLSRig().open(https("l", A)) as rig, rig.handshake(context=context) as client:

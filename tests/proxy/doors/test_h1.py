@@ -39,7 +39,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         assert answer.endswith(b"\0\0\0")
 
 
-def test_thousands_of_pipelined_requests_need_no_deep_stack() -> None:
+def test_thousands_of_pipelined_requests_do_not_recurse() -> None:
     with serving() as rig, rig.connect() as client:
         request = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
         client.sendall(request * 1999 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -47,7 +47,7 @@ def test_thousands_of_pipelined_requests_need_no_deep_stack() -> None:
         assert 2000 == read_all(client).count(b"hello\n")
 
 
-def test_no_more_than_the_limit_is_read_of_requests_behind_one_that_is_being_answered() -> None:
+def test_reading_pauses_when_pipelined_requests_exceed_the_limit() -> None:
     request = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
     count = 3 * Limits().max_pipelined_bytes // len(request)
     with serving() as rig, rig.connect() as client:
@@ -72,7 +72,7 @@ def test_no_more_than_the_limit_is_read_of_requests_behind_one_that_is_being_ans
 def test_tiny_chunks_of_a_large_read_are_taken_over_many_turns(
     monkeypatch: pytest.MonkeyPatch, is_pipelined: bool
 ) -> None:
-    """Taken at once, as many as a read holds would stop all others for a tenth of a second, over TLS for three."""
+    """All those of one read at once would block all others for a tenth of a second, over TLS for three tenths."""
     count = 20_000
     taken: Counter[float] = Counter()
     take = Exchange.on_request_data
@@ -91,7 +91,7 @@ def test_tiny_chunks_of_a_large_read_are_taken_over_many_turns(
     assert max(taken.values()) <= 2 * MAX_CHUNKS
 
 
-def test_an_http_10_client_gets_its_answer_and_the_end_of_the_connection() -> None:
+def test_an_http_10_client_gets_its_response_and_then_the_close() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(b"GET /hello HTTP/1.0\r\nHost: a.example\r\n\r\n")
 
@@ -99,7 +99,7 @@ def test_an_http_10_client_gets_its_answer_and_the_end_of_the_connection() -> No
         assert "HTTP/1.0" == rig.services.begun.get_nowait().client.arrival.protocol
 
 
-def test_the_arrival_tells_where_a_client_comes_from() -> None:
+def test_the_arrival_has_the_door_scheme_address_and_trust_of_a_client() -> None:
     with Rig(forwarding={"trustedProxies": ["127.0.0.0/8"]}) as rig:
         rig.open_plain(publicPort=80)
         with rig.connect() as client:
@@ -112,7 +112,7 @@ def test_the_arrival_tells_where_a_client_comes_from() -> None:
             assert arrival.is_trusted
 
 
-def test_a_client_that_expects_100_is_told_to_go_on() -> None:
+def test_a_client_that_expects_100_gets_it() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/count", "Content-Length: 5\r\nExpect: 100-continue\r\n", "POST")
 
@@ -121,7 +121,7 @@ def test_a_client_that_expects_100_is_told_to_go_on() -> None:
         assert read_until(client, b"5 bytes, trailers []\n")
 
 
-def test_a_client_that_expects_100_and_is_refused_sends_no_body() -> None:
+def test_a_client_that_expects_100_may_be_refused_without_it() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/early", "Content-Length: 5\r\nExpect: 100-continue\r\n", "POST")
 
@@ -145,7 +145,7 @@ def test_a_response_ends_with_its_trailers() -> None:
         assert read_until(client, b"5\r\nbody\n\r\n0\r\nChecksum: 1234\r\n\r\n")
 
 
-def test_after_101_both_sides_exchange_bytes_as_they_are() -> None:
+def test_after_101_bytes_pass_unchanged_both_ways() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/switch", "Connection: Upgrade\r\nUpgrade: websocket\r\n")
         client.sendall(b"early")
@@ -158,7 +158,7 @@ def test_after_101_both_sides_exchange_bytes_as_they_are() -> None:
         assert b"" == client.recv(10)
 
 
-def test_a_client_that_closes_its_side_during_its_request_is_gone() -> None:
+def test_a_half_close_during_a_request_cancels_its_exchange() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold")
         rig.services.begun.get(timeout=10)
@@ -169,7 +169,7 @@ def test_a_client_that_closes_its_side_during_its_request_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("size_bytes", "reason"), [(6, ""), (5, "closed by the client")])
-def test_a_client_that_closes_with_the_announced_length_has_had_all(size_bytes: int, reason: str) -> None:
+def test_a_half_close_after_the_whole_content_length_is_no_cancellation(size_bytes: int, reason: str) -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, f"/endless/{size_bytes}")
         read_until(client, b"hello\n"[:size_bytes])
@@ -179,8 +179,8 @@ def test_a_client_that_closes_with_the_announced_length_has_had_all(size_bytes: 
         rig.wait_for_connections(0)
 
 
-def test_a_client_that_closes_before_all_was_sent_is_gone() -> None:
-    """It has been handed over, but not taken by the socket."""
+def test_a_half_close_before_the_response_was_sent_cancels_its_exchange() -> None:
+    """The response has been queued, but not taken by the socket."""
     with serving() as rig, rig.connect() as client:
         ask(client, f"/endless/{32 * MIB}")
         rig.services.begun.get(timeout=10)
@@ -189,7 +189,7 @@ def test_a_client_that_closes_before_all_was_sent_is_gone() -> None:
         assert "closed by the client" == rig.services.gone.get(timeout=10)
 
 
-def test_a_client_that_resets_its_connection_is_gone() -> None:
+def test_a_reset_by_the_client_cancels_its_exchange() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold")
         rig.services.begun.get(timeout=10)
@@ -200,7 +200,7 @@ def test_a_client_that_resets_its_connection_is_gone() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_response_that_breaks_off_is_noticed_by_the_client() -> None:
+def test_a_response_that_breaks_off_is_visible_to_the_client() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/break")
 
@@ -220,7 +220,7 @@ def test_an_http_10_response_that_breaks_off_ends_in_a_reset() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_bug_in_an_exchange_costs_its_connection_only() -> None:
+def test_a_bug_in_an_exchange_resets_only_its_connection() -> None:
     with serving() as rig, rig.connect() as client, rig.connect() as other:
         ask(client, "/raise")
 
@@ -239,7 +239,7 @@ def test_a_bug_in_a_pipelined_request_ends_its_connection() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_bug_in_a_request_that_comes_with_the_drain_keeps_no_other_connection_open() -> None:
+def test_a_bug_in_a_request_during_the_drain_leaves_no_other_connection_open() -> None:
     with serving() as rig, contextlib.ExitStack() as clients:
         raising, *idle = [clients.enter_context(rig.connect()) for _ in range(10)]
         rig.wait_for_connections(10)
@@ -272,7 +272,7 @@ WAYS_OUT: dict[str, Way] = {
 
 
 @pytest.mark.parametrize("way", WAYS_OUT.values(), ids=WAYS_OUT.keys())
-def test_a_bug_in_the_end_of_an_exchange_leaves_no_connection_behind_when_its_client(way: Way) -> None:
+def test_a_bug_at_the_end_of_an_exchange_does_not_leak_its_connection_when_its_client(way: Way) -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/grudge", "Transfer-Encoding: chunked\r\n", "POST")
         rig.services.begun.get(timeout=10)

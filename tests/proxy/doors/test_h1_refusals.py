@@ -43,7 +43,7 @@ def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, s
         assert {"protocol": 1} == rig.door_stats.refused
 
 
-def test_a_client_that_speaks_something_else_gets_no_answer() -> None:
+def test_a_client_that_does_not_speak_http_gets_no_response() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(b"EHLO mail.example\r\n\r\n")
 
@@ -51,14 +51,14 @@ def test_a_client_that_speaks_something_else_gets_no_answer() -> None:
         assert {"protocol": 1} == rig.door_stats.refused
 
 
-def test_a_target_of_just_the_limit_is_served() -> None:
+def test_a_target_exactly_at_the_limit_is_served() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/" + "a" * 16_383)
 
         assert read_until(client, b"\n").startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_body_that_breaks_the_protocol_ends_its_exchange_and_is_answered() -> None:
+def test_a_malformed_body_ends_its_exchange_and_is_answered_400() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold", "Transfer-Encoding: chunked\r\n", "POST")
         rig.services.begun.get(timeout=10)
@@ -68,7 +68,7 @@ def test_a_body_that_breaks_the_protocol_ends_its_exchange_and_is_answered() -> 
         assert rig.services.gone.get_nowait()
 
 
-def test_a_body_that_breaks_the_protocol_after_the_answer_began_cuts_the_answer() -> None:
+def test_a_malformed_body_after_the_response_began_truncates_the_response() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/echo", "Transfer-Encoding: chunked\r\n", "POST")
         client.sendall(b"3\r\nabc\r\n")
@@ -79,7 +79,7 @@ def test_a_body_that_breaks_the_protocol_after_the_answer_began_cuts_the_answer(
         assert rig.services.gone.get_nowait()
 
 
-def test_a_client_that_sends_nothing_is_left_without_a_word() -> None:
+def test_a_client_that_sends_nothing_is_closed_without_a_response() -> None:
     with serving(limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
         assert b"" == read_all(client)
         assert {} == rig.door_stats.refused
@@ -97,7 +97,7 @@ def wait_for_a_part_of_a_head(rig: Rig) -> None:
     rig.wait_for(has_come, "the beginning of a head")
 
 
-def test_a_head_that_does_not_come_to_its_end_is_answered_408() -> None:
+def test_an_incomplete_head_is_answered_408() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: a")
         wait_for_a_part_of_a_head(rig)
@@ -107,7 +107,7 @@ def test_a_head_that_does_not_come_to_its_end_is_answered_408() -> None:
         assert {"header_timeout": 1} == rig.door_stats.refused
 
 
-def test_dribbling_gains_no_time_for_a_head() -> None:
+def test_a_trickle_of_bytes_does_not_extend_the_header_timeout() -> None:
     """Slow loris: each byte comes well within the timeout."""
     with serving(limits={"headerTimeout": "1h"}) as rig, rig.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -125,7 +125,7 @@ def test_dribbling_gains_no_time_for_a_head() -> None:
         assert read_all(client).startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_next_head_on_a_kept_connection_is_timed_as_well() -> None:
+def test_the_header_timeout_applies_to_the_next_head_on_a_kept_connection() -> None:
     with serving(limits={"idleTimeout": "1h"}) as rig, rig.connect() as client:
         ask(client)
         read_until(client, b"hello\n")
@@ -136,7 +136,7 @@ def test_the_next_head_on_a_kept_connection_is_timed_as_well() -> None:
         assert read_all(client).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_kept_connection_is_closed_when_it_has_been_idle_for_long() -> None:
+def test_a_kept_connection_is_closed_after_the_idle_timeout() -> None:
     with serving(limits={"idleTimeout": "50ms"}) as rig, rig.connect() as client:
         ask(client)
         read_until(client, b"hello\n")
@@ -145,7 +145,7 @@ def test_a_kept_connection_is_closed_when_it_has_been_idle_for_long() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_running_request_is_not_timed_by_its_connection() -> None:
+def test_the_idle_timeout_of_the_connection_does_not_apply_to_a_running_request() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold")
         rig.services.begun.get(timeout=10)
@@ -158,7 +158,7 @@ def test_a_running_request_is_not_timed_by_its_connection() -> None:
         assert read_until(client, b"hello\n")
 
 
-def test_reading_stops_while_an_exchange_cannot_get_rid_of_a_body() -> None:
+def test_reading_stops_while_an_exchange_cannot_forward_a_body() -> None:
     size_bytes = 64 * 1024 * 1024
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold", f"Content-Length: {size_bytes}\r\n", "POST")
@@ -176,7 +176,7 @@ def test_reading_stops_while_an_exchange_cannot_get_rid_of_a_body() -> None:
         rig.wait_for(lambda: exchange.received_bytes > held_bytes + 256 * 1024, "as much of the body again")
 
 
-def test_a_whole_upload_goes_through_and_back_with_little_under_way() -> None:
+def test_a_large_upload_is_echoed_completely() -> None:
     size_bytes = 8 * 1024 * 1024
     with serving() as rig, rig.connect() as client:
         ask(client, "/echo", f"Content-Length: {size_bytes}\r\nConnection: close\r\n", "POST")
@@ -200,8 +200,8 @@ def test_a_whole_upload_goes_through_and_back_with_little_under_way() -> None:
         assert size_bytes == answer_bytes
 
 
-def test_a_refused_client_that_is_still_sending_reads_the_answer() -> None:
-    """Closing with unread data would reset the connection and take the answer away."""
+def test_a_refused_client_that_is_still_sending_gets_the_response() -> None:
+    """Closing with unread data would reset the connection, and the response would be lost."""
     with serving() as rig, rig.connect() as client:
         ask(client, "/early", "Content-Length: 1000000\r\n", "POST")
         client.sendall(bytes(500_000))
@@ -211,7 +211,7 @@ def test_a_refused_client_that_is_still_sending_reads_the_answer() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_client_that_asks_and_never_reads_is_not_asked_for_more() -> None:
+def test_requests_of_a_client_that_does_not_read_are_not_begun_without_bound() -> None:
     count = 20_000
     with serving() as rig, rig.connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -225,7 +225,7 @@ def test_a_client_that_asks_and_never_reads_is_not_asked_for_more() -> None:
         assert count == rig.services.begun.qsize()
 
 
-def test_a_client_that_reads_again_may_ask_again() -> None:
+def test_a_client_that_reads_again_is_served_again() -> None:
     with Rig() as rig, rig.open_plain(send_buffer_bytes=65536).connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         ask(client, "/bulk/10000")

@@ -27,7 +27,7 @@ def client_of(rig: Rig, **options: bool | int) -> H2Client:
     return H2Client(rig.connect(), **options)  # type: ignore[arg-type]
 
 
-def test_streams_are_answered_each_by_its_own_exchange() -> None:
+def test_each_stream_is_answered_by_its_own_exchange() -> None:
     with serving() as rig, client_of(rig) as client:
         held = client.ask("/hold")
         assert b"hello\n" == client.get("/hello").body
@@ -66,7 +66,7 @@ def test_trailers_of_a_request_reach_its_exchange() -> None:
 
 
 @pytest.mark.parametrize("drained_bytes", [0, 64 * 1024], ids=["from the start", "after a while"])
-def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(drained_bytes: int) -> None:
+def test_stalled_uploads_do_not_block_others_however_many_there_are(drained_bytes: int) -> None:
     settings = Settings()
     with serving() as rig, client_of(rig) as client:
         client.get("/hello")
@@ -76,7 +76,7 @@ def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(drained
         ]
         for upload in uploads:
             client.send(upload, bytes(drained_bytes))
-        # All credit for that has come when the answer has.
+        # All credit for it has arrived when the response has.
         client.get("/hello")
         for upload in uploads:
             client.send(upload, bytes(client.h2.local_flow_control_window(upload)))
@@ -92,7 +92,7 @@ def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(drained
         assert client.h2.outbound_flow_control_window > 0
 
 
-def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
+def test_a_stream_is_reset_with_no_error_after_an_early_response() -> None:
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/early", method="POST", has_body=True)
         answer = client.answer(stream_id)
@@ -104,7 +104,7 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
 
 @pytest.mark.parametrize("has_trailers", [False, True])
 @pytest.mark.parametrize("is_another_underway", [False, True])
-def test_a_request_that_is_answered_by_its_head_may_have_come_whole(
+def test_an_early_response_to_a_request_received_completely_is_not_followed_by_a_reset(
     is_another_underway: bool, has_trailers: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving() as rig, client_of(rig) as client:
@@ -131,8 +131,8 @@ def has_long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("has_long_rests")
-def test_the_rest_of_an_upload_is_taken_in_although_the_answer_has_come() -> None:
-    """There are clients that send all of it before they look at an answer."""
+def test_the_rest_of_an_upload_is_read_after_its_response() -> None:
+    """Some clients send the whole body before they read the response."""
     with serving(**PATIENT) as rig, client_of(rig) as client:
         stream_id = client.ask("/early", method="POST", has_body=True)
         answer = client.answer(stream_id)
@@ -145,8 +145,8 @@ def test_the_rest_of_an_upload_is_taken_in_although_the_answer_has_come() -> Non
 
 
 @pytest.mark.usefixtures("has_long_rests")
-def test_an_upload_whose_window_was_used_up_may_go_on_after_the_answer() -> None:
-    """What its exchange held is credited at once, and not a second time when that is let go."""
+def test_an_upload_whose_window_was_used_up_may_go_on_after_its_response() -> None:
+    """Bytes that its exchange held are credited at once, and not again when the exchange releases them."""
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/hold", method="POST", has_body=True)
         window_bytes = client.h2.local_flow_control_window(stream_id)
@@ -164,7 +164,7 @@ def test_an_upload_whose_window_was_used_up_may_go_on_after_the_answer() -> None
 
 
 @pytest.mark.usefixtures("has_long_rests")
-def test_an_answered_upload_is_stopped_when_its_time_has_come() -> None:
+def test_an_answered_upload_is_reset_after_its_time() -> None:
     with serving(**PATIENT) as rig, client_of(rig) as client:
         first = client.answer(client.ask("/early", method="POST", has_body=True))
         client.get("/hello")
@@ -185,7 +185,7 @@ def test_an_answered_upload_is_stopped_when_its_time_has_come() -> None:
 
 
 @pytest.mark.usefixtures("has_long_rests")
-def test_no_more_is_taken_of_an_answered_upload_than_a_bound() -> None:
+def test_an_answered_upload_is_reset_beyond_a_bound() -> None:
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/early", method="POST", has_body=True)
         answer = client.answer(stream_id)
@@ -202,7 +202,7 @@ def test_no_more_is_taken_of_an_answered_upload_than_a_bound() -> None:
 
 @pytest.mark.usefixtures("has_long_rests")
 @pytest.mark.parametrize("how", ["data", "trailers", "reset"])
-def test_an_answered_upload_that_has_ended_is_not_waited_for(how: str) -> None:
+def test_an_answered_upload_that_has_ended_is_not_reset(how: str) -> None:
     with serving(**PATIENT) as rig, client_of(rig) as client:
         stream_id = client.ask("/early", method="POST", has_body=True)
         answer = client.answer(stream_id)
@@ -221,7 +221,7 @@ def test_an_answered_upload_that_has_ended_is_not_waited_for(how: str) -> None:
         assert answer.reset_code is None
 
 
-def test_a_drain_ends_with_the_rest_of_an_answered_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_ends_when_the_rest_of_an_answered_upload_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/early", method="POST", has_body=True)
@@ -236,7 +236,7 @@ def test_a_drain_ends_with_the_rest_of_an_answered_upload(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("has_long_rests")
-def test_a_draining_connection_ends_with_an_answer_that_comes_before_the_end_of_its_request(
+def test_a_draining_connection_ends_after_a_response_before_the_end_of_its_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
@@ -253,7 +253,7 @@ def test_a_draining_connection_ends_with_an_answer_that_comes_before_the_end_of_
 
 
 def test_credit_of_answered_uploads_is_never_lost() -> None:
-    """Each leaves body bytes with an exchange that keeps them: more than a connection's window in all."""
+    """Each upload leaves body bytes in an exchange that keeps them: in all, more than the connection window."""
     settings = Settings()
     held_bytes = 100 * settings.stream_window_bytes
     assert 5 * held_bytes > settings.connection_window_bytes
@@ -268,7 +268,7 @@ def test_credit_of_answered_uploads_is_never_lost() -> None:
             assert [200] * 100 == [client.answer(upload).status_code for upload in uploads]
 
 
-def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
+def test_streams_that_wait_for_the_connection_window_take_turns() -> None:
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         streams = [client.ask(f"/bulk/{MIB}") for _ in range(3)]
         for _ in streams:
@@ -292,7 +292,7 @@ def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
 
 @pytest.mark.parametrize("how", ["by the client", "by its exchange"])
 def test_streams_that_have_ended_do_not_wait_for_the_connection_window(how: str) -> None:
-    """A client that opens it never, and cancels one request after the other, would be remembered for ever."""
+    """A client that never opens it and cancels request after request would use memory without bound."""
     path = "/bulk/100000" if how == "by the client" else "/cut"
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         client.ask("/bulk/100000")
@@ -312,7 +312,7 @@ def test_streams_that_have_ended_do_not_wait_for_the_connection_window(how: str)
         assert rig.call(lambda: len(connection.turns.waiting)) == 1
 
 
-def test_a_stream_goes_on_when_its_own_window_opens() -> None:
+def test_a_stream_resumes_when_its_own_window_opens() -> None:
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         stream_id = client.ask("/bulk/100000")
         answer = client.answers[stream_id]
@@ -325,7 +325,7 @@ def test_a_stream_goes_on_when_its_own_window_opens() -> None:
         assert bytes(100_000) == client.answer(stream_id).body
 
 
-def test_a_client_that_resets_its_stream_is_gone() -> None:
+def test_a_stream_reset_by_the_client_cancels_its_exchange() -> None:
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/hold")
         rig.services.begun.get(timeout=10)
@@ -336,7 +336,7 @@ def test_a_client_that_resets_its_stream_is_gone() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
-def test_a_stream_that_its_client_gets_wrong_is_gone_and_why_is_told() -> None:
+def test_a_stream_error_of_the_client_cancels_its_exchange_with_the_reason() -> None:
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/hold", method="POST", has_body=True, fields=[(b"content-length", b"1")])
         rig.services.begun.get(timeout=WAIT_S)
@@ -347,8 +347,8 @@ def test_a_stream_that_its_client_gets_wrong_is_gone_and_why_is_told() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
-def test_a_client_that_stops_short_of_its_length_when_it_is_answered_gets_the_rest_of_the_answer() -> None:
-    """As curl 7.88 does when its upload is refused; nobody is told that the body has ended."""
+def test_a_body_shorter_than_its_content_length_after_the_response_began_is_tolerated() -> None:
+    """curl 7.88 ends a refused upload so; the exchange does not learn that the body has ended."""
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/begin", method="POST", has_body=True, fields=[(b"content-length", b"100")])
         exchange = rig.services.begun.get(timeout=WAIT_S)
@@ -365,8 +365,8 @@ def test_a_client_that_stops_short_of_its_length_when_it_is_answered_gets_the_re
 
 
 @pytest.mark.parametrize("path", ["/hold", "/" + "a" * 300], ids=["to an exchange", "to be refused"])
-def test_requests_that_their_client_has_taken_back_already_are_not_begun(path: str) -> None:
-    """Rapid reset (CVE-2023-44487): each costs us the reading of its head and no more."""
+def test_requests_that_are_already_reset_are_not_begun(path: str) -> None:
+    """Rapid reset (CVE-2023-44487): each costs only the parsing of its head."""
     with serving(limits={"maxUriBytes": 256}) as rig, client_of(rig) as client:
         client.get("/hello")
         for _ in range(20):
@@ -382,7 +382,7 @@ def test_requests_that_their_client_has_taken_back_already_are_not_begun(path: s
         assert {} == rig.door_stats.refused
 
 
-def test_a_client_that_closes_its_connection_is_gone_from_all_its_streams() -> None:
+def test_a_client_that_closes_its_connection_cancels_all_its_exchanges() -> None:
     with serving() as rig, client_of(rig) as client:
         for _ in range(3):
             client.ask("/hold")
@@ -400,7 +400,7 @@ def test_an_answer_that_breaks_off_resets_its_stream() -> None:
         assert (b"half of ", ErrorCodes.INTERNAL_ERROR) == (answer.body, answer.reset_code)
 
 
-def test_a_bug_in_an_exchange_costs_its_stream_only() -> None:
+def test_a_bug_in_an_exchange_resets_only_its_stream() -> None:
     with serving() as rig, client_of(rig) as client:
         held = client.ask("/hold")
 
@@ -409,7 +409,7 @@ def test_a_bug_in_an_exchange_costs_its_stream_only() -> None:
         assert b"hello\n" == client.answer(held).body
 
 
-def test_a_bug_in_a_stream_that_waits_for_the_connection_window_leaves_none_behind_it_waiting() -> None:
+def test_a_bug_in_a_stream_waiting_for_the_connection_window_does_not_block_those_after_it() -> None:
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         first, tripping, last = (client.ask(path) for path in ("/bulk/65535", "/trip/100", "/bulk/100"))
         answers = client.answers
@@ -423,7 +423,7 @@ def test_a_bug_in_a_stream_that_waits_for_the_connection_window_leaves_none_behi
         assert "given up after a bug in this proxy" == rig.services.gone.get(timeout=10)
 
 
-def test_a_bug_in_the_end_of_one_exchange_keeps_no_other_from_hearing_that_its_client_is_gone() -> None:
+def test_a_bug_at_the_end_of_one_exchange_does_not_keep_others_from_being_cancelled() -> None:
     with serving() as rig, client_of(rig) as client:
         for path in ("/grudge", "/hold"):
             client.ask(path)
@@ -448,7 +448,7 @@ def test_an_extended_connect_carries_bytes_both_ways() -> None:
         assert b"\x00\xffbye" == client.answer(stream_id).body
 
 
-def test_an_extended_connect_that_says_it_has_no_body_carries_bytes_once_it_is_answered() -> None:
+def test_an_extended_connect_with_content_length_0_carries_bytes_after_its_response() -> None:
     with serving() as rig, client_of(rig) as client:
         client.read_until(lambda: client.h2.remote_settings.enable_connect_protocol == 1)
         fields = [(b":protocol", b"websocket"), (b"content-length", b"0")]
@@ -481,10 +481,10 @@ def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes,
     [("/" + "a" * 16_384, [], 414), ("/", [(b"x-large", b"a" * 15_000)] * 5, 431)],
     ids=["long target", "large fields"],
 )
-def test_a_refused_head_is_told_by_the_head_alone(
+def test_a_refusal_of_a_head_request_has_no_body(
     path: str, fields: list[tuple[bytes, bytes]], status_code: int
 ) -> None:
-    """curl and browsers take a body there for a broken stream, and show nothing of the answer."""
+    """curl and browsers treat a body there as a stream error, and show nothing of the response."""
     with serving() as rig, client_of(rig) as client:
         client.read_until(lambda: client.h2.remote_settings.max_header_list_size is not None)
         answer = client.answer(client.ask(path, method="HEAD", fields=fields))
@@ -493,7 +493,7 @@ def test_a_refused_head_is_told_by_the_head_alone(
         assert int(answer.headers[b"content-length"]) > 0
 
 
-def test_a_refusal_has_no_text_where_the_client_has_no_room_for_it() -> None:
+def test_a_refusal_has_no_body_when_the_window_of_the_client_is_too_small() -> None:
     with serving(limits={"maxUriBytes": 256}) as rig, client_of(rig) as client:
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 3})
         answer = client.get("/" + "a" * 300)
@@ -501,7 +501,7 @@ def test_a_refusal_has_no_text_where_the_client_has_no_room_for_it() -> None:
         assert (414, b"", None) == (answer.status_code, answer.body, answer.reset_code)
 
 
-def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
+def test_a_client_with_many_requests_at_once_does_not_keep_others_waiting() -> None:
     with serving() as rig, client_of(rig) as client, rig.connect() as other:
         client.get("/hello")
         for _ in range(200):
@@ -511,7 +511,7 @@ def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
         much = client.h2.data_to_send()
 
         def both() -> None:
-            """In the loop's thread, so that both have come when it looks."""
+            """In the loop's thread, so that both have arrived when it polls."""
             client.sock.sendall(much)
             other.sendall(b"GET /hello HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
 
@@ -539,7 +539,7 @@ def test_a_flood_ends_the_connection_and_its_streams() -> None:
         assert {"protocol": 1} == rig.door_stats.refused
 
 
-def test_a_malformed_request_is_counted_and_costs_its_stream_only() -> None:
+def test_a_malformed_request_is_counted_and_resets_only_its_stream() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(PREFACE_AND_SETTINGS + headers(1, GET[:2]) + headers(3, [*GET[:3], (b":path", b"/hello")]))
 
@@ -548,7 +548,7 @@ def test_a_malformed_request_is_counted_and_costs_its_stream_only() -> None:
         assert {"protocol": 1} == rig.door_stats.refused
 
 
-def test_over_the_limit_an_idle_connection_is_told_to_go_and_gives_way() -> None:
+def test_over_the_limit_an_idle_connection_gets_goaway_and_is_closed() -> None:
     with serving(limits={"maxConnections": 1}) as rig, client_of(rig) as client:
         client.get("/hello")
         with client_of(rig) as newcomer:
@@ -560,7 +560,7 @@ def test_over_the_limit_an_idle_connection_is_told_to_go_and_gives_way() -> None
         rig.wait_for_connections(0)
 
 
-def test_a_client_that_never_sends_its_settings_is_left() -> None:
+def test_a_client_that_never_sends_its_settings_is_closed() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         assert client.recv(1)
@@ -572,8 +572,8 @@ def test_a_client_that_never_sends_its_settings_is_left() -> None:
         rig.wait_for_connections(0)
 
 
-def test_a_connection_without_streams_is_asked_to_go_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The client takes part: nobody waits for the end of the drain's deadline.
+def test_an_idle_connection_gets_goaway_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The client cooperates, so the drain does not wait for its deadline.
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
     with serving(limits={"idleTimeout": "50ms"}) as rig, client_of(rig) as client:
         assert b"hello\n" == client.get("/hello").body
@@ -582,7 +582,7 @@ def test_a_connection_without_streams_is_asked_to_go_and_closed(monkeypatch: pyt
         assert ErrorCodes.NO_ERROR == client.goaways[-1].error_code
 
 
-def test_a_request_that_was_on_its_way_when_its_unused_connection_was_asked_to_go_is_answered(
+def test_a_request_that_crosses_the_goaway_of_an_idle_connection_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
@@ -611,7 +611,7 @@ def take_back(rig: Rig, client: H2Client, stream_id: int) -> None:
 
 
 @pytest.mark.parametrize("end", [break_off, take_back])
-def test_a_connection_whose_last_stream_was_reset_is_asked_to_go_as_well(
+def test_an_idle_connection_whose_last_stream_was_reset_gets_goaway_too(
     end: Callable[[Rig, H2Client, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
@@ -640,8 +640,8 @@ def test_a_draining_connection_ends_with_the_reset_of_its_last_stream(
         client.read_until(lambda: client.is_closed)
 
 
-def test_a_client_without_streams_has_a_while_to_answer_when_it_is_asked_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have sent a request before it heard of that."""
+def test_a_client_without_streams_has_time_to_react_to_goaway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have sent a request before it received the GOAWAY."""
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
     with serving(**PATIENT) as rig, rig.connect() as client:
         client.sendall(PREFACE_AND_SETTINGS)

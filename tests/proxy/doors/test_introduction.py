@@ -1,4 +1,4 @@
-"""Connections of balancers begin with a header of the PROXY protocol, and their clients are who it says."""
+"""Connections from load balancers begin with a PROXY protocol header, which names their client."""
 
 import socket
 import struct
@@ -26,7 +26,7 @@ def address_of_next(rig: Rig) -> str:
 
 
 @pytest.mark.parametrize("header", [LINE, proxied(CLIENT)])
-def test_the_client_is_the_one_of_the_header(header: bytes) -> None:
+def test_the_client_address_is_taken_from_the_header(header: bytes) -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(header + b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n")
 
@@ -49,7 +49,7 @@ def test_a_header_may_come_byte_by_byte(header: bytes) -> None:
         assert address_of_next(rig) == CLIENT
 
 
-def test_what_follows_a_long_header_may_be_short() -> None:
+def test_a_short_request_may_follow_a_long_header() -> None:
     header = proxied(CLIENT, bytes(3000))
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(header[:20])
@@ -65,7 +65,7 @@ def test_what_follows_a_long_header_may_be_short() -> None:
         read_until(client, HELLO)
 
 
-def test_the_time_for_the_header_is_over_with_it() -> None:
+def test_the_timeout_for_the_header_ends_with_it() -> None:
     with Rig(**FROM_BALANCERS, limits={"headerTimeout": "10s"}).open_plain() as rig, rig.connect() as client:
         client.sendall(LINE)
         for _ in range(2):
@@ -79,7 +79,7 @@ def test_the_time_for_the_header_is_over_with_it() -> None:
 
 
 @pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(LOCAL, UNSPECIFIED, b"")])
-def test_a_balancer_may_speak_for_itself(header: bytes) -> None:
+def test_a_header_without_a_client_keeps_the_address_of_the_balancer(header: bytes) -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(header)
         ask(client)
@@ -87,7 +87,7 @@ def test_a_balancer_may_speak_for_itself(header: bytes) -> None:
         assert address_of_next(rig) == "127.0.0.1"
 
 
-def test_before_tls_too() -> None:
+def test_a_header_may_come_before_tls() -> None:
     with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as plain:
         plain.sendall(proxied(CLIENT))
         with client_context("h2", "http/1.1").wrap_socket(plain, server_hostname="a.example") as client:
@@ -100,7 +100,7 @@ def test_before_tls_too() -> None:
                 assert address_of_next(rig) == CLIENT
 
 
-def test_a_header_that_is_within_tls_is_none() -> None:
+def test_tls_without_a_header_before_it_is_refused() -> None:
     with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
         client.sendall(client_hello())
 
@@ -109,7 +109,7 @@ def test_a_header_that_is_within_tls_is_none() -> None:
         assert rig.door_stats.refused == {"proxy_protocol": 1}
 
 
-def test_others_begin_without_one() -> None:
+def test_peers_that_are_no_balancer_send_no_header() -> None:
     with Rig(forwarding={"proxyProtocol": ["127.0.0.9"]}).open_plain() as rig:
         with rig.connect() as client:
             ask(client)
@@ -122,7 +122,7 @@ def test_others_begin_without_one() -> None:
         assert rig.door_stats.refused == {"protocol": 1}
 
 
-def test_a_balancer_of_ipv4_is_known_on_a_dual_stack_socket() -> None:
+def test_an_ipv4_balancer_is_recognized_on_a_dual_stack_socket() -> None:
     if not socket.has_dualstack_ipv6():
         not_possible_here("this host has no IPv6")
     sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -136,7 +136,7 @@ def test_a_balancer_of_ipv4_is_known_on_a_dual_stack_socket() -> None:
             assert address_of_next(rig) == CLIENT
 
 
-def test_who_is_trusted_is_decided_by_the_client_of_the_header() -> None:
+def test_trust_is_decided_by_the_client_address_of_the_header() -> None:
     forwarding = {"proxyProtocol": ["127.0.0.1"], "trustedProxies": ["127.0.0.1", "198.51.100.0/24"]}
     with Rig(forwarding=forwarding).open_plain() as rig:
         for source, is_trusted in ((CLIENT, False), ("198.51.100.4", True)):
@@ -148,7 +148,7 @@ def test_who_is_trusted_is_decided_by_the_client_of_the_header() -> None:
 
 
 @pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
-def test_a_balancer_that_begins_otherwise_is_refused(first: bytes) -> None:
+def test_a_balancer_that_sends_no_valid_header_is_refused(first: bytes) -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(first)
 
@@ -159,7 +159,7 @@ def test_a_balancer_that_begins_otherwise_is_refused(first: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", LINE[:20], proxied(CLIENT)[:20]])
-def test_a_header_that_does_not_end_is_waited_for_as_long_as_for_a_request_head(first: bytes) -> None:
+def test_an_incomplete_header_is_closed_after_the_header_timeout(first: bytes) -> None:
     with Rig(**FROM_BALANCERS, limits={"headerTimeout": "50ms"}).open_plain() as rig, rig.connect() as client:
         client.sendall(first)
 
@@ -168,7 +168,7 @@ def test_a_header_that_does_not_end_is_waited_for_as_long_as_for_a_request_head(
         assert rig.door_stats.refused == {"header_timeout": 1}
 
 
-def test_a_balancer_that_only_looks_whether_the_port_is_open_is_no_client_refused() -> None:
+def test_a_tcp_health_check_of_a_balancer_is_not_counted_as_refused() -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig:
         with rig.connect():
             rig.wait_for_connections(1)
@@ -177,7 +177,7 @@ def test_a_balancer_that_only_looks_whether_the_port_is_open_is_no_client_refuse
             rig.wait_for_connections(1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         rig.wait_for_connections(0)
-        # Nor when the time for its header would have been over.
+        # Nor after the header timeout.
         rig.pass_time(3600)
         assert rig.door_stats.refused == {}
 
@@ -189,7 +189,7 @@ def test_a_balancer_that_only_looks_whether_the_port_is_open_is_no_client_refuse
         assert rig.door_stats.refused == {"proxy_protocol": 1}
 
 
-def test_who_is_still_being_introduced_when_the_door_drains_is_served() -> None:
+def test_a_connection_whose_header_is_incomplete_when_the_door_drains_is_served() -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(LINE[:20])
         rig.wait_for_connections(1)
@@ -201,7 +201,7 @@ def test_who_is_still_being_introduced_when_the_door_drains_is_served() -> None:
         assert rig.is_idle.wait(10)
 
 
-def test_who_is_still_being_introduced_at_the_end_of_the_grace_period_is_cut_off() -> None:
+def test_a_connection_whose_header_is_incomplete_after_the_grace_period_is_closed() -> None:
     with Rig(**FROM_BALANCERS, limits={"headerTimeout": "0s"}).open_plain() as rig, rig.connect() as client:
         client.sendall(LINE[:20])
         rig.wait_for_connections(1)
@@ -213,7 +213,7 @@ def test_who_is_still_being_introduced_at_the_end_of_the_grace_period_is_cut_off
         rig.wait_for_connections(0)
 
 
-def test_who_is_still_being_introduced_gives_way_when_there_are_too_many() -> None:
+def test_a_connection_whose_header_is_incomplete_is_closed_over_the_limit() -> None:
     with Rig(**FROM_BALANCERS, limits={"maxConnections": 1}).open_plain() as rig, rig.connect() as first:
         rig.wait_for_connections(1)
         with rig.connect() as second:
@@ -224,12 +224,12 @@ def test_who_is_still_being_introduced_gives_way_when_there_are_too_many() -> No
         assert read_all_or_reset(first) == b""
 
 
-def test_a_bug_in_what_follows_the_header_keeps_no_place_taken() -> None:
+def test_a_bug_after_the_header_does_not_leak_the_connection() -> None:
     with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
         sound = table_of(https("l", A) | {"address": "127.0.0.1", "port": rig.port}, **FROM_BALANCERS)
         (listener,) = sound.settings.listeners
         assert listener.tls
-        # No document says so.
+        # No document can have this.
         without_certificates = replace(listener, tls=replace(listener.tls, certificates=()))
         unsound = document.Document(listeners=(without_certificates,), forwarding=sound.settings.forwarding)
         rig.use(compile_table(unsound), {})

@@ -17,7 +17,7 @@ def listener(family: socket.AddressFamily, port: int = 0) -> socket.socket:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_queue_is_kept_and_nobody_joins_it(family: socket.AddressFamily) -> None:
+def test_the_accept_queue_is_kept_and_no_connection_is_added(family: socket.AddressFamily) -> None:
     with listener(family) as sock, socket.create_connection(sock.getsockname()[:2], timeout=10) as early:
         drop_new_handshakes(sock)
         with pytest.raises(TimeoutError):
@@ -29,7 +29,7 @@ def test_the_queue_is_kept_and_nobody_joins_it(family: socket.AddressFamily) -> 
             assert b"still there" == accepted.recv(100)
 
 
-def test_who_came_too_late_finds_the_next_listener_by_its_second_try() -> None:
+def test_a_late_client_reaches_the_next_listener_by_its_second_syn() -> None:
     with listener(socket.AF_INET) as sock:
         place = sock.getsockname()
         drop_new_handshakes(sock)

@@ -1,4 +1,4 @@
-"""Connections that have ended leave nothing for the collector of garbage.
+"""Connections that have ended leave nothing for the garbage collector.
 
 It is set off by the number of objects, and knows nothing of the sockets, TLS states and buffers that hang on them: with
 cycles, a thousand short connections would hold their memory until it comes.
@@ -84,7 +84,7 @@ DOINGS = [small_request, small_h2_request, download_given_up, h2_transfers_given
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("doing", DOINGS, ids=lambda doing: doing.__name__)
-def test_a_client_and_then_a_backend_that_went_leave_nothing(
+def test_a_client_and_then_a_backend_that_disconnect_leave_nothing(
     doing: Callable[[Proxy, Rig], None], protocol: str
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -101,7 +101,7 @@ def test_a_client_and_then_a_backend_that_went_leave_nothing(
 
 
 @pytest.mark.parametrize("kind", ["mirror", "question", "question to nobody"])
-def test_neither_do_mirrors_and_questions(kind: str) -> None:
+def test_mirrors_and_authorization_requests_leave_nothing(kind: str) -> None:
     with contextlib.ExitStack() as stack:
         backend = stack.enter_context(Rig()).open_plain()
         proxy = stack.enter_context(Proxy(backend.port, "http"))
@@ -121,7 +121,7 @@ def test_neither_do_mirrors_and_questions(kind: str) -> None:
         proxy.call(proxy.pools.close)
 
 
-def test_nor_does_an_h2_client_whose_upload_was_answered_early() -> None:
+def test_an_h2_client_whose_upload_was_answered_early_leaves_nothing() -> None:
     with (
         Rig() as backend,
         Proxy(backend.open_plain().port, "http").open(respond={"statusCode": 404}) as proxy,
@@ -172,7 +172,7 @@ GREETINGS = [served, served_over_h2, refused_by_the_client, gone_in_the_handshak
 
 
 @pytest.mark.parametrize("doing", GREETINGS, ids=lambda doing: doing.__name__)
-def test_a_client_over_tls_that_went_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
+def test_a_tls_client_that_disconnects_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
     with TLSRig().open(https("web", A)) as rig, nothing_is_left(of=("proxy.",)):
         doing(rig)
         rig.wait_for(lambda: any(door.accepted for door in rig.stats.doors.values()), "a client")
@@ -212,7 +212,7 @@ INTRODUCTIONS = [introduced, introduced_in_parts, gone_in_the_introduction, with
 
 
 @pytest.mark.parametrize("doing", INTRODUCTIONS, ids=lambda doing: doing.__name__)
-def test_a_client_that_a_balancer_brought_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
+def test_a_client_behind_a_balancer_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
     forwarding = {"proxyProtocol": ["127.0.0.1"]}
     with TLSRig().open(https("web", A), forwarding=forwarding) as rig, nothing_is_left(of=("proxy.",)):
         doing(rig)
@@ -254,7 +254,7 @@ def test_an_edge_connection_that_ended_leaves_nothing(doing: Callable[[TunnelRig
         rig.call(lambda: None)
 
 
-def test_nor_does_a_look_whether_the_edge_can_be_reached() -> None:
+def test_a_reachability_check_of_the_edge_leaves_nothing() -> None:
     with Edge(("127.0.0.1:0",)) as edge, TunnelRig(edge) as rig, nothing_is_left(of=OF_EDGE_CONNECTIONS):
         rig.wait_for(Reached, rig.dial(registers=False))
         rig.call(lambda: None)

@@ -50,7 +50,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("server_name", "host", "expected"), CASES)
-def test_a_host_of_another_listener_is_misdirected(server_name: str | None, host: str, expected: bool) -> None:
+def test_whether_a_host_is_misdirected_depends_on_the_listener_of_the_server_name(
+    server_name: str | None, host: str, expected: bool
+) -> None:
     check = Misdirection(server_name.encode() if server_name else None, entry_of(*LISTENERS), UNSET)
 
     assert expected == check.is_misdirected(host.encode())
@@ -64,7 +66,7 @@ def test_a_host_that_no_listener_serves_is_left_to_routing() -> None:
     assert not check.is_misdirected(b"c.example")
 
 
-def test_a_new_table_is_asked_again() -> None:
+def test_a_new_table_is_consulted() -> None:
     entry = entry_of("a.example", "b.example")
     check = Misdirection(b"a.example", entry, UNSET)
     assert check.is_misdirected(b"b.example")
@@ -75,7 +77,7 @@ def test_a_new_table_is_asked_again() -> None:
     assert check.is_misdirected(b"b.example")
 
 
-def test_who_was_let_in_for_a_name_that_no_listener_has_any_more_is_nowhere_at_home() -> None:
+def test_a_connection_whose_server_name_has_no_listener_any_more_is_misdirected() -> None:
     entry = entry_of("a.example", "b.example")
     check = Misdirection(b"a.example", entry, UNSET)
     assert not check.is_misdirected(b"a.example")
@@ -88,7 +90,7 @@ OURS, THEIRS = ClientValidation(ca="ours"), ClientValidation(ca="theirs")
 FALLBACK = ClientValidation(ca="ours", mode="AllowInsecureFallback")
 
 ADMISSIONS = [
-    # gone through, wanted now, misdirected
+    # at the handshake, required now, misdirected
     (UNSET, OURS, True),
     (OURS, THEIRS, True),
     (FALLBACK, OURS, True),
@@ -102,7 +104,7 @@ ADMISSIONS = [
 
 
 @pytest.mark.parametrize(("gone_through", "wanted", "expected"), ADMISSIONS)
-def test_who_came_in_otherwise_than_is_wanted_now_is_misdirected(
+def test_a_connection_that_does_not_meet_the_current_tls_settings_is_misdirected(
     gone_through: Admission, wanted: Admission, expected: bool
 ) -> None:
     check = Misdirection(b"a.example", entry_of("a.example", l0=wanted), gone_through)
@@ -110,14 +112,14 @@ def test_who_came_in_otherwise_than_is_wanted_now_is_misdirected(
     assert expected == check.is_misdirected(b"a.example")
 
 
-def test_the_certificate_for_one_listener_does_not_open_another() -> None:
-    """Also where a document hands the host over to it."""
+def test_a_client_certificate_for_one_listener_is_not_valid_for_another() -> None:
+    """Not even when a document moves the host to it."""
     check = Misdirection(b"a.example", entry_of(None, "a.example", l0=UNSET, l1=OURS), UNSET)
 
     assert check.is_misdirected(b"a.example")
 
 
-def test_in_clear_any_host_may_be_asked_for() -> None:
+def test_without_tls_no_host_is_misdirected() -> None:
     check = Misdirection(None, entry_of(None, "a.example", l0=IN_CLEAR, l1=IN_CLEAR), IN_CLEAR)
 
     assert not check.is_misdirected(b"a.example")

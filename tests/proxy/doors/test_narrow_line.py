@@ -1,4 +1,4 @@
-"""An HTTP/2 client whose line takes less than its streams have: each gets its turn, and small answers pass by."""
+"""An HTTP/2 client on a link slower than its streams: each gets its turn, and small responses overtake."""
 
 import socket
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def connection_of(proxy: Proxy) -> H2Connection:
     return connection
 
 
-def test_a_small_answer_is_a_round_behind_and_not_all_that_downloads_have_ready(chain: Chain) -> None:
+def test_a_small_response_waits_for_one_round_and_not_for_all_data_of_downloads(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         client.begin_downloads()
@@ -70,7 +70,7 @@ def test_a_small_answer_is_a_round_behind_and_not_all_that_downloads_have_ready(
             stream = client.ask("/hello")
 
             def is_under_way(stream: int = stream, answered: int = answered) -> bool:
-                # It waits where downloads that had no share of the round yet came first.
+                # It waits when downloads without a share of the round so far came first.
                 return len(proxy.records) == answered or stream in waiting
 
             proxy.wait_for(is_under_way, "an answer on its way")
@@ -79,7 +79,7 @@ def test_a_small_answer_is_a_round_behind_and_not_all_that_downloads_have_ready(
             assert client.taken_bytes() - before_bytes < BEHIND_BYTES
 
 
-def test_an_event_of_a_stream_that_is_mostly_silent_is_a_round_behind_as_well(chain: Chain) -> None:
+def test_an_event_on_a_mostly_silent_stream_waits_for_one_round_only(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         stream = client.ask("/echo", method="POST", has_body=True)
@@ -95,7 +95,7 @@ def test_an_event_of_a_stream_that_is_mostly_silent_is_a_round_behind_as_well(ch
             assert client.taken_bytes() - before_bytes < BEHIND_BYTES
 
 
-def test_every_download_ends_whole_when_some_are_taken_back_while_they_wait(chain: Chain) -> None:
+def test_downloads_complete_when_others_are_cancelled_while_they_wait(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         streams = [client.ask(f"/bulk/{size}") for size in DOWNLOADS // 2 * (50 * MIB, 3 * MIB)]
@@ -109,7 +109,7 @@ def test_every_download_ends_whole_when_some_are_taken_back_while_they_wait(chai
         assert DOWNLOADS // 2 == sum(record.reason == "client_gone" for record in proxy.records)
 
 
-def test_a_download_has_its_turns_beside_small_answers_that_never_cease(chain: Chain) -> None:
+def test_a_download_makes_progress_beside_endless_small_responses(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         turns = connection_of(proxy).turns
@@ -126,7 +126,7 @@ def test_a_download_has_its_turns_beside_small_answers_that_never_cease(chain: C
         assert 128 * KIB == len(download.body)
 
 
-def test_a_line_is_shared_no_more_when_nobody_uses_it(chain: Chain) -> None:
+def test_a_link_is_no_longer_narrow_when_its_downloads_have_ended(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         streams = [client.ask(f"/bulk/{2 * MIB}") for _ in range(DOWNLOADS)]
@@ -140,7 +140,7 @@ def test_a_line_is_shared_no_more_when_nobody_uses_it(chain: Chain) -> None:
 
 # HTTP/2 to the backend has PINGs, which cannot be answered when time leaps.
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
-def test_a_download_that_waits_for_its_turn_is_not_idle_as_long_as_the_client_reads(chain: Chain) -> None:
+def test_a_download_waiting_for_its_turn_is_not_idle_while_the_client_reads(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
         client.begin_downloads(4 * DOWNLOADS)
@@ -157,7 +157,7 @@ def test_a_download_that_waits_for_its_turn_is_not_idle_as_long_as_the_client_re
         proxy.wait_for(lambda: len(proxy.records) == 1 + 4 * DOWNLOADS, "the end of all")
 
 
-def test_downloads_that_end_in_their_turn_leave_none_of_those_behind_them_waiting(chain: Chain) -> None:
+def test_downloads_that_end_in_their_turn_do_not_block_those_after_them(chain: Chain) -> None:
     with Reader(chain[0]) as client:
         sizes = [*range(16 * KIB, 64 * KIB, 509)]
         for _ in range(5):

@@ -33,16 +33,14 @@ def test_networks_contain_addresses(address: str, expected: bool) -> None:
     ("network", "inside", "outside"),
     [("::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"), ("::ffff:10.0.0.0/104", "10.1.2.3", "11.1.2.3")],
 )
-def test_networks_of_ipv4_may_be_spelled_as_sockets_of_both_families_show_them(
-    network: str, inside: str, outside: str
-) -> None:
+def test_ipv4_networks_may_be_written_as_ipv4_mapped_ipv6(network: str, inside: str, outside: str) -> None:
     networks = Networks([network])
 
     assert networks.contain(inside)
     assert not networks.contain(outside)
 
 
-def test_without_any_network_nobody_is_within() -> None:
+def test_an_empty_list_of_networks_contains_nothing() -> None:
     assert not Networks([]).contain("127.0.0.1")
 
 
@@ -64,11 +62,11 @@ def test_networks_contain_what_one_of_them_contains(networks: list[str], peers: 
     assert found == [any(ipaddress.ip_address(peer) in network for network in each) for peer in peers]
 
 
-def test_to_look_for_a_peer_in_thousands_of_networks_costs_no_more_than_in_one() -> None:
+def test_lookup_in_thousands_of_networks_costs_no_more_than_in_one() -> None:
     few, many = Networks(["10.0.0.1"]), Networks([f"10.{at // 250}.{at % 250}.1" for at in range(10_000)])
 
     assert calls_of(lambda: many.contain("10.39.249.2")) == calls_of(lambda: few.contain("10.39.249.2"))
 
 
-def test_the_networks_of_a_document_like_the_one_before_are_those_of_before() -> None:
+def test_equal_networks_of_two_documents_are_the_same_object() -> None:
     assert networks_of(("192.0.2.0/24",)) is networks_of(("192.0.2.0/24",))

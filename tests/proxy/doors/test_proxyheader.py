@@ -1,4 +1,4 @@
-"""Headers of the PROXY protocol are read to the byte, and what is none is refused."""
+"""PROXY protocol headers are parsed exactly, and all other input is refused."""
 
 import contextlib
 
@@ -60,7 +60,7 @@ UNSOUND = [
 
 
 @pytest.mark.parametrize(("header", "source"), SOUND)
-def test_a_header_tells_its_length_and_the_client(header: bytes, source: str | None) -> None:
+def test_a_header_gives_its_length_and_the_client(header: bytes, source: str | None) -> None:
     wanted = ProxyHeader(len(header), source)
 
     assert parse_proxy_header(header) == wanted
@@ -68,7 +68,7 @@ def test_a_header_tells_its_length_and_the_client(header: bytes, source: str | N
 
 
 @pytest.mark.parametrize("header", [header for header, _ in SOUND])
-def test_of_a_part_more_is_wanted_and_never_more_than_there_is(header: bytes) -> None:
+def test_an_incomplete_header_needs_more_bytes_but_never_beyond_its_end(header: bytes) -> None:
     for size_bytes in range(len(header)):
         wanted_bytes = parse_proxy_header(header[:size_bytes])
         assert isinstance(wanted_bytes, int)
@@ -76,13 +76,13 @@ def test_of_a_part_more_is_wanted_and_never_more_than_there_is(header: bytes) ->
 
 
 @pytest.mark.parametrize(("header", "reason"), UNSOUND)
-def test_what_is_no_header_is_refused(header: bytes, reason: str) -> None:
+def test_input_that_is_not_a_header_is_refused(header: bytes, reason: str) -> None:
     with pytest.raises(NotProxyHeader, match=reason):
         parse_proxy_header(header)
 
 
 @given(st.one_of(st.binary(), st.binary().map(SIGNATURE.__add__), st.binary().map(b"PROXY TCP4 ".__add__)))
-def test_any_bytes_are_a_header_or_a_part_of_one_or_refused(received: bytes) -> None:
+def test_arbitrary_bytes_are_a_header_or_an_incomplete_one_or_refused(received: bytes) -> None:
     with contextlib.suppress(NotProxyHeader):
         found = parse_proxy_header(received)
         size_bytes = found if isinstance(found, int) else found.size_bytes

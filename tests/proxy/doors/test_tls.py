@@ -46,7 +46,7 @@ def test_alpn_decides_the_protocol() -> None:
         assert {b"https"} == {arrival.scheme for arrival in arrivals}
 
 
-def test_a_listener_offers_what_it_is_told_to() -> None:
+def test_a_listener_negotiates_only_its_configured_alpn() -> None:
     with TLSRig().open(https("l", A, alpn=["http/1.1"])) as rig, rig.handshake("a.example", "h2", "http/1.1") as sock:
         assert "http/1.1" == sock.selected_alpn_protocol()
 
@@ -63,12 +63,12 @@ def test_a_listener_offers_what_it_is_told_to() -> None:
         (None, "a.example"),
     ],
 )
-def test_of_several_certificates_the_one_with_the_name_is_shown(server_name: str | None, expected: str) -> None:
+def test_the_certificate_that_matches_the_server_name_is_served(server_name: str | None, expected: str) -> None:
     with TLSRig().open(https("l", A, B, WILD)) as rig, rig.handshake(server_name) as sock:
         assert {expected} == names_of(sock)
 
 
-def test_of_two_kinds_of_keys_the_client_gets_the_one_it_can_use() -> None:
+def test_a_client_gets_the_certificate_with_a_key_type_it_supports() -> None:
     rsa = pem_of("a.example", key_type=trustme.KeyType.RSA)
     with TLSRig().open(https("l", A, rsa)) as rig:
         for cipher, kind in (("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDSA"), ("ECDHE-RSA-AES128-GCM-SHA256", "RSA")):
@@ -79,7 +79,7 @@ def test_of_two_kinds_of_keys_the_client_gets_the_one_it_can_use() -> None:
                 assert kind in str(sock.cipher())
 
 
-def test_listeners_of_one_door_show_their_own_certificates() -> None:
+def test_listeners_of_one_door_serve_their_own_certificates() -> None:
     listeners = (https("any", A), https("b", B, hostname="b.example"), https("w", WILD, hostname="*.wild.example"))
     with TLSRig().open(*listeners) as rig:
         for server_name, expected in (
@@ -112,7 +112,7 @@ def test_old_versions_of_tls_are_refused() -> None:
 
 
 def test_ciphers_that_http2_forbids_are_refused_in_old_versions_of_tls_too() -> None:
-    """RFC 9113, 9.2.2: whoever chose one would be told by HTTP/2 clients that the connection is not secure enough."""
+    """RFC 9113, 9.2.2: HTTP/2 clients may refuse such a connection with INADEQUATE_SECURITY."""
     context = client_context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
@@ -146,7 +146,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_clients_with_a_valid_certificate_are_served_where_that_is_wanted(version: ssl.TLSVersion) -> None:
+def test_only_clients_with_a_valid_certificate_are_served_when_one_is_required(version: ssl.TLSVersion) -> None:
     with TLSRig().open(https("l", A, clientValidation={"ca": ca_pem(OTHER_CA)})) as rig:
         without = client_context()
         without.maximum_version = version
@@ -162,11 +162,11 @@ def is_refused(rig: TLSRig, times: int) -> bool:
     return rig.door_stats.refused.get("tls") == times
 
 
-def test_a_client_without_a_certificate_reads_why_it_is_turned_away_though_it_has_sent_its_request() -> None:
+def test_a_client_without_a_certificate_gets_the_alert_even_after_sending_its_request() -> None:
     with TLSRig().open(https("l", A, clientValidation={"ca": ca_pem(OTHER_CA)})) as rig:
         for number in range(1, 11):
             with rig.handshake("a.example", context=client_context()) as sock:
-                # In TLS 1.3 its handshake is done: what it says now comes after our alert.
+                # In TLS 1.3 its handshake is complete: what it sends now arrives after our alert.
                 rig.wait_for(partial(is_refused, rig, number), "the refusal")
                 for _ in range(3):
                     sock.sendall(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 60000\r\n\r\n" + bytes(20_000))
@@ -176,7 +176,7 @@ def test_a_client_without_a_certificate_reads_why_it_is_turned_away_though_it_ha
         assert {"tls": 10} == rig.door_stats.refused
 
 
-def test_a_client_that_was_turned_away_and_does_not_go_is_left_after_a_moment() -> None:
+def test_a_refused_client_that_does_not_close_is_closed_after_a_moment() -> None:
     with TLSRig().open(https("l", A, hostname="a.example")) as rig, rig.connect() as client:
         client.sendall(client_hello("b.example"))
 
@@ -195,8 +195,8 @@ def test_with_the_insecure_fallback_every_client_is_served(version: ssl.TLSVersi
         assert is_served(rig, client_context())
 
 
-def test_a_neighbour_without_validation_is_no_way_around_it() -> None:
-    """Neither by its name in the handshake, nor by a session from there."""
+def test_client_validation_cannot_be_bypassed_through_another_listener() -> None:
+    """Neither by its server name, nor by resuming its session."""
     strict = https("strict", A, hostname="a.example", clientValidation={"ca": ca_pem(OTHER_CA)})
     with TLSRig().open(strict, https("open", B, hostname="b.example")) as rig:
         context = client_context()
@@ -228,8 +228,8 @@ def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on()
         assert {"misdirected": 2} == rig.door_stats.refused
 
 
-def test_an_early_answer_is_all_that_its_record_holds() -> None:
-    """curl 7.88 finds no answer in a record that ends with a reset of the stream."""
+def test_an_early_response_and_its_reset_are_in_separate_tls_records() -> None:
+    """curl 7.88 does not see a response in a TLS record that also resets its stream."""
     with TLSRig().open(https("web", A)) as rig, H2Client(rig.handshake("a.example", "h2")) as client:
         answer = client.answer(client.ask("/early", method="POST", has_body=True))
 
@@ -239,7 +239,7 @@ def test_an_early_answer_is_all_that_its_record_holds() -> None:
         assert ErrorCodes.NO_ERROR == answer.reset_code
 
 
-def test_a_misdirected_upload_is_not_waited_for() -> None:
+def test_a_misdirected_upload_is_answered_421_before_its_end() -> None:
     names = pem_of("a.example", "b.example")
     with TLSRig().open(https("a", names, hostname="a.example"), https("b", names, hostname="b.example")) as rig:
         with rig.handshake("a.example", "h2") as sock:
@@ -267,13 +267,13 @@ def session_is_resumed(rig: TLSRig, between: Callable[[], None]) -> bool:
         return sock.session_reused is True
 
 
-def test_a_session_is_resumed_also_after_a_change_that_leaves_its_listener_alone() -> None:
+def test_a_session_is_resumed_even_after_a_change_that_does_not_affect_its_listener() -> None:
     with TLSRig().open(https("l", A)) as rig:
         assert session_is_resumed(rig, lambda: None)
         assert session_is_resumed(rig, lambda: rig.reload(https("l", A), mergeSlashes=False))
 
 
-def test_a_changed_certificate_is_shown_to_the_next_client() -> None:
+def test_a_changed_certificate_is_served_to_the_next_client() -> None:
     with TLSRig().open(https("l", A)) as rig, rig.handshake() as kept:
         assert 200 == status_of(kept)
         rig.reload(https("l", B))
@@ -283,7 +283,7 @@ def test_a_changed_certificate_is_shown_to_the_next_client() -> None:
         assert 200 == status_of(kept)
 
 
-def test_a_key_that_does_not_fit_refuses_its_listener_alone() -> None:
+def test_a_mismatched_key_disables_only_its_listener() -> None:
     bad = {"certificate": A["certificate"], "privateKey": B["privateKey"]}
     with TLSRig().open(https("bad", bad, hostname="a.example"), https("b", B, hostname="b.example")) as rig:
         with pytest.raises(ssl.SSLError, match="INTERNAL_ERROR"):
@@ -293,7 +293,7 @@ def test_a_key_that_does_not_fit_refuses_its_listener_alone() -> None:
             assert read_until(sock, b"hello\n")
 
 
-def test_no_descriptor_or_file_is_left_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_leaves_no_descriptor_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with TLSRig().open(https("l", A)) as rig:
         before = set(open_descriptors(os.getpid()))
@@ -306,7 +306,7 @@ def test_no_descriptor_or_file_is_left_of_a_key(tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.iterdir())
 
 
-def test_bulk_goes_through_tls_both_ways() -> None:
+def test_large_bodies_pass_through_tls_both_ways() -> None:
     size_bytes = 4 * 1024 * 1024
     with TLSRig().open(https("l", A)) as rig, rig.handshake("a.example", "h2") as sock:
         sock.settimeout(WAIT_S)

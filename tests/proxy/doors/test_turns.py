@@ -1,4 +1,4 @@
-"""Bodies that share a connection which takes less than they have, over sockets, to an independent client."""
+"""Bodies that share a connection slower than they are, over sockets, to an independent client."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ def ask_for_downloads(rig: Rig, client: H2Client, count: int, *, among: int = 0)
     return downloads
 
 
-def test_what_waits_for_the_socket_is_little_however_many_have_something_to_send(rig: Rig, client: H2Client) -> None:
+def test_little_output_is_queued_however_many_streams_have_data(rig: Rig, client: H2Client) -> None:
     ask_for_downloads(rig, client, 20)
     transport = connection_of(rig)._transport
     # Heads and frames come on top of bodies.
     assert rig.call(lambda: transport.queued_bytes) < FULL_BYTES + ROUND_BYTES + 20 * 1024
 
 
-def test_a_small_answer_is_handed_over_although_downloads_have_all_that_a_round_may_leave_waiting() -> None:
+def test_a_small_response_is_queued_although_downloads_have_filled_the_queue() -> None:
     with serving() as rig, socket.socket() as sock:
         rig.open_plain(send_buffer_bytes=1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         sock.settimeout(WAIT_S)
         sock.connect(("127.0.0.1", rig.port))
         client = wide_client(sock)
-        # The first has all that it may while nobody else asks, and the others what is left, or their shares.
+        # The first gets all it may while it is alone, and the others the rest, or their shares.
         ask_for_downloads(rig, client, 1)
         ask_for_downloads(rig, client, 3, among=4)
         transport = connection_of(rig)._transport
@@ -79,7 +79,7 @@ def test_a_small_answer_is_handed_over_although_downloads_have_all_that_a_round_
         rig.wait_for(lambda: small.is_over, "its end, while nobody reads")
 
 
-def test_who_comes_later_is_answered_before_the_others_have_all(rig: Rig, client: H2Client) -> None:
+def test_a_later_request_is_answered_before_earlier_downloads_end(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     late = client.ask("/bulk/100000")
 
@@ -89,13 +89,13 @@ def test_who_comes_later_is_answered_before_the_others_have_all(rig: Rig, client
         assert len(client.answer(each).body) == BODY_BYTES
 
 
-def test_all_get_about_as_much(rig: Rig, client: H2Client) -> None:
+def test_downloads_get_similar_shares(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     client.answer(downloads[0])
     assert min(len(client.answers[each].body) for each in downloads) > BODY_BYTES // 2
 
 
-def test_a_download_goes_on_beside_others_that_have_something_to_say_in_every_turn_of_the_loop() -> None:
+def test_a_download_makes_progress_although_output_is_flushed_in_every_turn_of_the_loop() -> None:
     with serving() as rig, wide_client(rig.connect()) as client:
         transport, is_over = connection_of(rig)._transport, threading.Event()
 
@@ -111,7 +111,7 @@ def test_a_download_goes_on_beside_others_that_have_something_to_say_in_every_tu
             is_over.set()
 
 
-def test_a_download_that_is_given_up_leaves_its_turn_to_the_others(rig: Rig, client: H2Client) -> None:
+def test_a_cancelled_download_leaves_its_turn_to_the_others(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     turns = connection_of(rig).turns
     for each in downloads[1:]:
@@ -124,7 +124,7 @@ def test_a_download_that_is_given_up_leaves_its_turn_to_the_others(rig: Rig, cli
     rig.wait_for(lambda: not turns.waiting, "nobody who waits")
 
 
-def test_a_window_that_closes_while_others_wait_for_their_turns_stops_its_stream_alone(rig: Rig) -> None:
+def test_a_window_that_closes_while_others_wait_for_their_turns_stops_only_its_stream(rig: Rig) -> None:
     with H2Client(rig.connect(), gives_credit=False) as client:
         client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         client.get("/hello")
@@ -176,7 +176,7 @@ def unsent_bytes(rig: Rig) -> int:
     return rig.call(lambda: sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))
 
 
-def test_where_the_line_takes_long_for_a_round_little_lies_before_a_small_answer(rig: Rig, thin: H2Client) -> None:
+def test_on_a_slow_link_little_output_is_queued_before_a_small_response(rig: Rig, thin: H2Client) -> None:
     for _ in range(4):
         take_a_round(rig, thin, 1)
 
@@ -186,13 +186,13 @@ def test_where_the_line_takes_long_for_a_round_little_lies_before_a_small_answer
     assert unsent_bytes(rig) < ROUND_BYTES
 
 
-def test_rounds_are_wide_again_where_the_line_is(rig: Rig, thin: H2Client) -> None:
+def test_rounds_grow_again_when_the_link_is_fast(rig: Rig, thin: H2Client) -> None:
     for _ in range(4):
         take_a_round(rig, thin, 1)
     thin.read_until(lambda: unsent_bytes(rig) == ROUND_BYTES)
 
 
-def test_a_line_that_was_away_once_is_no_narrow_one_for_long(rig: Rig, thin: H2Client) -> None:
+def test_a_link_that_was_interrupted_once_does_not_stay_narrow(rig: Rig, thin: H2Client) -> None:
     take_a_round(rig, thin, 60)
     assert unsent_bytes(rig) < ROUND_BYTES
     thin.read_until(lambda: unsent_bytes(rig) == ROUND_BYTES)

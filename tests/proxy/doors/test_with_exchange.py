@@ -28,7 +28,7 @@ def chain(request: pytest.FixtureRequest) -> Iterator[Chain]:
         yield made
 
 
-def test_small_requests_go_through_over_both_protocols(chain: Chain) -> None:
+def test_small_requests_pass_through_over_both_protocols(chain: Chain) -> None:
     proxy, backend = chain
     with proxy.connect() as client, H2Client(proxy.connect()) as other:
         for _ in range(3):
@@ -49,7 +49,7 @@ def test_pipelined_requests_keep_their_order(chain: Chain) -> None:
         assert answer.endswith(b"hello\n")
 
 
-def test_large_bodies_go_through_and_back(chain: Chain) -> None:
+def test_large_bodies_pass_through_both_ways(chain: Chain) -> None:
     with H2Client(chain[0].connect()) as client:
         stream_id = client.ask("/echo", method="POST", has_body=True)
         client.send(stream_id, b"\xff" * (3 * MIB), ends=True)
@@ -57,7 +57,7 @@ def test_large_bodies_go_through_and_back(chain: Chain) -> None:
         assert 5 * MIB == len(client.get(f"/bulk/{5 * MIB}").body)
 
 
-def test_a_large_upload_over_http_1_is_counted_whole(chain: Chain) -> None:
+def test_a_large_upload_over_http_1_arrives_completely(chain: Chain) -> None:
     with chain[0].connect() as client:
         ask(client, "/count", f"Content-Length: {5 * MIB}\r\n", "POST")
         client.sendall(bytes(5 * MIB))
@@ -73,7 +73,7 @@ def test_a_client_that_expects_100_gets_the_one_of_the_backend(chain: Chain) -> 
         assert b"5 bytes" in read_until(client, b"]\n")
 
 
-def test_trailers_go_both_ways(chain: Chain) -> None:
+def test_trailers_pass_both_ways(chain: Chain) -> None:
     with H2Client(chain[0].connect()) as client:
         assert {b"checksum": b"1234"} == client.get("/trailers").trailers
         stream_id = client.ask("/count", method="POST", has_body=True)
@@ -83,7 +83,7 @@ def test_trailers_go_both_ways(chain: Chain) -> None:
         assert b"3 bytes, trailers [x-sum]\n" == client.answer(stream_id).body
 
 
-def test_never_indexed_trailers_stay_so_on_their_way_through_and_back() -> None:
+def test_never_indexed_trailers_stay_so_both_ways() -> None:
     with chain_over("h2c") as (proxy, backend), H2Client(proxy.connect()) as client:
         stream_id = client.ask("/return", method="POST", has_body=True)
         client.h2.send_headers(stream_id, [NeverIndexedHeaderTuple(b"x-pin", b"1"), (b"x-sum", b"2")], end_stream=True)
@@ -95,7 +95,7 @@ def test_never_indexed_trailers_stay_so_on_their_way_through_and_back() -> None:
         assert ({b"x-pin": b"1", b"x-sum": b"2"}, [b"x-pin"]) == (answer.trailers, answer.secret_trailers)
 
 
-def test_a_client_that_goes_cancels_its_request_at_the_backend(chain: Chain) -> None:
+def test_a_client_that_disconnects_cancels_its_request_at_the_backend(chain: Chain) -> None:
     proxy, backend = chain
     with proxy.connect() as client, H2Client(proxy.connect()) as other:
         ask(client, "/hold")
@@ -109,7 +109,7 @@ def test_a_client_that_goes_cancels_its_request_at_the_backend(chain: Chain) -> 
         assert backend.services.gone.get(timeout=WAIT_S)
 
 
-def test_an_answer_that_breaks_off_breaks_off_for_the_client(chain: Chain) -> None:
+def test_a_response_truncated_by_the_backend_is_truncated_for_the_client(chain: Chain) -> None:
     with chain[0].connect() as client, H2Client(chain[0].connect()) as other:
         ask(client, "/break")
         assert not read_all(client).endswith(b"0\r\n\r\n")
@@ -128,7 +128,7 @@ def test_an_early_answer_reaches_a_client_that_is_still_sending(chain: Chain) ->
         assert (413, b"too much\n") == (other.answer(stream_id).status_code, other.answer(stream_id).body)
 
 
-def test_draining_ends_when_the_last_exchange_has(chain: Chain) -> None:
+def test_draining_ends_with_the_last_exchange(chain: Chain) -> None:
     proxy, backend = chain
     with proxy.connect() as client:
         ask(client, "/hold")
@@ -140,8 +140,8 @@ def test_draining_ends_when_the_last_exchange_has(chain: Chain) -> None:
         assert proxy.is_idle.wait(WAIT_S)
 
 
-def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(chain: Chain) -> None:
-    """Its next requests, and its answers to PINGs, do not wait until it has taken all that its windows let through."""
+def test_an_http_2_client_is_read_while_it_takes_downloads_slowly(chain: Chain) -> None:
+    """Its next requests and PING acknowledgements do not wait until it has taken all that its windows allow."""
     proxy, backend = chain
     with H2Client(proxy.connect()) as client:
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
@@ -194,7 +194,7 @@ def read_slowly(sock: socket.socket, size_bytes: int, proxy: Proxy, output: Outp
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
 @pytest.mark.parametrize("speaks_h2", [False, True], ids=["h1 client", "h2 client"])
 def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Chain, speaks_h2: bool) -> None:
-    """What the kernel has taken hides its progress: a third of that must have left before the socket takes more."""
+    """The kernel's buffer hides its progress: a third of it must have been sent before the socket takes more."""
     proxy, _ = chain
     with slow_client(proxy) as sock:
         if speaks_h2:
@@ -238,7 +238,7 @@ def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(cha
 
 # As above.
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
-def test_nor_are_downloads_that_the_backend_has_sent_whole_idle_while_they_wait_for_their_turns(chain: Chain) -> None:
+def test_downloads_completely_sent_by_the_backend_are_not_idle_while_they_wait_for_their_turns(chain: Chain) -> None:
     proxy, _ = chain
     with slow_client(proxy) as sock:
         connection = downloads_of("/bulk/200000", sock, proxy)
