@@ -18,7 +18,7 @@ TEXT = (b"content-type", b"text/plain; charset=utf-8")
 EDITS = HeaderEdits(frozenset((b"server",)), ((b"server", b"ours"),))
 
 
-def test_an_error_says_what_happened_and_its_request_id() -> None:
+def test_an_error_response_has_the_cause_and_the_request_id() -> None:
     reply = reply_to(failure_answer(Reason.REFUSED, None), asked(), ID, NOW_S)
 
     assert reply.head.status_code == 502
@@ -26,7 +26,7 @@ def test_an_error_says_what_happened_and_its_request_id() -> None:
     assert reply.head.fields == [TEXT, DATE, ID, (b"content-length", b"%d" % len(reply.body))]
 
 
-def test_too_many_fields_of_a_backend_are_not_called_something_else_than_http() -> None:
+def test_the_error_for_too_many_backend_fields_is_not_that_for_invalid_http() -> None:
     reply = reply_to(failure_answer(Reason.FIELDS_TOO_LARGE, None), asked(), ID, NOW_S)
 
     text = b"502 bad gateway: the header fields of the backend's answer are too many or too large\n"
@@ -41,7 +41,7 @@ def test_an_error_to_head_has_the_length_but_not_the_body() -> None:
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_has_its_words(reason: Reason) -> None:
+def test_every_reason_has_a_text(reason: Reason) -> None:
     answer = failure_answer(reason, None)
 
     assert 502 <= answer.status_code <= 504
@@ -52,7 +52,7 @@ def test_every_reason_has_its_words(reason: Reason) -> None:
 @pytest.mark.parametrize(
     ("reason", "grpc_status"), [(Reason.REFUSED, b"14"), (Reason.OVERLOAD, b"14"), (Reason.CONNECT_TIMEOUT, b"4")]
 )
-def test_an_error_to_a_call_has_its_status_in_the_head(reason: Reason, grpc_status: bytes) -> None:
+def test_an_error_response_to_a_grpc_call_has_its_status_in_the_head(reason: Reason, grpc_status: bytes) -> None:
     reply = reply_to(failure_answer(reason, EDITS), asked(b"POST", fields=[GRPC]), ID, NOW_S)
     fields = dict(reply.head.fields)
 
@@ -63,7 +63,7 @@ def test_an_error_to_a_call_has_its_status_in_the_head(reason: Reason, grpc_stat
     assert b"content-length" not in fields
 
 
-def test_an_answer_of_the_document_is_sent_byte_for_byte() -> None:
+def test_a_configured_response_is_sent_byte_for_byte() -> None:
     answer = Answer(403, "fixed", b"closed today\n", ((b"content-type", b"text/html"),), response_edits=EDITS)
     reply = reply_to(answer, asked(), ID, NOW_S)
 
@@ -76,14 +76,14 @@ def test_an_answer_of_the_document_is_sent_byte_for_byte() -> None:
     ]
 
 
-def test_an_answer_of_the_document_to_a_call_becomes_a_status() -> None:
+def test_a_configured_response_to_a_grpc_call_becomes_a_grpc_status() -> None:
     answer = Answer(403, "fixed", b"50% closed\n", (), grpc_status=7)
     fields = dict(reply_to(answer, asked(b"POST", fields=[GRPC]), ID, NOW_S).head.fields)
 
     assert (fields[b"grpc-status"], fields[b"grpc-message"]) == (b"7", b"50%25 closed")
 
 
-def test_what_a_rule_says_stands_in_place_of_what_would_be_said_and_does_not_come_beside_it() -> None:
+def test_fields_set_by_a_rule_replace_our_own_instead_of_being_added() -> None:
     said = ((b"date", b"never"), (b"x-request-id", b"mine"), (b"content-type", b"a/b"))
     edits = HeaderEdits(frozenset(name for name, _ in said), said)
     fixed = Answer(403, "fixed", b"closed\n", ((b"x-request-id", b"theirs"),), response_edits=edits)
@@ -101,7 +101,7 @@ def test_what_a_rule_says_stands_in_place_of_what_would_be_said_and_does_not_com
         assert dict(reply.head.fields)[b"date"] == b"never"
 
 
-def test_the_status_of_a_call_is_nothing_that_a_rule_can_say() -> None:
+def test_a_rule_cannot_set_the_status_of_a_grpc_call() -> None:
     edits = HeaderEdits(frozenset(), ((b"grpc-status", b"0"), (b"grpc-message", b"fine"), (b"content-type", b"a/b")))
     reply = reply_to(failure_answer(Reason.REFUSED, edits), asked(b"POST", fields=[GRPC]), ID, NOW_S)
     fields = dict(reply.head.fields)
@@ -109,30 +109,30 @@ def test_the_status_of_a_call_is_nothing_that_a_rule_can_say() -> None:
     assert (fields[b"grpc-status"], fields[b"content-type"]) == (b"14", b"application/grpc")
 
 
-def test_the_opening_of_a_websocket_is_answered_as_http_whatever_type_it_names() -> None:
+def test_an_error_response_to_a_websocket_handshake_is_http_whatever_its_content_type() -> None:
     reply = reply_to(failure_answer(Reason.REFUSED, None), asked(b"CONNECT", fields=[GRPC]), ID, NOW_S)
 
     assert reply.head.status_code == 502
 
 
-def test_a_preflight_of_a_call_stays_http() -> None:
+def test_the_response_to_the_preflight_of_a_grpc_call_is_http() -> None:
     reply = reply_to(Answer(204, "preflight"), asked(b"OPTIONS", fields=[GRPC]), ID, NOW_S)
 
     assert (reply.head.status_code, reply.head.fields) == (204, [DATE])
 
 
 @pytest.mark.parametrize("status_code", [204, 304])
-def test_answers_that_have_no_body_announce_none(status_code: int) -> None:
+def test_responses_without_a_body_have_no_content_length(status_code: int) -> None:
     reply = reply_to(Answer(status_code, "fixed", b"", ()), asked(), ID, NOW_S)
 
     assert (reply.body, reply.head.fields) == (b"", [DATE])
 
 
-def test_a_status_code_without_a_name_is_an_answer_too() -> None:
+def test_a_status_code_without_a_name_has_a_body_too() -> None:
     assert reply_to(error_answer(599, "odd", "odd"), asked(), ID, NOW_S).body.startswith(b"599 error: odd\n")
 
 
-def test_a_redirect_says_where() -> None:
+def test_a_redirect_has_a_location() -> None:
     rule = RuleCompiler().compile(Rule(), 0, "shop", Route())
     redirect = Redirect(Listener("web", "", b"http", 80, RouteSet()), rule, 301, b"https://a.example/", EDITS)
     reply = redirect_reply(redirect, ID, NOW_S)
@@ -151,7 +151,7 @@ def test_a_redirect_says_where() -> None:
     ("message", "encoded"),
     [(b"plain ~", b"plain ~"), (b"100%", b"100%25"), (b"a\nb", b"a%0Ab"), ("ü".encode(), b"%C3%BC"), (b"\x7f", b"%7F")],
 )
-def test_messages_are_encoded_as_grpc_wants(message: bytes, encoded: bytes) -> None:
+def test_messages_are_percent_encoded_as_in_grpc(message: bytes, encoded: bytes) -> None:
     assert percent_encoded(message) == encoded
 
 
@@ -159,7 +159,7 @@ def test_dates_have_the_form_of_http() -> None:
     assert http_date(0) == b"Thu, 01 Jan 1970 00:00:00 GMT"
 
 
-def test_fields_of_an_answer_are_not_shared_with_it() -> None:
+def test_the_fields_of_a_response_are_a_copy() -> None:
     answer = failure_answer(Reason.OVERLOAD, None)
     fields: Fields = reply_to(answer, asked(), ID, NOW_S).head.fields
     fields.clear()

@@ -1,4 +1,4 @@
-"""How long to wait for another attempt, for chance at its ends."""
+"""How long to wait before another attempt, with jitter at its extremes."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LUCK = [0.0, 0.5, 0.999999]
 
 
 @pytest.mark.parametrize("draw", LUCK)
-def test_waits_grow_with_chance_and_stay_within_bounds(draw: float) -> None:
+def test_backoff_grows_with_jitter_and_stays_within_bounds(draw: float) -> None:
     attempts = Attempts(POLICY, b"GET", 1)
     waits = [attempts.after_status(503, "a", draw) for _ in range(40)]
 
@@ -19,7 +19,7 @@ def test_waits_grow_with_chance_and_stay_within_bounds(draw: float) -> None:
     assert waits == sorted(waits)  # type: ignore[type-var]
 
 
-def test_chance_spreads_the_first_wait_already() -> None:
+def test_jitter_applies_to_the_first_wait_already() -> None:
     first, last = (Attempts(POLICY, b"GET", 1).after_status(503, "a", draw) for draw in (0.0, 0.999999))
 
     assert first == pytest.approx(0.1)
@@ -36,7 +36,7 @@ def test_the_retry_of_a_kept_connection_does_not_count_against_the_policy() -> N
     assert attempts.after_status(503, "a", 0.0) is None
 
 
-def test_addresses_that_failed_are_avoided_once_each_the_last_one_last() -> None:
+def test_failed_addresses_are_avoided_without_duplicates_and_the_latest_comes_last() -> None:
     attempts = Attempts(POLICY, b"GET", 1)
     for address in ("a", "b", "a", ""):
         attempts.after_status(503, address, 0.0)
@@ -47,8 +47,8 @@ def test_addresses_that_failed_are_avoided_once_each_the_last_one_last() -> None
 
 
 @pytest.mark.parametrize(("is_departure", "times"), [(False, 3), (True, 10)])
-def test_what_was_left_unread_is_sent_again_so_many_times(is_departure: bool, times: int) -> None:
-    """More often where the backend takes connections out of use: it gets on with each."""
+def test_unprocessed_requests_are_retried_a_limited_number_of_times(is_departure: bool, times: int) -> None:
+    """More often when the backend retires its connections, as each of them makes progress."""
     attempts = Attempts(None, b"POST", 1)
     unread = Failure(Reason.RESET, "", is_unprocessed=True, was_reused=is_departure)
 
@@ -57,7 +57,7 @@ def test_what_was_left_unread_is_sent_again_so_many_times(is_departure: bool, ti
     assert waits == [*times * [0.0], None]
 
 
-def test_a_kept_connection_that_breaks_again_under_a_policy_asks_for_a_new_one() -> None:
+def test_a_retry_by_policy_after_a_broken_kept_connection_needs_a_new_connection() -> None:
     attempts = Attempts(POLICY, b"POST", 1)
     broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
 

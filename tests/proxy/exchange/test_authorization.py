@@ -1,4 +1,4 @@
-"""Requests that need leave: who is asked and how, what its answer does, and that nothing leaves without it."""
+"""External authorization: its requests, the effect of the responses, and that nothing is forwarded without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVER = "http://192.0.2.50:9091"
 
 
 def guarded(members: str = "", rule: str = "", **more: str) -> str:
-    """A rule whose requests need leave; `members` are further ones of `externalAuth`, `more` of `filters`."""
+    """A rule with external authorization; `members` are further ones of `externalAuth`, `more` of `filters`."""
     filters = "".join(f'"{name}": {value}, ' for name, value in more.items())
     auth = f'{{"backend": {{"address": "192.0.2.50:9091"}}{members}}}'
     return f'"filters": {{{filters}"externalAuth": {auth}}}, {rule}'
@@ -31,7 +31,7 @@ def begin(
     protocol: bytes | None = None,
     end_stream: bool = True,
 ) -> tuple[World, MemoryClient, MemoryStream]:
-    """World, client, and the question on its way."""
+    """World, client, and the authorization request in progress."""
     world = make_world(config(rule))
     client = world.begin(asked(method, path, fields or [], protocol=protocol), end_stream=end_stream)
     (question,) = world.pool.streams
@@ -40,7 +40,7 @@ def begin(
 
 
 def leaving(world: World) -> MemoryStream:
-    """The request on its way to the backend."""
+    """The request as it is forwarded to the backend."""
     world.wait()
     *_, stream = world.pool.streams
     assert stream.key == "http://192.0.2.10:80"
@@ -50,7 +50,7 @@ def leaving(world: World) -> MemoryStream:
 # -- the question ------------------------------------------------------------------------------------------------------
 
 
-def test_the_question_has_method_host_path_and_authorization_of_the_request_and_no_body(
+def test_the_authorization_request_has_the_method_host_path_and_credentials_but_no_body(
     make_world: MakeWorld,
 ) -> None:
     fields = [(b"authorization", b"Basic eDp5"), (b"cookie", b"a=b"), (b"content-length", b"5")]
@@ -64,15 +64,13 @@ def test_the_question_has_method_host_path_and_authorization_of_the_request_and_
 
 
 @pytest.mark.parametrize("path", ["check", "/check", "/check/", "//check"])
-def test_the_path_of_the_question_begins_as_the_rule_says_whatever_slashes_that_has(
-    make_world: MakeWorld, path: str
-) -> None:
+def test_the_path_prefix_of_the_rule_is_joined_with_one_slash(make_world: MakeWorld, path: str) -> None:
     _, _, question = begin(make_world, guarded(f', "path": "{path}"'))
 
     assert question.head.path == b"/check/a?b"
 
 
-def test_further_fields_are_asked_with_where_the_rule_says_so_as_a_backend_would_get_them(
+def test_allowed_headers_are_sent_to_the_server_as_a_backend_would_get_them(
     make_world: MakeWorld,
 ) -> None:
     names = ', "allowedHeaders": ["Cookie", "X-Forwarded-For", "X-Forwarded-Host", "Connection-Id"]'
@@ -104,16 +102,16 @@ def test_further_fields_are_asked_with_where_the_rule_says_so_as_a_backend_would
         ("/auth", b"//admin", b"/auth/admin"),
     ],
 )
-def test_what_is_asked_for_is_the_path_that_the_request_was_matched_by(
+def test_the_normalized_path_that_was_matched_is_authorized(
     make_world: MakeWorld, prefix: str, path: bytes, asked_for: bytes
 ) -> None:
-    """Another than the backend gets could be allowed where that is not."""
+    """Otherwise another path could be allowed than the one that the backend gets."""
     _, _, question = begin(make_world, guarded(f', "path": "{prefix}"'), path=path)
 
     assert question.head.path == asked_for
 
 
-def test_neither_rewrites_nor_header_changes_of_the_rule_are_in_the_question(make_world: MakeWorld) -> None:
+def test_rewrites_and_header_changes_do_not_apply_to_the_authorization_request(make_world: MakeWorld) -> None:
     rule = guarded(
         ', "allowedHeaders": ["Cookie"]',
         urlRewrite='{"hostname": "b.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/new"}}',
@@ -129,7 +127,7 @@ def test_neither_rewrites_nor_header_changes_of_the_rule_are_in_the_question(mak
     assert (stream.head.authority, stream.head.path, stream.field(b"cookie")) == (b"b.example", b"/new?b", None)
 
 
-def test_a_server_without_address_is_asked_nothing_and_nothing_leaves(make_world: MakeWorld) -> None:
+def test_nothing_is_forwarded_when_the_server_has_no_address(make_world: MakeWorld) -> None:
     world = make_world(
         config(
             '"filters": {"externalAuth": {"backend": {"backend": "auth"}}},',
@@ -163,7 +161,7 @@ ABOUT_ITSELF = [
 """What an answer says of itself or to the client: a backend would take it for what its client says."""
 
 
-def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: MakeWorld) -> None:
+def test_after_200_the_request_is_forwarded_with_the_fields_of_the_response(make_world: MakeWorld) -> None:
     fields = [(b"accept", b"*/*"), (b"remote-user", b"root"), (b"remote_user", b"root"), (b"remote.user", b"root")]
     world, client, question = begin(make_world, fields=fields)
     consent = [
@@ -191,7 +189,7 @@ def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: M
     assert not world.services.running
 
 
-def test_of_fields_that_the_rule_lists_backends_get_what_the_server_says_and_nothing_of_clients(
+def test_allowed_response_headers_come_from_the_server_and_never_from_the_client(
     make_world: MakeWorld,
 ) -> None:
     names = ', "allowedResponseHeaders": ["Remote-User", "Remote-Groups"]'
@@ -210,10 +208,10 @@ COOKIES = [(b"set-cookie", b"session=2; Path=/"), (b"set-cookie", b"session_1=x"
 
 
 @pytest.mark.parametrize("rule", ["", '"sessionPersistence": {"sessionName": "s"},'])
-def test_cookies_that_the_server_sets_with_its_consent_go_to_the_client_beside_those_of_the_backend(
+def test_cookies_set_by_the_server_with_200_go_to_the_client_beside_those_of_the_backend(
     make_world: MakeWorld, rule: str
 ) -> None:
-    """Such a cookie renews a session whose token has been exchanged: without it the next request is a stranger's."""
+    """Such a cookie renews a session whose token has been exchanged: without it the next request would be denied."""
     modifier = '{"add": [{"name": "X-Seen", "value": "1"}]}'
     world, client, question = begin(make_world, guarded(rule=rule, responseHeaderModifier=modifier))
     question.answer_whole(b"ok", 200, [(b"remote-user", b"ann"), *COOKIES])
@@ -228,7 +226,7 @@ def test_cookies_that_the_server_sets_with_its_consent_go_to_the_client_beside_t
     assert stream.field(b"set-cookie") is None
 
 
-def test_a_client_gets_the_servers_cookies_though_the_backend_fails(make_world: MakeWorld) -> None:
+def test_a_client_gets_the_cookies_of_the_server_even_if_the_backend_fails(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.answer(200, COOKIES, end_stream=True)
     leaving(world).fail(Reason.REFUSED, is_unprocessed=True)
@@ -247,7 +245,7 @@ def test_a_rule_that_removes_cookies_from_responses_removes_those_of_the_server_
     assert (client.body, client.field(b"set-cookie")) == (b"hello", None)
 
 
-def test_header_changes_of_the_rule_come_after_what_the_server_gives(make_world: MakeWorld) -> None:
+def test_header_changes_of_the_rule_apply_after_the_fields_of_the_server(make_world: MakeWorld) -> None:
     changes = '{"remove": ["Remote-Groups"], "add": [{"name": "Remote-User", "value": "via-shop"}]}'
     rule = guarded(requestHeaderModifier=changes)
     world, _, question = begin(make_world, rule)
@@ -259,7 +257,7 @@ def test_header_changes_of_the_rule_come_after_what_the_server_gives(make_world:
     assert b"remote-groups" not in dict(fields)
 
 
-def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWorld) -> None:
+def test_the_body_waits_for_permission_without_credit_for_its_client(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world, method=b"POST", end_stream=False)
     client.send(b"one ")
     client.send(b"two", end_stream=True)
@@ -276,8 +274,8 @@ def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWo
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("names", ["", ', "allowedResponseHeaders": ["Remote-User"]'])
-def test_nor_does_a_trailer_say_what_the_server_has_to_say(make_world: MakeWorld, moment: str, names: str) -> None:
-    """Some backends read trailers as if they were of the head."""
+def test_trailers_of_the_client_cannot_set_fields_of_the_server(make_world: MakeWorld, moment: str, names: str) -> None:
+    """Some backends treat trailers like fields of the head."""
     mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
     rule = guarded(names, requestMirrors=mirrors)
     world, client, question = begin(make_world, rule, b"POST", end_stream=False)
@@ -295,7 +293,7 @@ def test_nor_does_a_trailer_say_what_the_server_has_to_say(make_world: MakeWorld
     assert stream.trailers == mirror.trailers == [(b"checksum", b"1")]
 
 
-def test_mirrors_get_their_copy_with_leave_and_all_of_the_body(make_world: MakeWorld) -> None:
+def test_mirrors_get_the_whole_request_after_permission(make_world: MakeWorld) -> None:
     mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
     world, client, question = begin(make_world, guarded(requestMirrors=mirrors), b"POST", end_stream=False)
     client.send(b"one ")
@@ -314,7 +312,7 @@ def test_mirrors_get_their_copy_with_leave_and_all_of_the_body(make_world: MakeW
     assert (stream.body, stream.trailers) == (b"one two three", [(b"checksum", b"1")])
 
 
-def test_what_is_left_of_the_consent_is_taken_so_that_its_connection_can_be_used_again(make_world: MakeWorld) -> None:
+def test_the_rest_of_a_200_response_is_read_so_that_its_connection_can_be_reused(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.answer(200)
     stream = leaving(world)
@@ -327,8 +325,8 @@ def test_what_is_left_of_the_consent_is_taken_so_that_its_connection_can_be_used
     assert (question.owed_bytes, not world.services.running) == (0, True)
 
 
-def test_a_consent_that_does_not_end_is_given_up_at_64_kib_and_after_30_seconds(make_world: MakeWorld) -> None:
-    """One that comes byte by byte would have its connection for weeks."""
+def test_a_200_response_that_does_not_end_is_cancelled_at_64_kib_or_after_30_seconds(make_world: MakeWorld) -> None:
+    """One that arrives byte by byte would occupy its connection for weeks."""
     for is_large in (True, False):
         world, _, question = begin(make_world)
         question.answer(200)
@@ -349,7 +347,7 @@ def test_a_consent_that_does_not_end_is_given_up_at_64_kib_and_after_30_seconds(
 
 
 @pytest.mark.parametrize("end", ["trailers", "failure"])
-def test_how_the_rest_of_a_consent_ends_is_nothing_to_the_request(make_world: MakeWorld, end: str) -> None:
+def test_how_the_rest_of_a_200_response_ends_does_not_affect_the_request(make_world: MakeWorld, end: str) -> None:
     world, client, question = begin(make_world)
     question.answer(200)
     stream = leaving(world)
@@ -364,19 +362,19 @@ def test_how_the_rest_of_a_consent_ends_is_nothing_to_the_request(make_world: Ma
     assert (client.body, client.is_ended, client.trailers) == (b"hello", True, None)
 
 
-def test_a_websocket_of_http2_is_asked_for_as_a_get(make_world: MakeWorld) -> None:
+def test_a_websocket_over_http2_is_authorized_as_a_get(make_world: MakeWorld) -> None:
     _, _, question = begin(make_world, method=b"CONNECT", protocol=b"websocket", end_stream=False)
 
     assert (question.head.method, question.head.protocol) == (b"GET", None)
 
 
-def test_a_switch_by_post_is_asked_for_as_a_post(make_world: MakeWorld) -> None:
+def test_an_upgrade_by_post_is_authorized_as_a_post(make_world: MakeWorld) -> None:
     _, _, question = begin(make_world, method=b"POST", protocol=b"DERP", end_stream=True)
 
     assert (question.head.method, question.head.protocol) == (b"POST", None)
 
 
-def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: MakeWorld) -> None:
+def test_a_websocket_is_authorized_as_a_get_and_opened_after_permission(make_world: MakeWorld) -> None:
     fields = [(b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="), (b"sec-websocket-version", b"13")]
     world, client, question = begin(make_world, fields=fields, protocol=b"websocket", end_stream=False)
     assert (question.head.method, question.head.protocol) == (b"GET", None)
@@ -393,7 +391,7 @@ def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: Make
 # -- no leave ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_of_no_goes_to_the_client_as_it_is(make_world: MakeWorld) -> None:
+def test_a_denial_is_passed_on_to_the_client_and_nothing_is_forwarded(make_world: MakeWorld) -> None:
     rule = guarded(responseHeaderModifier='{"set": [{"name": "X-Seen", "value": "1"}]}')
     world, client, question = begin(make_world, rule, method=b"POST", end_stream=False)
     client.send(b"secret")
@@ -409,7 +407,7 @@ def test_an_answer_of_no_goes_to_the_client_as_it_is(make_world: MakeWorld) -> N
     assert (world.record.status_code, world.record.reason, not world.services.running) == (302, "denied", True)
 
 
-def test_a_long_denial_passes_piece_by_piece(make_world: MakeWorld) -> None:
+def test_a_long_denial_is_streamed(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.answer(401, [(b"www-authenticate", b"Basic")])
     client.taken.window_bytes = 3
@@ -425,9 +423,7 @@ def test_a_long_denial_passes_piece_by_piece(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("status_code", [300, 599])
-def test_every_redirect_and_error_is_an_answer_for_the_client_trailers_included(
-    make_world: MakeWorld, status_code: int
-) -> None:
+def test_every_redirect_and_error_is_passed_on_with_its_trailers(make_world: MakeWorld, status_code: int) -> None:
     _, client, question = begin(make_world)
     question.answer(status_code)
     question.send(b"no")
@@ -438,7 +434,7 @@ def test_every_redirect_and_error_is_an_answer_for_the_client_trailers_included(
 
 
 @pytest.mark.parametrize("status_code", [201, 202, 204, 299, 600, 999])
-def test_an_answer_that_is_neither_200_nor_an_error_is_told_as_403(make_world: MakeWorld, status_code: int) -> None:
+def test_a_response_that_is_neither_200_nor_3xx_to_5xx_becomes_403(make_world: MakeWorld, status_code: int) -> None:
     world, client, question = begin(make_world)
     question.answer(status_code)
     assert question.is_cancelled
@@ -455,7 +451,7 @@ def test_an_answer_that_is_neither_200_nor_an_error_is_told_as_403(make_world: M
     assert len(world.pool.streams) == 1
 
 
-def test_a_server_that_cannot_be_asked_lets_nothing_leave(make_world: MakeWorld) -> None:
+def test_nothing_is_forwarded_when_the_server_cannot_be_reached(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.fail(Reason.REFUSED, is_unprocessed=True)
     world.wait()
@@ -465,7 +461,7 @@ def test_a_server_that_cannot_be_asked_lets_nothing_leave(make_world: MakeWorld)
     assert world.record.detail == "asking for authorization: as the test wants"
 
 
-def test_a_denial_that_breaks_off_is_reset(make_world: MakeWorld) -> None:
+def test_a_truncated_denial_resets_the_client(make_world: MakeWorld) -> None:
     _, client, question = begin(make_world)
     question.answer(401)
     question.send(b"half")
@@ -474,8 +470,8 @@ def test_a_denial_that_breaks_off_is_reset(make_world: MakeWorld) -> None:
     assert client.is_reset
 
 
-def test_an_attempt_that_is_repeated_before_leave_was_given_asks_again(make_world: MakeWorld) -> None:
-    """Whatever a retry is for: a failed question, or one that took too long."""
+def test_a_retry_before_permission_repeats_the_authorization_request(make_world: MakeWorld) -> None:
+    """Whatever the retry is for: an authorization request that failed, or one that took too long."""
     retry = '"retry": {"attempts": 3, "codes": [504], "backoff": "10ms"}, "timeouts": {"backendRequest": "1s"},'
     world, client, question = begin(make_world, guarded(rule=retry))
     question.fail()
@@ -492,7 +488,7 @@ def test_an_attempt_that_is_repeated_before_leave_was_given_asks_again(make_worl
     assert leaving(world).key != SERVER
 
 
-def test_a_question_goes_to_another_address_of_its_server_where_one_is_dead(make_world: MakeWorld) -> None:
+def test_an_authorization_request_is_retried_at_another_address_of_its_server(make_world: MakeWorld) -> None:
     addresses = '["192.0.2.50:9091", "192.0.2.51:9091"]'
     world = make_world(
         config(
@@ -515,10 +511,10 @@ def test_a_question_goes_to_another_address_of_its_server_where_one_is_dead(make
     assert (client.head.status_code, world.record.retries) == (502, 1)
 
 
-def test_a_question_whose_kept_connection_was_closed_is_asked_again_on_a_new_one_whatever_its_method(
+def test_an_authorization_request_on_a_stale_connection_is_retried_for_any_method(
     make_world: MakeWorld,
 ) -> None:
-    """It changes nothing, unlike the request that it is about."""
+    """It has no effects, unlike the request that it is about."""
     world, client, question = begin(make_world, method=b"POST", end_stream=False)
     client.send(b"x" * 70_000, end_stream=True)
     question.fail(was_reused=True)
@@ -534,7 +530,7 @@ def test_a_question_whose_kept_connection_was_closed_is_asked_again_on_a_new_one
     assert (client.head.status_code, len(world.pool.streams)) == (502, 3)
 
 
-def test_a_session_binds_requests_and_not_questions(make_world: MakeWorld) -> None:
+def test_session_persistence_applies_to_requests_but_not_to_authorization_requests(make_world: MakeWorld) -> None:
     persistence = '"sessionPersistence": {"sessionName": "s", "type": "Header"},'
     retry = '"retry": {"attempts": 1, "connectionErrors": true, "backoff": "10ms"},'
     world, client, question = begin(make_world, guarded(rule=persistence))
@@ -554,7 +550,7 @@ def test_a_session_binds_requests_and_not_questions(make_world: MakeWorld) -> No
     assert leaving(world).wish.session_address is not None
 
 
-def test_a_question_without_answer_ends_with_the_time_of_the_request(make_world: MakeWorld) -> None:
+def test_an_authorization_request_without_response_ends_with_the_request_timeout(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world, guarded(rule='"timeouts": {"request": "5s"},'))
     world.wait(5.1)
 
@@ -563,7 +559,7 @@ def test_a_question_without_answer_ends_with_the_time_of_the_request(make_world:
 
 
 @pytest.mark.parametrize("moment", ["asking", "allowed", "denied"])
-def test_a_client_that_leaves_takes_the_question_with_it(make_world: MakeWorld, moment: str) -> None:
+def test_a_client_that_disconnects_ends_the_authorization_request(make_world: MakeWorld, moment: str) -> None:
     world, client, question = begin(make_world)
     if moment == "allowed":
         question.answer(200, end_stream=True)
@@ -575,7 +571,7 @@ def test_a_client_that_leaves_takes_the_question_with_it(make_world: MakeWorld, 
     assert (question.is_over, len(world.pool.streams), not world.services.running) == (True, 1, True)
 
 
-def test_a_request_that_was_answered_in_the_meantime_does_not_leave(make_world: MakeWorld) -> None:
+def test_a_request_that_timed_out_after_permission_is_not_forwarded(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world, guarded(rule='"timeouts": {"request": "5s"},'))
     world.wait(4.0)
     question.answer(200, end_stream=True)
@@ -588,7 +584,7 @@ def test_a_request_that_was_answered_in_the_meantime_does_not_leave(make_world: 
     assert (client.head.status_code, len(world.pool.streams)) == (504, 1)
 
 
-def test_a_bug_in_the_handling_of_the_answer_lets_nothing_leave(make_world: MakeWorld) -> None:
+def test_nothing_is_forwarded_after_a_bug_in_handling_the_response(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.have_bug()
     world.wait()
@@ -597,7 +593,7 @@ def test_a_bug_in_the_handling_of_the_answer_lets_nothing_leave(make_world: Make
     assert not world.services.running
 
 
-def test_leave_that_was_given_in_time_is_leave_though_the_process_has_stood_still_since(make_world: MakeWorld) -> None:
+def test_permission_given_in_time_is_valid_even_if_the_process_stalls_afterwards(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world, guarded(rule='"timeouts": {"backendRequest": "1s"},'))
     world.wait(0.5)
     question.answer(200, end_stream=True)
@@ -609,7 +605,7 @@ def test_leave_that_was_given_in_time_is_leave_though_the_process_has_stood_stil
     assert client.head.status_code == 204
 
 
-def test_a_preflight_is_answered_without_asking(make_world: MakeWorld) -> None:
+def test_a_preflight_is_answered_without_authorization(make_world: MakeWorld) -> None:
     """Browsers send them without credentials."""
     world = make_world(config(guarded(cors='{"allowOrigins": ["https://b.example"]}')))
     fields = [(b"origin", b"https://b.example"), (b"access-control-request-method", b"GET")]
@@ -627,7 +623,7 @@ def test_a_denial_can_be_read_across_origins(make_world: MakeWorld) -> None:
     assert client.field(b"access-control-allow-origin") == b"https://b.example"
 
 
-def test_interim_answers_are_not_for_the_client(make_world: MakeWorld) -> None:
+def test_interim_responses_of_the_server_are_not_passed_on(make_world: MakeWorld) -> None:
     _, client, question = begin(make_world)
     question.interim(103)
 

@@ -1,4 +1,4 @@
-"""Calls of gRPC whose backend resets their stream."""
+"""gRPC calls whose backend resets their stream."""
 
 import pytest
 
@@ -26,7 +26,9 @@ def status_after(world: World, error_code: int, waited_s: float = 0.0, fields: F
         (0xFACE, b"13"),
     ],
 )
-def test_a_reset_is_to_a_call_what_it_is_without_a_proxy(world: World, error_code: int, status: bytes) -> None:
+def test_a_reset_gives_the_grpc_status_that_it_would_give_without_a_proxy(
+    world: World, error_code: int, status: bytes
+) -> None:
     assert status_after(world, error_code) == status
 
 
@@ -51,18 +53,18 @@ def test_a_reset_is_to_a_call_what_it_is_without_a_proxy(world: World, error_cod
         (b"", 9.0, b"1"),
     ],
 )
-def test_a_call_that_is_cancelled_after_its_deadline_has_exceeded_it(
+def test_a_call_cancelled_by_the_server_after_its_deadline_is_deadline_exceeded(
     world: World, timeout: bytes, waited_s: float, status: bytes
 ) -> None:
-    """Servers cancel it, and may be ahead of the client. What is no timeout says nothing."""
+    """Servers cancel such calls, and may do so before the client. Invalid timeouts are ignored."""
     assert status_after(world, ErrorCode.CANCEL, waited_s, [(b"grpc-timeout", timeout)]) == status
 
 
-def test_a_reset_for_another_reason_is_no_exceeded_deadline(world: World) -> None:
+def test_a_reset_for_another_reason_after_the_deadline_is_not_deadline_exceeded(world: World) -> None:
     assert status_after(world, ErrorCode.INTERNAL_ERROR, 2.0, [(b"grpc-timeout", b"1S")]) == b"13"
 
 
-def test_a_reset_of_any_kind_is_a_bad_gateway_for_what_is_no_call(world: World) -> None:
+def test_a_reset_before_the_response_to_a_request_other_than_grpc_is_502(world: World) -> None:
     client = world.begin(asked())
     world.pool.stream.fail(error_code=ErrorCode.CANCEL)
 
@@ -71,7 +73,7 @@ def test_a_reset_of_any_kind_is_a_bad_gateway_for_what_is_no_call(world: World) 
 
 
 @pytest.mark.parametrize("error_code", [None, ErrorCode.CANCEL, ErrorCode.INTERNAL_ERROR])
-def test_a_response_that_its_backend_cancels_is_cancelled_to_the_client(world: World, error_code: int | None) -> None:
+def test_a_response_cancelled_by_the_backend_is_cancelled_for_the_client(world: World, error_code: int | None) -> None:
     client = world.begin(asked())
     world.pool.stream.answer()
     world.pool.stream.fail(error_code=error_code)

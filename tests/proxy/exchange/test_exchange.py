@@ -30,7 +30,7 @@ def test_a_request_without_a_body_is_forwarded_and_its_response_passed_on(world:
     assert (client.body, client.is_ended, client.is_request_stopped) == (b"hello", True, False)
 
 
-def test_credit_for_a_response_comes_from_the_socket_of_the_client_alone(world: World) -> None:
+def test_credit_for_a_response_is_returned_only_when_the_client_has_taken_it(world: World) -> None:
     client = world.begin(asked())
     world.pool.stream.answer()
     world.pool.stream.send(b"hello", end_stream=True)
@@ -60,7 +60,7 @@ def test_a_request_body_waits_until_the_backend_is_connected(world: World) -> No
     assert client.owed_bytes == 0
 
 
-def test_what_a_backend_does_not_take_is_sent_when_it_can_take_more(world: World) -> None:
+def test_the_rest_of_a_body_is_sent_when_the_backend_can_take_more(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.taken.window_bytes = 3
@@ -78,7 +78,7 @@ def test_what_a_backend_does_not_take_is_sent_when_it_can_take_more(world: World
     assert (stream.body, stream.is_request_ended) == (b"hello", True)
 
 
-def test_what_a_client_does_not_take_is_sent_when_it_can_take_more(world: World) -> None:
+def test_the_rest_of_a_response_is_sent_when_the_client_can_take_more(world: World) -> None:
     client = world.begin(asked())
     stream = world.pool.stream
     client.taken.window_bytes = 2
@@ -93,7 +93,7 @@ def test_what_a_client_does_not_take_is_sent_when_it_can_take_more(world: World)
     assert (client.body, client.is_ended, world.record.response_bytes) == (b"hello world", True, 11)
 
 
-def test_trailers_pass_both_ways_without_those_that_frame(world: World) -> None:
+def test_trailers_pass_both_ways_without_framing_fields(world: World) -> None:
     client = world.begin(asked(b"POST", fields=[GRPC, (b"te", b"trailers")]), end_stream=False)
     stream = world.pool.stream
     client.send(b"message")
@@ -110,7 +110,7 @@ def test_trailers_pass_both_ways_without_those_that_frame(world: World) -> None:
     assert world.record.reason == ""
 
 
-def test_trailers_wait_behind_a_body_that_the_client_has_not_taken(world: World) -> None:
+def test_trailers_wait_for_a_body_that_the_client_has_not_taken(world: World) -> None:
     client = world.begin(asked())
     client.taken.window_bytes = 1
     world.pool.stream.answer()
@@ -125,9 +125,7 @@ def test_trailers_wait_behind_a_body_that_the_client_has_not_taken(world: World)
 
 
 @pytest.mark.parametrize("with_trailers", [False, True], ids=["data", "trailers"])
-def test_an_end_that_comes_when_a_slow_client_has_caught_up_is_passed_on_at_once(
-    world: World, with_trailers: bool
-) -> None:
+def test_an_end_after_a_slow_client_has_caught_up_is_passed_on_at_once(world: World, with_trailers: bool) -> None:
     client = world.begin(asked())
     client.taken.window_bytes = 1
     world.pool.stream.answer()
@@ -167,7 +165,7 @@ def test_a_response_whose_trailers_are_all_forbidden_still_ends(world: World) ->
 def test_a_response_without_a_body_ends_with_its_head(
     world: World, method: bytes, status_code: int, length: bytes | None
 ) -> None:
-    """204 must not name a length (RFC 9110, 8.6)."""
+    """A 204 response must not have Content-Length (RFC 9110, 8.6)."""
     client = world.begin(asked(method))
     world.pool.stream.answer(status_code, [(b"content-length", b"5")], end_stream=True)
 
@@ -177,8 +175,8 @@ def test_a_response_without_a_body_ends_with_its_head(
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_an_answer_without_a_date_gets_that_of_its_coming(world: World, is_whole: bool) -> None:
-    """RFC 9110, 6.6.1. Backends' heads that repeat come as one object."""
+def test_a_response_without_a_date_gets_the_time_of_its_arrival(world: World, is_whole: bool) -> None:
+    """RFC 9110, 6.6.1. Repeated heads of backends are the same object."""
     head = ResponseHead(200, [(b"etag", b"1")])
     dates = []
     for _ in range(2):
@@ -194,7 +192,7 @@ def test_an_answer_without_a_date_gets_that_of_its_coming(world: World, is_whole
     assert head.fields == [(b"etag", b"1")]
 
 
-def test_interim_heads_pass_without_the_fields_of_a_body(world: World) -> None:
+def test_interim_responses_pass_without_framing_and_connection_fields(world: World) -> None:
     client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
     stream = world.pool.stream
 
@@ -206,8 +204,8 @@ def test_interim_heads_pass_without_the_fields_of_a_body(world: World) -> None:
     assert [(head.status_code, head.fields) for head in client.interims] == [(100, []), (103, [(b"link", b"</a.css>")])]
 
 
-def test_a_client_that_waits_for_100_is_told_to_go_on_where_the_backend_says_nothing(world: World) -> None:
-    """Many servers never say it over HTTP/2, and some clients wait for ever."""
+def test_a_client_that_waits_for_100_gets_it_from_us_if_the_backend_sends_none(world: World) -> None:
+    """Many servers never send it over HTTP/2, and some clients wait forever."""
     client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
     world.wait(0.9)
 
@@ -226,7 +224,7 @@ def test_a_client_that_waits_for_100_is_told_to_go_on_where_the_backend_says_not
 
 @pytest.mark.parametrize("is_backend_first", [True, False])
 def test_a_client_that_waits_for_100_gets_it_once(world: World, is_backend_first: bool) -> None:
-    """From a backend that says it late, or twice. Some clients take the second one for the response."""
+    """Even from a backend that sends it late, or twice. Some clients take the second one for the response."""
     client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
     if is_backend_first:
         world.pool.stream.interim(100)
@@ -240,7 +238,7 @@ def test_a_client_that_waits_for_100_gets_it_once(world: World, is_backend_first
 
 
 @pytest.mark.parametrize("what", ["100", "body", "final head"])
-def test_who_does_not_wait_for_100_is_not_told_to_go_on(world: World, what: str) -> None:
+def test_no_100_is_added_when_the_client_no_longer_waits_for_it(world: World, what: str) -> None:
     client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
     if what == "100":
         world.pool.stream.interim(100)
@@ -269,7 +267,7 @@ def test_a_response_may_end_before_the_request(world: World) -> None:
     assert (client.is_request_stopped, client.is_ended, client.owed_bytes) == (True, True, 0)
 
 
-def test_the_request_body_still_flows_while_an_early_response_does(world: World) -> None:
+def test_the_request_body_still_flows_during_an_early_response(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.answer()
@@ -280,7 +278,7 @@ def test_the_request_body_still_flows_while_an_early_response_does(world: World)
     assert (stream.body, stream.is_request_ended, client.is_request_stopped) == (b"late", True, False)
 
 
-def test_a_client_that_goes_takes_its_backend_request_with_it(world: World) -> None:
+def test_a_client_that_disconnects_cancels_its_request_at_the_backend(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.taken.window_bytes = 1
@@ -299,8 +297,8 @@ def test_a_client_that_goes_takes_its_backend_request_with_it(world: World) -> N
     )
 
 
-def test_a_client_that_goes_with_all_of_the_response_is_no_client_that_left(world: World) -> None:
-    """An HTTP/2 backend may take a while to say that the announced length was all."""
+def test_a_client_that_disconnects_after_the_whole_response_is_not_recorded_as_gone(world: World) -> None:
+    """An HTTP/2 backend may end its stream some time after the announced length."""
     client = world.begin(asked())
     stream = world.pool.stream
     stream.answer()
@@ -311,14 +309,14 @@ def test_a_client_that_goes_with_all_of_the_response_is_no_client_that_left(worl
     assert (world.record.reason, world.record.detail, world.record.status_code) == ("", "", 200)
 
 
-def test_a_client_that_goes_before_the_response_leaves_a_record_without_status(world: World) -> None:
+def test_a_client_that_disconnects_before_the_response_is_recorded_without_status(world: World) -> None:
     world.begin(asked()).leave()
 
     assert (world.record.status_code, world.record.reason) == (0, "client_gone")
     assert world.stats.route("shop").responses[0] == 1
 
 
-def test_a_backend_that_breaks_in_the_middle_resets_the_client(world: World) -> None:
+def test_a_backend_that_fails_within_a_response_resets_the_client(world: World) -> None:
     client = world.begin(asked())
     world.pool.stream.answer()
     world.pool.stream.send(b"half")
@@ -345,7 +343,7 @@ def test_a_backend_that_breaks_in_the_middle_resets_the_client(world: World) -> 
         (Reason.STOPPING, 503, b"1"),
     ],
 )
-def test_a_failure_before_the_response_is_answered_by_its_reason(
+def test_a_failure_before_the_response_is_answered_according_to_its_reason(
     world: World, reason: Reason, status_code: int, retry_after: bytes | None
 ) -> None:
     client = world.begin(asked())
@@ -374,7 +372,7 @@ def test_a_status_code_past_599_is_passed_on_and_counted_as_5xx(world: World, is
     assert world.stats.route("shop").responses == [0, 0, 0, 0, 0, 1]
 
 
-def test_an_error_waits_for_a_client_that_takes_nothing(world: World) -> None:
+def test_an_error_response_waits_for_a_client_that_takes_nothing(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     client.taken.window_bytes = 4
     world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
@@ -388,7 +386,7 @@ def test_an_error_waits_for_a_client_that_takes_nothing(world: World) -> None:
     assert client.body.startswith(b"502 bad gateway: ")
 
 
-def test_a_request_that_no_route_takes_is_answered(make_world: MakeWorld) -> None:
+def test_a_request_without_a_route_is_answered_404(make_world: MakeWorld) -> None:
     world = make_world(config('"matches": [{"path": {"value": "/api"}}],'))
     client = world.begin(asked(b"POST", b"/other"), end_stream=False)
 
@@ -399,7 +397,7 @@ def test_a_request_that_no_route_takes_is_answered(make_world: MakeWorld) -> Non
     assert (world.stats.route(NO_ROUTE).responses[4], world.stats.route(NO_ROUTE).in_flight) == (1, 0)
 
 
-def test_a_redirect_is_answered(make_world: MakeWorld) -> None:
+def test_a_redirect_is_answered_with_its_location(make_world: MakeWorld) -> None:
     text = """{"listeners": [{"name": "web", "port": 80}], "routes": [{"name": "shop", "rules": [
         {"filters": {"requestRedirect": {"scheme": "https"}}}]}]}"""
     world = make_world(config_of(text))
@@ -430,7 +428,7 @@ def test_an_authority_that_backends_may_misread_is_refused(world: World, authori
     assert (client.head.status_code, world.pool.streams, world.record.reason) == (400, [], "bad_host")
 
 
-def test_an_authority_that_is_rewritten_is_not_passed_on_unjudged_in_other_fields(make_world: MakeWorld) -> None:
+def test_an_authority_is_validated_even_if_it_is_rewritten(make_world: MakeWorld) -> None:
     world = make_world(config('"filters": {"urlRewrite": {"hostname": "b.example"}},'))
     client = world.begin(asked(authority=b"a.example:80,evil.example"))
 
@@ -456,7 +454,7 @@ def test_the_record_holds_all_facts_and_no_query(world: World) -> None:
     assert (record.began_s, record.retries, record.reason) == (1_700_000_100.0, 0, "")
 
 
-def test_the_record_of_an_answer_of_ours_has_its_size_and_its_time(make_world: MakeWorld) -> None:
+def test_the_record_of_our_own_response_has_its_size_and_its_time(make_world: MakeWorld) -> None:
     world = make_world(config('"name": "buy",'))
     client = world.begin(asked())
     world.wait(0.5)
@@ -466,7 +464,7 @@ def test_the_record_of_an_answer_of_ours_has_its_size_and_its_time(make_world: M
     assert (world.record.response_after_s, world.record.rule) == (0.5, "buy")
 
 
-def test_no_record_is_made_that_nobody_wants(world: World) -> None:
+def test_no_record_is_made_for_a_status_that_is_not_logged(world: World) -> None:
     world.services.is_logged = lambda status_code: status_code >= 500
     for status_code in (200, 404, 503):
         world.begin(asked())
@@ -490,7 +488,7 @@ def test_an_exchange_is_counted_at_its_route(world: World) -> None:
     assert (route.duration_sum_s, not world.services.running) == (2.0, True)
 
 
-def test_a_running_exchange_keeps_its_table_when_another_comes(make_world: MakeWorld) -> None:
+def test_a_running_exchange_keeps_its_table_when_a_new_one_is_used(make_world: MakeWorld) -> None:
     world = make_world(config('"filters": {"responseHeaderModifier": {"set": [{"name": "Table", "value": "old"}]}},'))
     client = world.begin(asked())
     world.services.use(compile_table(config_of('{"listeners": [{"name": "web", "port": 80}]}')))
@@ -502,7 +500,7 @@ def test_a_running_exchange_keeps_its_table_when_another_comes(make_world: MakeW
     assert later.head.status_code == 404
 
 
-def test_a_stream_that_ends_from_within_a_call_leaves_no_debt(world: World) -> None:
+def test_all_credit_is_returned_when_a_stream_ends_within_a_call(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.taken.window_bytes = 2
@@ -513,7 +511,7 @@ def test_a_stream_that_ends_from_within_a_call_leaves_no_debt(world: World) -> N
     assert (client.is_ended, client.is_request_stopped, client.owed_bytes) == (True, True, 0)
 
 
-def test_a_stream_that_wants_more_from_within_a_call_gets_it_in_order(world: World) -> None:
+def test_a_stream_that_can_take_more_within_a_call_gets_it_in_order(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.taken.window_bytes = 2
@@ -523,7 +521,7 @@ def test_a_stream_that_wants_more_from_within_a_call_gets_it_in_order(world: Wor
     assert (stream.body, stream.is_request_ended) == (b"hello", True)
 
 
-def test_an_answer_of_ours_is_not_cut_by_the_time_for_the_request(make_world: MakeWorld) -> None:
+def test_our_own_response_is_not_cut_off_by_the_request_timeout(make_world: MakeWorld) -> None:
     world = make_world(config('"timeouts": {"request": "2s"},'))
     client = world.begin(asked())
     client.taken.window_bytes = 1
@@ -535,7 +533,7 @@ def test_an_answer_of_ours_is_not_cut_by_the_time_for_the_request(make_world: Ma
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_a_bug_on_the_side_of_the_backend_ends_the_exchange_that_has_it(world: World, is_answered: bool) -> None:
+def test_a_bug_on_the_backend_side_ends_only_its_exchange(world: World, is_answered: bool) -> None:
     client, other = world.begin(asked()), world.begin(asked())
     stream, other_stream = world.pool.streams
     if is_answered:
@@ -548,7 +546,7 @@ def test_a_bug_on_the_side_of_the_backend_ends_the_exchange_that_has_it(world: W
     assert not world.services.running
 
 
-def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> None:
+def test_an_exchange_ended_by_a_bug_is_counted_once(world: World) -> None:
     def fail(record: Record) -> None:
         raise RuntimeError(record.reason)
 
@@ -561,7 +559,7 @@ def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> 
     assert (world.stats.route("shop").in_flight, sum(world.stats.route("shop").responses)) == (0, 1)
 
 
-def test_an_exchange_whose_beginning_meets_a_bug_leaves_nothing_behind(
+def test_a_bug_at_the_beginning_of_an_exchange_leaves_nothing_behind(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

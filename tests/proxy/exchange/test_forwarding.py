@@ -41,15 +41,15 @@ def described(address: bytes = b"203.0.113.7") -> Fields:
     ]
 
 
-def test_a_client_is_described() -> None:
+def test_forwarded_fields_describe_the_client() -> None:
     assert sent([(b"accept", b"*/*")]) == [(b"accept", b"*/*"), *described()]
 
 
-def test_a_host_that_was_not_sent_is_not_made_up() -> None:
+def test_no_x_forwarded_host_is_sent_without_an_authority() -> None:
     assert b"x-forwarded-host" not in dict(sent([], authority=b""))
 
 
-def test_a_local_socket_has_no_address() -> None:
+def test_a_client_on_a_unix_socket_is_described_without_an_address() -> None:
     fields = dict(sent([], arrived(address="unix"), ALL))
 
     assert b"x-forwarded-for" not in fields
@@ -66,7 +66,7 @@ def test_a_local_socket_has_no_address() -> None:
     b" x.real_ip content.length client~cert x.request.id".split(),
     ids=bytes.decode,
 )
-def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
+def test_reserved_fields_of_an_untrusted_client_are_removed(name: bytes) -> None:
     assert sent([(name, b"mine"), (b"accept", b"*/*")]) == [(b"accept", b"*/*"), *described()]
 
 
@@ -103,12 +103,12 @@ def test_other_fields_pass_unchanged(field: Field, arrival: Arrival) -> None:
         (b",x-mine,,", False),
     ],
 )
-def test_fields_that_connection_names_stay_on_the_connection(options: bytes, is_kept: bool) -> None:
+def test_fields_named_by_connection_are_removed(options: bytes, is_kept: bool) -> None:
     assert ((b"x-mine", b"1") in sent([(b"connection", options), (b"x-mine", b"1")])) is is_kept
     assert ((b"x-mine", b"1") in response_fields([(b"x-mine", b"1"), (b"connection", options)])) is is_kept
 
 
-def test_connection_cannot_take_our_own_words_away() -> None:
+def test_connection_options_cannot_remove_our_own_fields() -> None:
     assert sent([(b"connection", b"close, x-forwarded-for, x-request-id")]) == described()
 
 
@@ -118,7 +118,7 @@ def test_connection_cannot_take_our_own_words_away() -> None:
     b" content_length host cookie http2-settings".split(),
     ids=bytes.decode,
 )
-def test_trailers_cannot_say_what_the_head_must_not(name: bytes) -> None:
+def test_fields_reserved_in_the_head_are_removed_from_trailers_too(name: bytes) -> None:
     given = [(name, b"mine"), (b"checksum", b"1")]
 
     assert Forwarding(PLAIN).request_trailers(given) == [(b"checksum", b"1")]
@@ -128,11 +128,11 @@ def test_trailers_cannot_say_what_the_head_must_not(name: bytes) -> None:
     ("value", "kept"),
     [(b"trailers", b"trailers"), (b"Trailers, deflate;q=0.5", b"trailers"), (b"gzip", None), (b"", None)],
 )
-def test_only_trailers_is_left_of_te(value: bytes, kept: bytes | None) -> None:
+def test_only_trailers_is_kept_of_te(value: bytes, kept: bytes | None) -> None:
     assert dict(sent([(b"te", value)])).get(b"te") == kept
 
 
-def test_te_says_the_same_on_either_side_of_the_connection_field_that_has_to_name_it() -> None:
+def test_te_is_kept_whether_it_comes_before_or_after_its_connection_field() -> None:
     te, connection = (b"te", b"trailers"), (b"connection", b"TE")
 
     assert sent([te, connection]) == sent([connection, te]) == sent([te])
@@ -145,31 +145,31 @@ def test_te_says_the_same_on_either_side_of_the_connection_field_that_has_to_nam
     ids=bytes.decode,
 )
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
-def test_who_is_believed_does_not_pass_on_what_backends_take_for_its_word(arrival: Arrival, name: bytes) -> None:
-    """Proxies that do not know such a spelling pass it on from their clients."""
+def test_trusted_peers_cannot_send_look_alike_spellings_of_reserved_fields(arrival: Arrival, name: bytes) -> None:
+    """Proxies that do not know such a spelling pass it on from their clients, and backends take it for the field."""
     assert name not in dict(sent([(name, b"evil"), (b"cf-connecting-ip", b"192.0.2.1")], arrival))
 
 
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE])
-def test_nobody_says_to_a_program_of_the_cgi_family_what_its_proxy_is(arrival: Arrival) -> None:
-    """HTTP_PROXY is the name of the field there, and of a variable that clients of HTTP obey."""
+def test_the_proxy_field_is_removed_even_from_trusted_peers(arrival: Arrival) -> None:
+    """CGI programs get it as HTTP_PROXY, a variable that HTTP clients obey."""
     assert b"proxy" not in dict(sent([(b"proxy", b"http://evil.example"), (b"accept", b"*/*")], arrival))
 
 
-def test_the_pieces_of_a_cookie_are_put_together() -> None:
+def test_cookie_fields_are_joined_into_one() -> None:
     fields = sent([(b"cookie", b"a=1"), (b"accept", b"*/*"), (b"cookie", b"b=2")])
 
     assert fields[:2] == [(b"accept", b"*/*"), (b"cookie", b"a=1; b=2")]
 
 
 @pytest.mark.parametrize("values", [(b"a=1", b""), (b"", b"a=1"), (b"", b"a=1", b"")])
-def test_empty_pieces_of_a_cookie_add_nothing_to_it(values: tuple[bytes, ...]) -> None:
+def test_empty_cookie_fields_are_ignored(values: tuple[bytes, ...]) -> None:
     """A value that ends in a space cannot be sent (RFC 9113, 8.2.1)."""
     assert dict(sent([(b"cookie", value) for value in values]))[b"cookie"] == b"a=1"
 
 
 @pytest.mark.parametrize("arrival", [TRUSTED, LOCAL], ids=["trusted", "local"])
-def test_nor_do_empty_words_of_a_proxy_that_is_believed(arrival: Arrival) -> None:
+def test_empty_x_forwarded_for_fields_of_a_trusted_proxy_are_ignored(arrival: Arrival) -> None:
     given: Fields = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-for", b"")]
     got = dict(sent(given, arrival))[b"x-forwarded-for"]
 
@@ -178,7 +178,7 @@ def test_nor_do_empty_words_of_a_proxy_that_is_believed(arrival: Arrival) -> Non
 
 
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
-def test_it_does_not_matter_where_a_proxy_that_is_believed_puts_its_word(arrival: Arrival) -> None:
+def test_the_order_of_the_fields_of_a_trusted_proxy_does_not_matter(arrival: Arrival) -> None:
     word: Fields = [(b"x-forwarded-proto", b"https")]
     cookies: Fields = [(b"cookie", b"a=1"), (b"cookie", b"b=2")]
     of_the_connection: Fields = [(b"connection", b"x-hop"), (b"x-hop", b"1")]
@@ -193,7 +193,7 @@ def test_it_does_not_matter_where_a_proxy_that_is_believed_puts_its_word(arrival
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("spec", [PLAIN, ALL], ids=["plain", "all"])
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
-def test_a_proxy_is_believed_in_all_that_it_says_and_only_the_rest_is_added(
+def test_fields_of_a_trusted_proxy_are_kept_and_only_missing_ones_are_added(
     arrival: Arrival, spec: ForwardingSpec, count: int
 ) -> None:
     words: Fields = [
@@ -209,7 +209,7 @@ def test_a_proxy_is_believed_in_all_that_it_says_and_only_the_rest_is_added(
         assert dict(got) == {**ours, **dict(said)}
 
 
-def test_a_trusted_proxy_is_appended_and_believed() -> None:
+def test_a_trusted_proxy_is_appended_to_its_x_forwarded_for() -> None:
     given = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-for", b"192.0.2.2"), (b"x-forwarded-proto", b"https")]
 
     assert sorted(sent(given, TRUSTED)) == sorted(
@@ -222,23 +222,23 @@ def test_a_trusted_proxy_is_appended_and_believed() -> None:
     )
 
 
-def test_a_trusted_proxy_that_says_nothing_is_described_like_a_client() -> None:
+def test_a_trusted_proxy_without_forwarded_fields_is_described_like_a_client() -> None:
     assert sent([], TRUSTED) == described(b"10.0.0.1")
 
 
-def test_what_a_trusted_local_proxy_says_stays() -> None:
+def test_x_forwarded_for_of_a_trusted_local_proxy_is_kept() -> None:
     fields = sent([(b"x-forwarded-for", b"192.0.2.1")], LOCAL)
 
     assert (b"x-forwarded-for", b"192.0.2.1") in fields
 
 
-def test_other_names_of_proxies_pass_from_a_trusted_one() -> None:
+def test_other_proxy_fields_of_a_trusted_proxy_pass_unchanged() -> None:
     given = [(b"x-real-ip", b"192.0.2.1"), (b"x-forwarded-user", b"me"), (b"cf-ray", b"1")]
 
     assert sent(given, TRUSTED)[:3] == given
 
 
-def test_what_the_edge_sent_passes_unchanged() -> None:
+def test_fields_sent_by_the_edge_pass_unchanged() -> None:
     given = [
         (b"cf-connecting-ip", b"192.0.2.1"),
         (b"cf-ray", b"8a"),
@@ -255,7 +255,7 @@ CERTIFIED = msgspec.structs.replace(CLIENT, client_cert=b":TUlJ:")
 WITH_CERTIFICATES = ForwardingSpec(client_cert=True)
 
 
-def test_the_certificate_of_a_client_is_sent_when_the_document_wants_it() -> None:
+def test_the_certificate_of_a_client_is_sent_when_configured() -> None:
     assert sent([(b"client-cert", b":mine:")], CERTIFIED, WITH_CERTIFICATES) == [
         *described(),
         (b"client-cert", b":TUlJ:"),
@@ -264,7 +264,7 @@ def test_the_certificate_of_a_client_is_sent_when_the_document_wants_it() -> Non
     assert sent([], CLIENT, WITH_CERTIFICATES) == described()
 
 
-def test_the_certificate_of_a_trusted_proxy_is_not_its_clients() -> None:
+def test_the_certificate_of_a_trusted_proxy_is_not_sent_as_that_of_its_client() -> None:
     proxy = msgspec.structs.replace(TRUSTED, client_cert=b":TUlJ:")
     told = (b"client-cert", b":Y2xpZW50:")
 
@@ -273,11 +273,11 @@ def test_the_certificate_of_a_trusted_proxy_is_not_its_clients() -> None:
 
 
 @pytest.mark.parametrize("name", [b"client-cert", b"client-cert-chain", b"client_cert"])
-def test_a_certificate_that_comes_through_the_edge_is_none(name: bytes) -> None:
+def test_certificate_fields_from_the_edge_are_removed(name: bytes) -> None:
     assert name not in dict(sent([(name, b":bWluZQ==:")], EDGE, WITH_CERTIFICATES))
 
 
-def test_an_edge_that_names_no_client_gets_none_made_up() -> None:
+def test_no_x_forwarded_for_is_added_for_the_edge() -> None:
     assert b"x-forwarded-for" not in dict(sent([], EDGE))
 
 
@@ -298,26 +298,26 @@ def test_an_edge_that_names_no_client_gets_none_made_up() -> None:
         (EDGE, [(b"x-forwarded-proto", b"https")], b'for=unknown;host="a.example";proto=http'),
     ],
 )
-def test_forwarded_is_sent_when_the_document_wants_it(arrival: Arrival, given: Fields, forwarded: bytes) -> None:
+def test_forwarded_is_sent_when_configured(arrival: Arrival, given: Fields, forwarded: bytes) -> None:
     values = [value for name, value in sent(given, arrival, ALL) if name == b"forwarded"]
 
     assert values == [forwarded]
 
 
-def test_forwarded_names_no_host_where_none_was_sent() -> None:
+def test_forwarded_has_no_host_without_an_authority() -> None:
     assert dict(sent([], CLIENT, ALL, authority=b""))[b"forwarded"] == b"for=203.0.113.7;proto=http"
 
 
 @pytest.mark.parametrize(
     ("protocol", "via"), [("HTTP/1.0", b"1.0 tunnelgw"), ("HTTP/1.1", b"1.1 tunnelgw"), ("HTTP/2", b"2.0 tunnelgw")]
 )
-def test_via_is_sent_when_the_document_wants_it(protocol: str, via: bytes) -> None:
+def test_via_is_sent_when_configured(protocol: str, via: bytes) -> None:
     fields = sent([(b"via", b"1.1 before")], arrived(protocol=protocol), ALL)
 
     assert [value for name, value in fields if name == b"via"] == [b"1.1 before", via]
 
 
-def test_requests_of_a_connection_for_different_hosts_are_described_each_by_itself() -> None:
+def test_requests_for_different_hosts_on_one_connection_have_their_own_x_forwarded_host() -> None:
     forwarding = Forwarding(PLAIN)
     for authority in (b"a.example", b"b.example", b"a.example"):
         fields = forwarding.request_fields(CLIENT, LISTENER, asked(authority=authority), b"id")
@@ -334,7 +334,7 @@ def test_listeners_of_one_connection_have_their_own_ports() -> None:
         assert dict(fields)[b"x-forwarded-port"] == b"%d" % port
 
 
-def test_connections_that_come_and_go_are_never_taken_for_each_other() -> None:
+def test_successive_connections_are_never_confused() -> None:
     forwarding = Forwarding(PLAIN)
     for number in range(10_000):
         address = f"10.0.{number // 250}.{number % 250}"
@@ -343,7 +343,7 @@ def test_connections_that_come_and_go_are_never_taken_for_each_other() -> None:
         assert dict(fields)[b"x-forwarded-for"] == address.encode()
 
 
-def test_clients_behind_the_edge_are_described_once_for_each_door_and_host() -> None:
+def test_descriptions_of_edge_clients_are_cached_per_door_and_host() -> None:
     forwarding = Forwarding(PLAIN)
     for number in range(500):
         for scheme, door in ((b"http", TUNNEL_HTTP), (b"https", TUNNEL_HTTPS)):
@@ -354,7 +354,7 @@ def test_clients_behind_the_edge_are_described_once_for_each_door_and_host() -> 
     assert 2 == len(forwarding._descriptions)
 
 
-def test_hosts_that_never_repeat_do_not_fill_the_memory() -> None:
+def test_the_cache_of_hosts_is_bounded_in_bytes() -> None:
     forwarding = Forwarding(PLAIN)
     for number in range(10_000):
         authority = b"%d.example" % number if number % 2 else b"%d" % number * 1000
@@ -364,7 +364,7 @@ def test_hosts_that_never_repeat_do_not_fill_the_memory() -> None:
         assert sum(len(authority) for _, authority in forwarding._descriptions) <= 8192 * 260
 
 
-def test_names_that_never_repeat_do_not_fill_the_memory() -> None:
+def test_the_cache_of_field_names_is_bounded() -> None:
     forwarding = Forwarding(PLAIN)
     for number in range(5000):
         fields = forwarding.request_fields(CLIENT, LISTENER, asked(fields=[(b"x-%d" % number, b"1")]), b"id")
@@ -373,7 +373,7 @@ def test_names_that_never_repeat_do_not_fill_the_memory() -> None:
         assert len(forwarding._untrusted.known) <= 2048
 
 
-def test_names_that_never_repeat_do_not_displace_what_is_taken_out() -> None:
+def test_field_names_that_never_repeat_do_not_keep_reserved_ones_from_being_removed() -> None:
     forwarding = Forwarding(PLAIN)
     taken_out: Fields = [
         (b"connection", b"x-hop"),
@@ -394,11 +394,11 @@ def test_names_that_never_repeat_do_not_displace_what_is_taken_out() -> None:
 @pytest.mark.parametrize(
     ("given", "taken"), [([], None), ([(b"x-request-id", b"")], None), ([(b"x-request-id", b"a" * 129)], None)]
 )
-def test_a_request_id_that_says_nothing_or_too_much_is_not_taken(given: Fields, taken: bytes | None) -> None:
+def test_an_empty_oversized_or_invalid_request_id_is_not_used(given: Fields, taken: bytes | None) -> None:
     assert Forwarding(PLAIN).request_id_of(asked(fields=given)) == taken
 
 
-def test_the_list_of_the_codec_is_left_alone() -> None:
+def test_the_field_list_of_the_codec_is_not_modified() -> None:
     fields = [(b"cookie", b"a"), (b"cookie", b"b"), (b"te", b"trailers"), (b"dnt", b"1")]
     before = list(fields)
     sent(fields)
@@ -406,7 +406,7 @@ def test_the_list_of_the_codec_is_left_alone() -> None:
     assert fields == before
 
 
-def test_responses_lose_what_belongs_to_their_connection() -> None:
+def test_hop_by_hop_fields_are_removed_from_responses() -> None:
     fields = [
         (b"host", b"a.example"),
         (b"server", b"s"),
@@ -422,17 +422,17 @@ def test_responses_lose_what_belongs_to_their_connection() -> None:
     assert response_fields(fields) == [(b"server", b"s"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
 
 
-def test_interim_heads_say_nothing_of_a_body() -> None:
+def test_framing_and_upgrade_are_removed_from_interim_responses() -> None:
     assert interim_fields([(b"link", b"x"), (b"content-length", b"0"), (b"upgrade", b"x")]) == [(b"link", b"x")]
 
 
-def test_trailers_lose_what_only_a_head_may_say() -> None:
+def test_fields_that_belong_in_a_head_are_removed_from_trailers() -> None:
     fields = [(b"grpc-status", b"0"), (b"content-length", b"1"), (b"host", b"x"), (b"set-cookie", b"a=b")]
 
     assert trailer_fields(fields) == [(b"grpc-status", b"0")]
 
 
-def test_hosts_that_clients_make_up_take_no_memory_for_ever() -> None:
+def test_the_cache_of_hosts_is_bounded_for_the_edge_too() -> None:
     forwarding = Forwarding(PLAIN)
     for number in range(20_000):
         forwarding.request_fields(EDGE, LISTENER, asked(authority=b"%d.example" % number), b"id-1")

@@ -30,7 +30,7 @@ def test_head_body_and_trailers_are_copied(make_world: MakeWorld) -> None:
     assert (stream.body, stream.trailers) == (b"one two", [(b"checksum", b"1")])
 
 
-def test_the_scheme_of_a_copy_is_that_of_the_mirror(make_world: MakeWorld) -> None:
+def test_a_mirrored_request_has_the_scheme_of_its_mirror(make_world: MakeWorld) -> None:
     tls = '"protocol": "https", "tls": {"serverName": "b.example"}'
     mirrored = f'"filters": {{"requestMirrors": [{{"backend": {{"address": "192.0.2.99:443", {tls}}}}}]}},'
     world = make_world(config(mirrored))
@@ -39,7 +39,7 @@ def test_the_scheme_of_a_copy_is_that_of_the_mirror(make_world: MakeWorld) -> No
     assert [b"https", b"http"] == [stream.head.scheme for stream in world.pool.streams]
 
 
-def test_what_a_mirror_answers_is_read_and_ignored(make_world: MakeWorld) -> None:
+def test_the_response_of_a_mirror_is_read_and_ignored(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world, end_stream=True)
     mirror.interim(103)
     mirror.answer(500)
@@ -54,7 +54,7 @@ def test_what_a_mirror_answers_is_read_and_ignored(make_world: MakeWorld) -> Non
     assert (client.head.status_code, client.body, not world.services.running) == (200, b"", True)
 
 
-def test_a_mirror_that_fails_is_not_noticed(make_world: MakeWorld) -> None:
+def test_a_failing_mirror_does_not_affect_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     mirror.fail(Reason.REFUSED, is_unprocessed=True)
     client.send(b"body", end_stream=True)
@@ -64,7 +64,7 @@ def test_a_mirror_that_fails_is_not_noticed(make_world: MakeWorld) -> None:
     assert (client.head.status_code, world.record.retries, not world.services.running) == (200, 0, True)
 
 
-def test_nor_is_a_bug_in_the_handling_of_its_answer(make_world: MakeWorld) -> None:
+def test_a_bug_in_handling_the_response_of_a_mirror_does_not_affect_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world, end_stream=True)
     mirror.have_bug()
     stream.answer_whole(b"hello")
@@ -73,7 +73,7 @@ def test_nor_is_a_bug_in_the_handling_of_its_answer(make_world: MakeWorld) -> No
     assert not world.services.running
 
 
-def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> None:
+def test_a_slow_mirror_is_cancelled_and_does_not_slow_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     mirror.taken.window_bytes = 10
     client.send(b"x" * (MAX_BEHIND_BYTES - 1))
@@ -95,7 +95,7 @@ def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> N
     assert world.services.mirrors_behind_bytes == 0
 
 
-def test_mirrors_that_are_behind_together_are_given_up_sooner_but_for_a_little_of_each(make_world: MakeWorld) -> None:
+def test_slow_mirrors_share_a_limit_beyond_a_small_allowance_each(make_world: MakeWorld) -> None:
     world = make_world(MIRRORED)
     clients = [world.begin(asked(b"PUT", b"/a"), end_stream=False) for _ in range(6)]
     mirrors, streams = world.pool.streams[::2], world.pool.streams[1::2]
@@ -134,7 +134,7 @@ def test_a_mirror_that_keeps_pace_gets_bodies_of_any_size(make_world: MakeWorld)
     assert (len(mirror.body), mirror.is_request_ended, mirror.is_cancelled) == (1_000_000, True, False)
 
 
-def test_a_mirror_that_catches_up_is_given_the_rest(make_world: MakeWorld) -> None:
+def test_a_mirror_that_catches_up_gets_the_rest(make_world: MakeWorld) -> None:
     world = make_world(MIRRORED)
     world.pool.opens_at_once = False
     client = world.begin(asked(b"PUT"), end_stream=False)
@@ -163,7 +163,7 @@ def test_a_mirror_outlives_its_exchange_when_it_has_the_whole_request(make_world
     assert (mirror.is_cancelled, mirror.is_timed_out, not world.services.running) == (True, True, True)
 
 
-def test_so_it_does_where_trailers_were_the_end(make_world: MakeWorld) -> None:
+def test_a_mirror_outlives_its_exchange_when_trailers_ended_the_request(make_world: MakeWorld) -> None:
     _, client, mirror, stream = begin(make_world)
     client.send(b"body")
     client.exchange.on_request_trailers([(b"checksum", b"1")])
@@ -172,7 +172,7 @@ def test_so_it_does_where_trailers_were_the_end(make_world: MakeWorld) -> None:
     assert (mirror.is_cancelled, mirror.trailers) == (False, [(b"checksum", b"1")])
 
 
-def test_an_answer_to_a_mirror_that_never_ends_is_given_up_after_the_exchange(make_world: MakeWorld) -> None:
+def test_an_endless_response_of_a_mirror_is_cancelled_some_time_after_the_exchange(make_world: MakeWorld) -> None:
     world, _, mirror, stream = begin(make_world, end_stream=True)
     mirror.answer(200)
     stream.answer(200)
@@ -190,7 +190,7 @@ def test_an_answer_to_a_mirror_that_never_ends_is_given_up_after_the_exchange(ma
     assert (mirror.is_cancelled, mirror.is_timed_out, not world.services.running) == (True, False, True)
 
 
-def test_half_a_request_is_not_left_with_a_mirror(make_world: MakeWorld) -> None:
+def test_a_mirror_with_half_a_request_is_cancelled(make_world: MakeWorld) -> None:
     world, client, mirror, _ = begin(make_world)
     client.send(b"half")
     client.leave()
@@ -198,7 +198,7 @@ def test_half_a_request_is_not_left_with_a_mirror(make_world: MakeWorld) -> None
     assert (mirror.is_cancelled, not world.services.running) == (True, True)
 
 
-def test_an_early_response_ends_the_copy_too(make_world: MakeWorld) -> None:
+def test_an_early_response_cancels_the_mirror(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     client.send(b"half")
     stream.answer(413, end_stream=True)
@@ -206,7 +206,7 @@ def test_an_early_response_ends_the_copy_too(make_world: MakeWorld) -> None:
     assert (client.is_ended, mirror.is_cancelled, not world.services.running) == (True, True, True)
 
 
-def test_a_request_that_is_tried_again_is_copied_once(make_world: MakeWorld) -> None:
+def test_a_retried_request_is_mirrored_once(make_world: MakeWorld) -> None:
     world, client, _, stream = begin(make_world, end_stream=True)
     stream.fail(was_reused=True)
     world.wait()
@@ -216,14 +216,14 @@ def test_a_request_that_is_tried_again_is_copied_once(make_world: MakeWorld) -> 
     assert client.is_ended
 
 
-def test_a_switch_of_protocols_is_not_copied(make_world: MakeWorld) -> None:
+def test_an_upgrade_request_is_not_mirrored(make_world: MakeWorld) -> None:
     world = make_world(MIRRORED)
     world.begin(asked(fields=[(b"sec-websocket-key", b"k")], protocol=b"websocket"))
 
     assert [stream.key for stream in world.pool.streams] == ["http://192.0.2.10:80"]
 
 
-def test_a_mirror_that_has_taken_everything_waits_as_long_as_the_exchange(make_world: MakeWorld) -> None:
+def test_a_mirror_that_has_taken_everything_is_not_idle_during_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     for _ in range(3):
         world.wait(IDLE_TIMEOUT_S * 1.5)
@@ -245,7 +245,7 @@ def test_a_mirror_that_has_taken_everything_waits_as_long_as_the_exchange(make_w
     assert (mirror.is_cancelled, mirror.is_timed_out) == (True, True)
 
 
-def test_a_mirror_that_takes_nothing_for_long_is_given_up_and_counted(make_world: MakeWorld) -> None:
+def test_a_mirror_that_takes_nothing_for_long_is_cancelled_and_counted(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     world.wait(IDLE_TIMEOUT_S * 1.5)
     client.send(b"slow")

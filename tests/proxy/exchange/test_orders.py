@@ -344,7 +344,7 @@ class Play:
 
 @pytest.mark.parametrize("protocol", ["http", "h2c"])
 @pytest.mark.parametrize("first", range(0, 4 * SEEDS, SEEDS))
-def test_in_whatever_order(first: int, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invariants_hold_for_events_in_any_order(first: int, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(first, first + SEEDS):
         play = Play(seed, protocol)
         try:

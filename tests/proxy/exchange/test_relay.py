@@ -1,4 +1,4 @@
-"""What bodies cost that nobody takes yet, however they were cut."""
+"""The memory of bodies that wait to be sent, however they were cut."""
 
 import gc
 import tracemalloc
@@ -65,16 +65,16 @@ def cut_from_large_reads(size_bytes: int) -> Relay:
 
 
 @pytest.mark.parametrize("size_bytes", [1, 6, 60, 3000])
-def test_a_body_that_waits_costs_little_more_than_its_bytes(size_bytes: int) -> None:
+def test_a_queued_body_costs_little_more_than_its_bytes(size_bytes: int) -> None:
     assert held_bytes(lambda: cut_by_the_client(size_bytes)) < 4 * SIZE_BYTES
 
 
 @pytest.mark.parametrize("size_bytes", [600, 6000])
-def test_a_piece_that_waits_does_not_keep_all_that_came_with_it(size_bytes: int) -> None:
+def test_a_queued_piece_does_not_keep_its_whole_read_in_memory(size_bytes: int) -> None:
     assert held_bytes(lambda: cut_from_large_reads(size_bytes)) < 2 * SIZE_BYTES + 512 * 1024
 
 
-def test_a_first_piece_that_nobody_takes_does_not_either() -> None:
+def test_a_first_piece_not_yet_sent_does_not_keep_its_whole_read_in_memory() -> None:
     def upload() -> Upload:
         upload = Upload(Client(), 0)
         upload.add_data(memoryview(bytes(1024 * 1024))[:SIZE_BYTES], False)

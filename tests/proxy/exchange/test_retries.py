@@ -1,4 +1,4 @@
-"""When an attempt is repeated, where, with what body; and what the client sees when it is not."""
+"""When an attempt is retried, where, with what body; and what the client gets when it is not."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def status_code_of(client: MemoryClient) -> int | None:
     return None if client.head is None else client.head.status_code
 
 
-def test_a_status_code_of_the_policy_is_tried_again_after_a_wait(make_world: MakeWorld) -> None:
+def test_a_status_code_of_the_policy_is_retried_after_a_backoff(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"order", end_stream=True)
@@ -48,7 +48,7 @@ def test_after_the_last_attempt_the_last_response_is_passed_on(make_world: MakeW
     assert world.record.reason == ""
 
 
-def test_other_status_codes_pass(make_world: MakeWorld) -> None:
+def test_other_status_codes_are_passed_on(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.answer(500, end_stream=True)
@@ -59,7 +59,7 @@ def test_other_status_codes_pass(make_world: MakeWorld) -> None:
 @pytest.mark.parametrize(
     "reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS, Reason.RESOLVE]
 )
-def test_failing_to_connect_is_tried_again_by_policy(make_world: MakeWorld, reason: Reason) -> None:
+def test_connection_failures_are_retried_by_policy(make_world: MakeWorld, reason: Reason) -> None:
     world = make_world(TWICE)
     client = world.begin(asked(b"POST"))
     world.pool.stream.fail(reason, is_unprocessed=True)
@@ -70,7 +70,7 @@ def test_failing_to_connect_is_tried_again_by_policy(make_world: MakeWorld, reas
 
 
 @pytest.mark.parametrize("reason", [Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING])
-def test_what_would_fail_again_at_once_is_not_tried_again(make_world: MakeWorld, reason: Reason) -> None:
+def test_failures_that_would_repeat_at_once_are_not_retried(make_world: MakeWorld, reason: Reason) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.fail(reason, is_unprocessed=True)
@@ -79,7 +79,7 @@ def test_what_would_fail_again_at_once_is_not_tried_again(make_world: MakeWorld,
 
 
 @pytest.mark.parametrize("reason", [Reason.PROTOCOL, Reason.FIELDS_TOO_LARGE])
-def test_an_answer_that_cannot_be_taken_is_not_tried_again(make_world: MakeWorld, reason: Reason) -> None:
+def test_an_invalid_response_is_not_retried(make_world: MakeWorld, reason: Reason) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.fail(reason)
@@ -87,7 +87,7 @@ def test_an_answer_that_cannot_be_taken_is_not_tried_again(make_world: MakeWorld
     assert status_code_of(client) == 502
 
 
-def test_connection_errors_are_not_tried_again_when_the_policy_says_so(make_world: MakeWorld) -> None:
+def test_connection_errors_are_not_retried_when_the_policy_forbids_it(make_world: MakeWorld) -> None:
     world = make_world(config('"retry": {"attempts": 2, "connectionErrors": false},'))
     client = world.begin(asked())
     world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
@@ -96,7 +96,7 @@ def test_connection_errors_are_not_tried_again_when_the_policy_says_so(make_worl
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"])
-def test_an_idempotent_request_on_a_kept_connection_that_broke_is_tried_once_more(world: World, method: bytes) -> None:
+def test_an_idempotent_request_on_a_broken_kept_connection_is_retried_once(world: World, method: bytes) -> None:
     client = world.begin(asked(method))
     world.pool.stream.fail(was_reused=True)
 
@@ -113,7 +113,7 @@ def test_an_idempotent_request_on_a_kept_connection_that_broke_is_tried_once_mor
 
 
 @pytest.mark.parametrize("method", [b"POST", b"PATCH"])
-def test_another_request_on_a_kept_connection_that_broke_is_not(world: World, method: bytes) -> None:
+def test_a_non_idempotent_request_on_a_broken_kept_connection_is_not_retried(world: World, method: bytes) -> None:
     client = world.begin(asked(method))
     world.pool.stream.fail(was_reused=True)
 
@@ -121,7 +121,7 @@ def test_another_request_on_a_kept_connection_that_broke_is_not(world: World, me
 
 
 @pytest.mark.parametrize("was_reused", [True, False], ids=["by a GOAWAY", "by a reset"])
-def test_any_request_that_was_certainly_left_unread_is_tried_again(world: World, was_reused: bool) -> None:
+def test_any_request_that_was_not_processed_is_retried(world: World, was_reused: bool) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"order")
     world.pool.stream.fail(was_reused=was_reused, is_unprocessed=True)
@@ -133,7 +133,7 @@ def test_any_request_that_was_certainly_left_unread_is_tried_again(world: World,
     assert world.pool.stream.wish.needs_new_connection is was_reused
 
 
-def test_what_is_left_unread_again_and_again_is_not_tried_for_ever(world: World) -> None:
+def test_a_request_repeatedly_not_processed_is_not_retried_forever(world: World) -> None:
     client = world.begin(asked(b"POST"))
     for tried in range(1, 5):
         assert (len(world.pool.streams), client.head) == (tried, None)
@@ -143,7 +143,7 @@ def test_what_is_left_unread_again_and_again_is_not_tried_for_ever(world: World)
     assert (status_code_of(client), len(world.pool.streams), world.record.retries) == (502, 4, 3)
 
 
-def test_a_new_connection_that_broke_is_not_tried_again_without_a_policy(world: World) -> None:
+def test_a_request_on_a_broken_new_connection_is_not_retried_without_a_policy(world: World) -> None:
     client = world.begin(asked())
     world.pool.stream.fail()
 
@@ -153,9 +153,7 @@ def test_a_new_connection_that_broke_is_not_tried_again_without_a_policy(world: 
 @pytest.mark.parametrize(
     "reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS, Reason.RESOLVE]
 )
-def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_another(
-    make_world: MakeWorld, reason: Reason
-) -> None:
+def test_an_unreachable_address_is_avoided_when_there_is_another(make_world: MakeWorld, reason: Reason) -> None:
     world = make_world(TWO_ADDRESSES)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
     client = world.begin(asked(b"POST"))
@@ -170,8 +168,10 @@ def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_anothe
 
 
 @pytest.mark.parametrize("is_stale_first", [True, False], ids=["then nobody listens", "then another broke too"])
-def test_a_kept_connection_that_broke_costs_no_other_address(make_world: MakeWorld, is_stale_first: bool) -> None:
-    """A backend that stops closes what it has kept, and listens no more."""
+def test_a_broken_kept_connection_does_not_use_up_the_retry_at_another_address(
+    make_world: MakeWorld, is_stale_first: bool
+) -> None:
+    """A backend that stops closes its kept connections and no longer listens."""
     world = make_world(TWO_ADDRESSES)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
     client = world.begin(asked())
@@ -192,7 +192,9 @@ def test_a_kept_connection_that_broke_costs_no_other_address(make_world: MakeWor
 
 
 @pytest.mark.parametrize("is_stale", [True, False])
-def test_each_is_tried_again_once(make_world: MakeWorld, is_stale: bool) -> None:
+def test_a_broken_kept_connection_and_an_unreachable_address_are_each_retried_once(
+    make_world: MakeWorld, is_stale: bool
+) -> None:
     world = make_world(TWO_ADDRESSES)
     client = world.begin(asked())
     world.pool.stream.fail(was_reused=True)
@@ -207,7 +209,7 @@ def test_each_is_tried_again_once(make_world: MakeWorld, is_stale: bool) -> None
     assert (status_code_of(client), world.record.retries) == (502, 2)
 
 
-def test_so_is_one_whose_connection_broke_before_it_could_be_used(make_world: MakeWorld) -> None:
+def test_an_address_whose_connection_broke_while_connecting_is_avoided_once(make_world: MakeWorld) -> None:
     world = make_world(TWO_ADDRESSES)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
     client = world.begin(asked(b"POST"))
@@ -221,7 +223,7 @@ def test_so_is_one_whose_connection_broke_before_it_could_be_used(make_world: Ma
     assert (status_code_of(client), world.record.retries) == (502, 1)
 
 
-def test_nothing_is_tried_again_once_a_response_has_begun(make_world: MakeWorld) -> None:
+def test_nothing_is_retried_once_a_response_has_begun(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.answer()
@@ -232,9 +234,7 @@ def test_nothing_is_tried_again_once_a_response_has_begun(make_world: MakeWorld)
 
 
 @pytest.mark.parametrize(("size_bytes", "status_code"), [(64 * 1024, None), (64 * 1024 + 1, 502)])
-def test_a_body_is_kept_for_another_attempt_up_to_a_bound(
-    world: World, size_bytes: int, status_code: int | None
-) -> None:
+def test_a_body_is_kept_for_a_retry_up_to_a_limit(world: World, size_bytes: int, status_code: int | None) -> None:
     client = world.begin(asked(b"PUT"), end_stream=False)
     client.send(b"x" * size_bytes)
     world.pool.stream.taken.drain()
@@ -244,7 +244,7 @@ def test_a_body_is_kept_for_another_attempt_up_to_a_bound(
     assert status_code_of(client) == status_code
 
 
-def test_a_large_body_of_which_nothing_was_sent_can_still_go_elsewhere(make_world: MakeWorld) -> None:
+def test_a_large_body_of_which_nothing_was_sent_can_still_be_retried(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     world.pool.opens_at_once = False
     client = world.begin(asked(b"POST"), end_stream=False)
@@ -256,7 +256,7 @@ def test_a_large_body_of_which_nothing_was_sent_can_still_go_elsewhere(make_worl
     assert (len(world.pool.stream.body), client.owed_bytes) == (100_000, 100_000)
 
 
-def test_a_response_to_a_body_that_cannot_be_sent_again_is_passed_on_at_once(make_world: MakeWorld) -> None:
+def test_a_response_to_a_body_too_large_to_retry_is_passed_on_at_once(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"x" * 100_000, end_stream=True)
@@ -265,7 +265,7 @@ def test_a_response_to_a_body_that_cannot_be_sent_again_is_passed_on_at_once(mak
     assert (status_code_of(client), client.is_ended, world.record.retries) == (503, True, 0)
 
 
-def test_a_policy_may_keep_more(make_world: MakeWorld) -> None:
+def test_a_policy_may_raise_the_limit_for_kept_bodies(make_world: MakeWorld) -> None:
     world = make_world(config('"retry": {"attempts": 1, "codes": [500], "maxBodyBytes": 200000},'))
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"x" * 150_000, end_stream=True)
@@ -275,7 +275,7 @@ def test_a_policy_may_keep_more(make_world: MakeWorld) -> None:
     assert len(world.pool.stream.body) == 150_000
 
 
-def test_credit_is_given_once_for_bytes_that_are_sent_twice(make_world: MakeWorld) -> None:
+def test_credit_is_returned_once_for_bytes_that_are_sent_twice(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked(b"POST"), end_stream=False)
     world.pool.stream.taken.window_bytes = 3
@@ -294,7 +294,7 @@ def test_credit_is_given_once_for_bytes_that_are_sent_twice(make_world: MakeWorl
     assert client.owed_bytes == 0
 
 
-def test_a_failure_in_the_middle_of_a_call_leaves_the_body_whole(world: World) -> None:
+def test_a_failure_within_a_call_leaves_the_body_complete_for_the_retry(world: World) -> None:
     client = world.begin(asked(b"PUT"), end_stream=False)
     stream = world.pool.stream
     stream.surprise = lambda: stream.fail(was_reused=True)
@@ -304,7 +304,7 @@ def test_a_failure_in_the_middle_of_a_call_leaves_the_body_whole(world: World) -
     assert (world.pool.stream.body, world.pool.stream.is_request_ended, client.owed_bytes) == (b"hello", True, 0)
 
 
-def test_trailers_are_sent_again_too(make_world: MakeWorld) -> None:
+def test_trailers_are_sent_again_on_a_retry(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"message")
@@ -315,7 +315,7 @@ def test_trailers_are_sent_again_too(make_world: MakeWorld) -> None:
     assert (world.pool.stream.body, world.pool.stream.trailers) == (b"message", [(b"checksum", b"1")])
 
 
-def test_a_client_that_goes_while_a_retry_waits_ends_it(make_world: MakeWorld) -> None:
+def test_a_client_that_disconnects_during_the_backoff_ends_the_retry(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.answer(503)
@@ -325,7 +325,7 @@ def test_a_client_that_goes_while_a_retry_waits_ends_it(make_world: MakeWorld) -
     assert (len(world.pool.streams), world.record.reason, not world.services.running) == (1, "client_gone", True)
 
 
-def test_another_attempt_asks_for_the_address_of_the_session_too(make_world: MakeWorld) -> None:
+def test_a_retry_asks_for_the_address_of_the_session_too(make_world: MakeWorld) -> None:
     sticky = config('"sessionPersistence": {"sessionName": "s"},')
     world = make_world(sticky)
     first = world.begin(asked())
@@ -341,7 +341,7 @@ def test_another_attempt_asks_for_the_address_of_the_session_too(make_world: Mak
     assert world.pool.stream.wish.session_address == asked_for
 
 
-def test_no_attempt_begins_after_the_time_for_the_request(make_world: MakeWorld) -> None:
+def test_no_retry_begins_after_the_request_timeout(make_world: MakeWorld) -> None:
     world = make_world(
         config('"timeouts": {"request": "1s"}, "retry": {"attempts": 3, "codes": [503], "backoff": "2s"},')
     )

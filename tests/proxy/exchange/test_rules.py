@@ -1,4 +1,4 @@
-"""What a rule does to requests and responses on their way: fields, rewrites, sessions, CORS."""
+"""What a rule changes in requests and responses: fields, rewrites, sessions, CORS."""
 
 import pytest
 
@@ -17,7 +17,7 @@ EDITED = config(
 )
 
 
-def test_header_modifiers_have_the_last_word(make_world: MakeWorld) -> None:
+def test_header_modifiers_override_our_own_fields(make_world: MakeWorld) -> None:
     world = make_world(EDITED)
     client = world.begin(asked(fields=[(b"dnt", b"1"), (b"accept", b"*/*")]))
     stream = world.pool.stream
@@ -29,7 +29,7 @@ def test_header_modifiers_have_the_last_word(make_world: MakeWorld) -> None:
     assert client.head.fields == [DATE, (b"server", b"ours")]
 
 
-def test_header_modifiers_are_on_errors_too(make_world: MakeWorld) -> None:
+def test_response_header_modifiers_apply_to_errors_too(make_world: MakeWorld) -> None:
     world = make_world(EDITED)
     client = world.begin(asked())
     world.pool.stream.fail(Reason.REFUSED)
@@ -37,7 +37,7 @@ def test_header_modifiers_are_on_errors_too(make_world: MakeWorld) -> None:
     assert client.field(b"server") == b"ours"
 
 
-def test_a_rewritten_host_leaves_the_original_to_the_backend(make_world: MakeWorld) -> None:
+def test_the_original_of_a_rewritten_host_is_sent_as_x_forwarded_host(make_world: MakeWorld) -> None:
     rewrite = '{"hostname": "inner.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/in"}}'
     world = make_world(config(f'"filters": {{"urlRewrite": {rewrite}}},'))
     world.begin(asked(path=b"/out?q"))
@@ -73,8 +73,8 @@ def test_a_session_binds_a_client_to_the_address_that_answered(make_world: MakeW
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_the_cookie_of_a_session_is_secure_where_the_client_has_come_by_tls(make_world: MakeWorld, scheme: str) -> None:
-    """A browser that came in clear would not keep it."""
+def test_the_session_cookie_is_secure_when_the_client_uses_tls(make_world: MakeWorld, scheme: str) -> None:
+    """A browser without TLS would not store a secure cookie."""
     pem = "-----BEGIN %s-----\\nYQ==\\n-----END %s-----"
     pair = f'{{"certificate": "{pem % (("CERTIFICATE",) * 2)}", "privateKey": "{pem % (("PRIVATE KEY",) * 2)}"}}'
     tls = f', "tls": {{"certificates": [{pair}]}}' if scheme == "https" else ""
@@ -94,7 +94,7 @@ def test_the_cookie_of_a_session_is_secure_where_the_client_has_come_by_tls(make
 @pytest.mark.parametrize(
     ("is_trusted", "given", "is_secure"), [(True, b"https", True), (True, b"http", False), (False, b"https", False)]
 )
-def test_a_proxy_that_is_believed_says_whether_its_client_has_come_by_tls(
+def test_a_trusted_proxy_tells_whether_its_client_uses_tls(
     make_world: MakeWorld, is_trusted: bool, given: bytes, is_secure: bool
 ) -> None:
     world = make_world(STICKY)
@@ -105,7 +105,7 @@ def test_a_proxy_that_is_believed_says_whether_its_client_has_come_by_tls(
     assert (b"Secure" in (client.field(b"set-cookie") or b"")) is is_secure
 
 
-def test_a_redirect_keeps_the_scheme_that_a_believed_proxy_gives(make_world: MakeWorld) -> None:
+def test_a_redirect_keeps_the_scheme_given_by_a_trusted_proxy(make_world: MakeWorld) -> None:
     world = make_world(
         config_of(
             """{"listeners": [{"name": "web", "port": 80}], "routes": [{"name": "old", "rules": [
@@ -119,7 +119,7 @@ def test_a_redirect_keeps_the_scheme_that_a_believed_proxy_gives(make_world: Mak
     assert client.field(b"location") == b"https://b.example/"
 
 
-def test_a_session_moves_with_the_address_that_could_be_reached(make_world: MakeWorld) -> None:
+def test_a_session_is_bound_to_the_address_reached_by_a_retry(make_world: MakeWorld) -> None:
     world = make_world(STICKY)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
     client = world.begin(asked())
@@ -135,7 +135,7 @@ def test_a_session_moves_with_the_address_that_could_be_reached(make_world: Make
     assert world.pool.stream.wish.session_address == fingerprint("192.0.2.11:80")
 
 
-def test_a_session_is_not_bound_by_an_error_of_ours(make_world: MakeWorld) -> None:
+def test_our_own_error_response_does_not_bind_a_session(make_world: MakeWorld) -> None:
     world = make_world(STICKY)
     client = world.begin(asked())
     world.pool.stream.fail(Reason.UNHEALTHY)
@@ -143,7 +143,7 @@ def test_a_session_is_not_bound_by_an_error_of_ours(make_world: MakeWorld) -> No
     assert client.field(b"set-cookie") is None
 
 
-def test_a_cross_origin_response_gets_its_fields(make_world: MakeWorld) -> None:
+def test_a_cross_origin_response_gets_our_cors_fields(make_world: MakeWorld) -> None:
     world = make_world(CORS)
     client = world.begin(asked(fields=[(b"origin", b"http://b.example")]))
     world.pool.stream.answer(200, [(b"access-control-allow-origin", b"*")], end_stream=True)
@@ -161,7 +161,7 @@ def test_a_browser_may_read_an_error_of_a_cross_origin_request(make_world: MakeW
     assert client.field(b"access-control-allow-origin") == b"http://b.example"
 
 
-def test_a_preflight_is_answered_without_a_word_about_ids(make_world: MakeWorld) -> None:
+def test_a_preflight_is_answered_by_us_without_a_body(make_world: MakeWorld) -> None:
     world = make_world(CORS)
     fields = [(b"origin", b"http://b.example"), (b"access-control-request-method", b"PUT")]
     client = world.begin(asked(b"OPTIONS", fields=fields))
@@ -172,7 +172,7 @@ def test_a_preflight_is_answered_without_a_word_about_ids(make_world: MakeWorld)
     assert client.field(b"content-length") is None
 
 
-def test_the_request_id_of_a_trusted_client_stays(make_world: MakeWorld) -> None:
+def test_only_the_request_id_of_a_trusted_client_is_kept(make_world: MakeWorld) -> None:
     world = make_world(config(more='"forwarding": {"requestIdHeader": "X-Trace"},'))
     world.begin(asked(fields=[(b"x-trace", b"abc")]), arrival=arrived(is_trusted=True))
 

@@ -1,4 +1,4 @@
-"""Times that bound an exchange: 504 before the response has begun, a reset afterwards."""
+"""Timeouts of an exchange: 504 before the response has begun, a reset afterwards."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_a_response_that_does_not_begin_in_time_is_answered_504(
 
 
 @pytest.mark.parametrize("content", [REQUEST, BACKEND], ids=["request", "backend"])
-def test_a_response_that_does_not_end_in_time_is_cut(make_world: MakeWorld, content: Document) -> None:
+def test_a_response_that_does_not_end_in_time_is_reset(make_world: MakeWorld, content: Document) -> None:
     world = make_world(content)
     client = world.begin(asked())
     world.pool.stream.answer()
@@ -45,7 +45,7 @@ def test_a_response_that_does_not_end_in_time_is_cut(make_world: MakeWorld, cont
 
 
 @pytest.mark.parametrize("content", [REQUEST, BACKEND], ids=["request", "backend"])
-def test_a_client_that_is_too_slow_is_not_held_against_the_backend(make_world: MakeWorld, content: Document) -> None:
+def test_a_slow_client_does_not_count_as_a_timeout_of_the_backend(make_world: MakeWorld, content: Document) -> None:
     world = make_world(content)
     world.begin(asked(b"POST"), end_stream=False).send(b"slow")
     world.wait(2.1)
@@ -60,7 +60,7 @@ def test_a_client_that_is_too_slow_is_not_held_against_the_backend(make_world: M
     assert (slow_reader.is_cancelled, slow_reader.is_timed_out) == (True, False)
 
 
-def test_the_time_for_the_request_bounds_a_slow_client_after_that_of_the_backend(make_world: MakeWorld) -> None:
+def test_a_slow_client_is_bounded_by_the_request_timeout_and_not_the_backend_timeout(make_world: MakeWorld) -> None:
     world = make_world(BACKEND)
     client = world.begin(asked())
     client.taken.window_bytes = 1
@@ -75,7 +75,7 @@ def test_the_time_for_the_request_bounds_a_slow_client_after_that_of_the_backend
     assert (client.is_reset, world.record.reason) == (True, "request_timeout")
 
 
-def test_a_client_that_leaves_is_not_held_against_the_backend(world: World) -> None:
+def test_a_client_that_disconnects_does_not_count_as_a_timeout_of_the_backend(world: World) -> None:
     world.begin(asked()).leave()
 
     assert (world.pool.stream.is_cancelled, world.pool.stream.is_timed_out) == (True, False)
@@ -89,7 +89,7 @@ def test_the_record_names_the_address_that_did_not_answer_in_time(make_world: Ma
     assert (world.record.reason, world.record.address) == ("request_timeout", "192.0.2.10:80")
 
 
-def test_the_default_of_the_document_bounds_rules_that_set_none(make_world: MakeWorld) -> None:
+def test_the_default_request_timeout_applies_to_rules_without_one(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"requestTimeout": "3s"},'))
     client = world.begin(asked())
     world.wait(3.1)
@@ -97,7 +97,7 @@ def test_the_default_of_the_document_bounds_rules_that_set_none(make_world: Make
     assert status_code_of(client) == 504
 
 
-def test_a_rule_may_turn_the_default_off(make_world: MakeWorld) -> None:
+def test_a_rule_may_disable_the_default_request_timeout(make_world: MakeWorld) -> None:
     world = make_world(config('"timeouts": {"request": "0s"},', more='"limits": {"requestTimeout": "3s"},'))
     client = world.begin(asked())
     world.wait(4.0)
@@ -105,7 +105,7 @@ def test_a_rule_may_turn_the_default_off(make_world: MakeWorld) -> None:
     assert client.head is None
 
 
-def test_an_attempt_that_takes_too_long_is_repeated_when_the_policy_names_504(make_world: MakeWorld) -> None:
+def test_an_attempt_that_times_out_is_retried_when_the_policy_has_504(make_world: MakeWorld) -> None:
     world = make_world(
         config('"timeouts": {"backendRequest": "1s"}, "retry": {"attempts": 1, "codes": [504], "backoff": "100ms"},')
     )
@@ -123,7 +123,7 @@ def test_an_attempt_that_takes_too_long_is_repeated_when_the_policy_names_504(ma
     assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "backend_timeout", 1)
 
 
-def test_an_attempt_that_takes_too_long_is_not_repeated_when_the_policy_names_others(make_world: MakeWorld) -> None:
+def test_an_attempt_that_times_out_is_not_retried_when_the_policy_lacks_504(make_world: MakeWorld) -> None:
     world = make_world(
         config('"timeouts": {"backendRequest": "1s"}, "retry": {"attempts": 1, "codes": [503], "backoff": "100ms"},')
     )
@@ -133,7 +133,7 @@ def test_an_attempt_that_takes_too_long_is_not_repeated_when_the_policy_names_ot
     assert (status_code_of(client), world.record.retries, len(world.pool.streams)) == (504, 0, 1)
 
 
-def test_the_time_for_the_request_covers_all_its_attempts(make_world: MakeWorld) -> None:
+def test_the_request_timeout_covers_all_attempts(make_world: MakeWorld) -> None:
     world = make_world(
         config(
             '"timeouts": {"request": "3s", "backendRequest": "2s"},'
@@ -147,7 +147,7 @@ def test_the_time_for_the_request_covers_all_its_attempts(make_world: MakeWorld)
     assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "request_timeout", 1)
 
 
-def test_a_call_that_takes_too_long_ends_with_the_status_of_grpc(make_world: MakeWorld) -> None:
+def test_a_grpc_call_that_times_out_is_deadline_exceeded(make_world: MakeWorld) -> None:
     world = make_world(REQUEST)
     client = world.begin(asked(b"POST", fields=[GRPC]), end_stream=False)
     world.wait(2.1)
@@ -156,7 +156,7 @@ def test_a_call_that_takes_too_long_ends_with_the_status_of_grpc(make_world: Mak
 
 
 @pytest.mark.parametrize("moves", ["request", "response", "client", "backend"])
-def test_an_exchange_lives_as_long_as_something_moves(make_world: MakeWorld, moves: str) -> None:
+def test_any_progress_restarts_the_idle_timeout(make_world: MakeWorld, moves: str) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
@@ -179,7 +179,7 @@ def test_an_exchange_lives_as_long_as_something_moves(make_world: MakeWorld, mov
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
-def test_an_exchange_that_stands_still_before_its_response_is_answered_504(make_world: MakeWorld) -> None:
+def test_an_exchange_idle_before_its_response_is_answered_504(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked())
     world.wait(9.0)
@@ -192,7 +192,7 @@ def test_an_exchange_that_stands_still_before_its_response_is_answered_504(make_
 
 
 class BrokenClient(MemoryClient):
-    """Stands for a bug in the handling of one request."""
+    """Simulates a bug in the handling of one request."""
 
     def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
         super().send_headers(head, end_stream)
@@ -205,7 +205,7 @@ def begin_broken(world: World) -> BrokenClient:
     return client
 
 
-def test_a_bug_in_one_request_that_stands_still_keeps_none_of_the_others_from_their_end(make_world: MakeWorld) -> None:
+def test_a_bug_in_one_idle_request_does_not_keep_others_from_timing_out(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     broken = begin_broken(world)
     others = [world.begin(asked()) for _ in range(20)]
@@ -215,7 +215,7 @@ def test_a_bug_in_one_request_that_stands_still_keeps_none_of_the_others_from_th
     assert [status_code_of(client) for client in others] == [504] * 20
 
 
-def test_idle_timeouts_go_on_after_a_bug_in_one_request(make_world: MakeWorld) -> None:
+def test_idle_timeouts_still_work_after_a_bug_in_one_request(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     broken = begin_broken(world)
     world.wait(5.0)
@@ -228,7 +228,7 @@ def test_idle_timeouts_go_on_after_a_bug_in_one_request(make_world: MakeWorld) -
     assert not world.services.running
 
 
-def test_an_own_answer_that_nobody_reads_is_given_up(make_world: MakeWorld) -> None:
+def test_our_own_response_is_reset_after_the_idle_timeout_when_nobody_reads_it(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked())
     client.taken.window_bytes = 0
@@ -238,7 +238,7 @@ def test_an_own_answer_that_nobody_reads_is_given_up(make_world: MakeWorld) -> N
     assert (client.is_reset, not world.services.running) == (True, True)
 
 
-def test_a_client_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: MakeWorld) -> None:
+def test_a_client_that_still_reads_from_the_send_buffer_is_not_idle(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked())
     world.pool.stream.answer()
@@ -253,7 +253,7 @@ def test_a_client_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: 
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
-def test_a_backend_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: MakeWorld) -> None:
+def test_a_backend_that_still_reads_from_the_send_buffer_is_not_idle(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked(b"PUT"), end_stream=False)
     client.send(b"x")
@@ -267,7 +267,7 @@ def test_a_backend_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world:
     assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
 
 
-def test_progress_of_long_ago_gives_no_more_time(make_world: MakeWorld) -> None:
+def test_old_progress_does_not_extend_the_idle_timeout(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked())
     stream = world.pool.stream
@@ -284,7 +284,7 @@ def test_progress_of_long_ago_gives_no_more_time(make_world: MakeWorld) -> None:
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
-def test_without_a_limit_nothing_is_ended(make_world: MakeWorld) -> None:
+def test_an_idle_timeout_of_0s_disables_it(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "0s"},'))
     client = world.begin(asked())
     world.wait(1_000_000.0)
@@ -293,9 +293,7 @@ def test_without_a_limit_nothing_is_ended(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["at_once", "in_pieces"])
-def test_the_time_for_an_attempt_ends_with_the_last_byte_of_the_backend_not_of_the_client(
-    make_world: MakeWorld, is_whole: bool
-) -> None:
+def test_the_backend_timeout_ends_with_the_last_byte_of_the_backend(make_world: MakeWorld, is_whole: bool) -> None:
     world = make_world(BACKEND)
     client = world.begin(asked())
     client.taken.window_bytes = 4
@@ -310,7 +308,7 @@ def test_the_time_for_an_attempt_ends_with_the_last_byte_of_the_backend_not_of_t
     assert (client.body, client.is_ended, world.record.reason) == (b"for a slow reader", True, "")
 
 
-def test_the_time_for_the_request_lasts_until_the_client_has_the_response(make_world: MakeWorld) -> None:
+def test_the_request_timeout_lasts_until_the_client_has_the_response(make_world: MakeWorld) -> None:
     world = make_world(BACKEND)
     client = world.begin(asked())
     client.taken.window_bytes = 4

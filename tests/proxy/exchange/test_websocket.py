@@ -44,13 +44,13 @@ def switch(world: World, *, is_http2: bool) -> None:
         stream.answer(101, [*fields, (b"sec-websocket-accept", accept_of(key))])
 
 
-def test_the_key_is_answered_as_the_standard_says() -> None:
+def test_the_accept_value_is_that_of_the_rfc() -> None:
     assert accept_of(KEY) == ACCEPT
 
 
 @pytest.mark.parametrize("is_client_http2", [False, True], ids=["client 1.1", "client 2"])
 @pytest.mark.parametrize("is_backend_http2", [False, True], ids=["backend 1.1", "backend 2"])
-def test_bytes_flow_both_ways_whatever_the_sides_speak(
+def test_bytes_flow_both_ways_over_any_combination_of_http_versions(
     make_world: MakeWorld, is_client_http2: bool, is_backend_http2: bool
 ) -> None:
     world = make_world(OVER_HTTP2 if is_backend_http2 else PLAIN)
@@ -86,7 +86,7 @@ def test_bytes_flow_both_ways_whatever_the_sides_speak(
     assert (client.owed_bytes, stream.owed_bytes, world.record.reason) == (0, 0, "")
 
 
-def test_a_new_key_is_made_for_each_client_that_has_none(world: World) -> None:
+def test_a_new_key_is_generated_for_each_http2_client(world: World) -> None:
     keys = set()
     for _ in range(3):
         begin(world, is_http2=True)
@@ -99,7 +99,7 @@ def test_a_new_key_is_made_for_each_client_that_has_none(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_backend_http2", [False, True])
-def test_bytes_that_come_too_early_wait_for_the_switch(make_world: MakeWorld, is_backend_http2: bool) -> None:
+def test_early_bytes_wait_for_the_response_to_the_handshake(make_world: MakeWorld, is_backend_http2: bool) -> None:
     world = make_world(OVER_HTTP2 if is_backend_http2 else PLAIN)
     client = begin(world, is_http2=True)
     client.send(b"eager")
@@ -112,7 +112,7 @@ def test_bytes_that_come_too_early_wait_for_the_switch(make_world: MakeWorld, is
 
 
 @pytest.mark.parametrize("is_client_http2", [False, True])
-def test_a_refusal_is_a_response_like_others(world: World, is_client_http2: bool) -> None:
+def test_a_refusal_is_passed_on_as_an_ordinary_response(world: World, is_client_http2: bool) -> None:
     client = begin(world, is_http2=is_client_http2)
     world.pool.stream.answer(403, [(b"content-length", b"2")])
     world.pool.stream.send(b"no", end_stream=True)
@@ -122,7 +122,7 @@ def test_a_refusal_is_a_response_like_others(world: World, is_client_http2: bool
     assert client.is_request_stopped is is_client_http2
 
 
-def test_what_was_sent_for_a_switch_that_was_refused_is_dropped(world: World) -> None:
+def test_early_bytes_are_dropped_when_the_backend_refuses(world: World) -> None:
     client = begin(world, is_http2=True)
     client.send(b"eager")
     world.pool.stream.answer(403)
@@ -135,7 +135,7 @@ def test_what_was_sent_for_a_switch_that_was_refused_is_dropped(world: World) ->
     [(101, [(b"sec-websocket-accept", ACCEPT)]), (101, []), (200, [])],
     ids=["101 to another key", "101 to no key", "200, which HTTP/2 takes for a switch"],
 )
-def test_an_answer_that_is_no_switch_is_not_passed_on_as_one(world: World, answer: tuple[int, Fields]) -> None:
+def test_an_invalid_handshake_response_is_answered_502(world: World, answer: tuple[int, Fields]) -> None:
     client = begin(world, is_http2=True)
     world.pool.stream.answer(*answer)
 
@@ -144,7 +144,7 @@ def test_an_answer_that_is_no_switch_is_not_passed_on_as_one(world: World, answe
     assert world.pool.stream.is_cancelled
 
 
-def test_a_client_of_http1_that_is_answered_200_gets_that(world: World) -> None:
+def test_a_200_response_to_an_http1_handshake_is_passed_on(world: World) -> None:
     client = begin(world, is_http2=False)
     world.pool.stream.answer(200, end_stream=True)
 
@@ -153,7 +153,7 @@ def test_a_client_of_http1_that_is_answered_200_gets_that(world: World) -> None:
 
 
 @pytest.mark.parametrize("fields", [[VERSION], [(b"sec-websocket-key", KEY)] * 2], ids=["no key", "two keys"])
-def test_a_client_that_gives_no_key_to_answer_is_refused(make_world: MakeWorld, fields: Fields) -> None:
+def test_an_http1_client_without_exactly_one_key_is_refused(make_world: MakeWorld, fields: Fields) -> None:
     world = make_world(OVER_HTTP2)
     client = world.begin(http1_head(fields))
 
@@ -162,9 +162,7 @@ def test_a_client_that_gives_no_key_to_answer_is_refused(make_world: MakeWorld, 
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_another_protocol_is_asked_for_as_the_client_does_and_its_bytes_flow_both_ways(
-    world: World, method: bytes
-) -> None:
+def test_an_upgrade_to_another_protocol_is_forwarded_and_bytes_flow_both_ways(world: World, method: bytes) -> None:
     client = world.begin(asked(method, fields=[(b"content-length", b"0")], protocol=b"DERP"))
     stream = world.pool.stream
 
@@ -179,7 +177,7 @@ def test_another_protocol_is_asked_for_as_the_client_does_and_its_bytes_flow_bot
     assert (stream.body, client.body) == (b"ping", b"pong")
 
 
-def test_a_body_that_asks_for_another_protocol_reaches_the_backend_before_it_switches(world: World) -> None:
+def test_the_body_of_an_upgrade_request_reaches_the_backend_before_the_switch(world: World) -> None:
     head = asked(b"POST", fields=[(b"content-length", b"4")], protocol=b"tcp")
     client = world.begin(head, end_stream=False)
     stream = world.pool.stream
@@ -196,7 +194,7 @@ def test_a_body_that_asks_for_another_protocol_reaches_the_backend_before_it_swi
     assert (stream.body, client.body) == (b"bodyping", b"pong")
 
 
-def test_a_body_goes_on_where_the_backend_does_not_switch(world: World) -> None:
+def test_the_body_of_an_upgrade_request_is_sent_on_when_the_backend_does_not_switch(world: World) -> None:
     client = world.begin(asked(b"POST", fields=[(b"content-length", b"4")], protocol=b"tcp"), end_stream=False)
     stream = world.pool.stream
     client.send(b"bo")
@@ -207,7 +205,7 @@ def test_a_body_goes_on_where_the_backend_does_not_switch(world: World) -> None:
     assert (stream.body, client.body, client.is_ended) == (b"body", b"done", True)
 
 
-def test_a_backend_over_http2_is_not_told_of_another_protocol(make_world: MakeWorld) -> None:
+def test_an_upgrade_to_another_protocol_is_not_forwarded_over_http2(make_world: MakeWorld) -> None:
     world = make_world(OVER_HTTP2)
     client = world.begin(asked(b"POST", protocol=b"DERP"))
     stream = world.pool.stream
@@ -221,8 +219,8 @@ def test_a_backend_over_http2_is_not_told_of_another_protocol(make_world: MakeWo
 
 
 @pytest.mark.parametrize("status_code", [200, 204, 299])
-def test_a_rule_that_answers_by_itself_opens_no_websocket(make_world: MakeWorld, status_code: int) -> None:
-    """Over HTTP/2 each 2xx says that it is open."""
+def test_a_2xx_response_of_a_rule_does_not_open_a_websocket(make_world: MakeWorld, status_code: int) -> None:
+    """Over HTTP/2 any 2xx response means that it is open."""
     rule = f'{{"respond": {{"statusCode": {status_code}}}}}'
     world = make_world(
         config_of(f"""{{"listeners": [{{"name": "web", "port": 80}}], "routes": [{{"rules": [{rule}]}}]}}""")
@@ -234,7 +232,7 @@ def test_a_rule_that_answers_by_itself_opens_no_websocket(make_world: MakeWorld,
     assert client.is_ended
 
 
-def test_a_rule_that_refuses_refuses_a_websocket_too(make_world: MakeWorld) -> None:
+def test_a_4xx_response_of_a_rule_refuses_a_websocket(make_world: MakeWorld) -> None:
     rule = '{"respond": {"statusCode": 403, "body": "no"}}'
     world = make_world(
         config_of(f"""{{"listeners": [{{"name": "web", "port": 80}}], "routes": [{{"rules": [{rule}]}}]}}""")
@@ -245,7 +243,7 @@ def test_a_rule_that_refuses_refuses_a_websocket_too(make_world: MakeWorld) -> N
     assert (client.head.status_code, client.body) == (403, b"no")
 
 
-def test_time_limits_end_with_the_switch_but_not_the_one_for_standing_still(make_world: MakeWorld) -> None:
+def test_only_the_idle_timeout_applies_after_the_switch(make_world: MakeWorld) -> None:
     limits = '"limits": {"streamIdleTimeout": "10s"},'
     world = make_world(config('"timeouts": {"request": "2s", "backendRequest": "1s"},', more=limits))
     client = begin(world, is_http2=False)
@@ -259,14 +257,14 @@ def test_time_limits_end_with_the_switch_but_not_the_one_for_standing_still(make
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
-def test_routes_see_a_get_in_both_versions(make_world: MakeWorld) -> None:
+def test_a_websocket_over_http2_matches_routes_as_a_get(make_world: MakeWorld) -> None:
     world = make_world(config('"matches": [{"method": "GET"}],'))
     begin(world, is_http2=True)
 
     assert world.pool.stream.head.method == b"GET"
 
 
-def test_a_switch_whose_connection_broke_is_tried_again(world: World) -> None:
+def test_a_handshake_on_a_broken_kept_connection_is_retried(world: World) -> None:
     client = begin(world, is_http2=False)
     world.pool.stream.fail(was_reused=True)
     world.wait()

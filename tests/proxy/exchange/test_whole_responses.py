@@ -1,4 +1,4 @@
-"""A response that came from its backend all at once is passed on as one that came in pieces."""
+"""A response that arrives from its backend all at once is passed on like one that arrives in pieces."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_head_and_body_are_passed_on_and_counted(world: World) -> None:
     assert not client.is_request_stopped
 
 
-def test_what_a_client_does_not_take_is_sent_when_it_can_take_more(world: World) -> None:
+def test_the_rest_is_sent_when_the_client_can_take_more(world: World) -> None:
     client = world.begin(asked())
     client.taken.window_bytes = 2
     world.pool.stream.answer_whole(b"hello")
@@ -41,7 +41,7 @@ def test_what_a_client_does_not_take_is_sent_when_it_can_take_more(world: World)
     assert world.record.response_bytes == 5
 
 
-def test_it_ends_a_request_whose_body_is_still_on_its_way(world: World) -> None:
+def test_a_complete_response_ends_a_request_whose_body_is_unfinished(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     client.send(b"hello")
@@ -60,7 +60,7 @@ def test_the_edits_of_the_rule_are_applied(make_world: MakeWorld) -> None:
     assert world.record.response_bytes == 5
 
 
-def test_a_session_begins_with_it(make_world: MakeWorld) -> None:
+def test_a_complete_response_binds_a_session(make_world: MakeWorld) -> None:
     world = make_world(STICKY)
     client = world.begin(asked())
     world.pool.stream.answer_whole(b"hello")
@@ -69,7 +69,7 @@ def test_a_session_begins_with_it(make_world: MakeWorld) -> None:
     assert (client.field(b"set-cookie") or b"").startswith(b"at=")
 
 
-def test_a_status_code_of_the_retry_policy_is_not_passed_on(make_world: MakeWorld) -> None:
+def test_a_status_code_of_the_retry_policy_is_retried(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
     world.pool.stream.answer_whole(b"busy", 503)
@@ -83,9 +83,7 @@ def test_a_status_code_of_the_retry_policy_is_not_passed_on(make_world: MakeWorl
 
 
 @pytest.mark.parametrize("content", [None, TWICE])
-def test_a_status_code_that_http_does_not_have_is_passed_on_too(
-    make_world: MakeWorld, content: document.Document | None
-) -> None:
+def test_a_status_code_outside_http_is_passed_on(make_world: MakeWorld, content: document.Document | None) -> None:
     world = make_world(content)
     client = world.begin(asked())
     world.pool.stream.answer_whole(b"hello", 600)
