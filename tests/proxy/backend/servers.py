@@ -102,7 +102,7 @@ class Backend:
                 sock, _ = self._listening.accept()
             except OSError as error:
                 if error.errno == errno.EMFILE:
-                    # A test has taken all descriptors away for a moment.
+                    # A test has used up all descriptors for a moment.
                     continue
                 return
             sock.settimeout(PATIENCE_S)

@@ -38,7 +38,7 @@ def answers_in_pieces(conn: Conn) -> None:
 
 
 @pytest.mark.parametrize("behave", [answers_whole, answers_in_pieces], ids=lambda behave: behave.__name__)
-def test_over_http1_it_costs_its_connection_too(behave: Behaviour) -> None:
+def test_a_receiver_that_raises_over_http1_loses_its_connection_too(behave: Behaviour) -> None:
     with backend(behave) as peer, world() as w:
         w.use(of(peer))
         answer = clumsy(w)
@@ -50,7 +50,7 @@ def test_over_http1_it_costs_its_connection_too(behave: Behaviour) -> None:
         assert w.fetch().status_code == 200
 
 
-def test_over_http2_others_on_the_connection_get_their_answers() -> None:
+def test_a_receiver_that_raises_over_http2_does_not_affect_others_on_the_connection() -> None:
     with backend(speaks()) as peer, world() as w:
         w.use(h2c(peer.address))
         before, answer, after = w.get(), clumsy(w), w.get()
@@ -62,7 +62,7 @@ def test_over_http2_others_on_the_connection_get_their_answers() -> None:
         assert peer.connections == 1
 
 
-def test_one_in_the_handling_of_a_failure_leaves_nothing_open_either() -> None:
+def test_a_receiver_that_raises_in_handling_a_failure_leaves_nothing_open() -> None:
     with world() as w:
         w.use(one(f"127.0.0.1:{dead_port()}"))
         answer = w.get()

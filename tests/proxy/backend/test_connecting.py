@@ -54,7 +54,7 @@ def named(name: str = "b") -> document.Backend:
 
 
 def close_kept(w: World) -> None:
-    """Let the idle timeout pass."""
+    """Let the idle timeout expire."""
     w.pass_time(5)
     w.until(lambda: w.backend().connections == 0)
 
@@ -77,7 +77,7 @@ def test_a_name_is_resolved_off_the_loop() -> None:
             assert answer.request.address == "backend.example:80"
 
 
-def test_a_dead_address_is_passed_over_for_one_that_lives() -> None:
+def test_a_dead_address_is_skipped_for_a_live_one() -> None:
     with backend() as peer, world(Names(("127.0.0.1", dead_port()), (peer.host, peer.port))) as w:
         w.clock.stop()
         w.use(named(), backend_idle_timeout="1s")
@@ -100,11 +100,11 @@ def silent_port() -> Iterator[int]:
         yield port
 
 
-def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
+def test_the_next_address_is_tried_after_a_quarter_of_a_second_of_silence() -> None:
     with silent_port() as port, backend() as peer, world(Names((peer.host, peer.port), ("127.0.0.1", port))) as w:
         w.clock.stop()
         w.use(named())
-        # The turn of the second address comes first.
+        # The second address is tried first.
         answer = w.get()
         w.until(lambda: w.told == 1)
         w.turns(10)
@@ -116,8 +116,8 @@ def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
         assert answer.status_code == 200
 
 
-def test_the_last_address_has_the_whole_time_to_connect() -> None:
-    """Also where the one before it had failed before its quarter of a second was over."""
+def test_the_last_address_gets_the_whole_connect_timeout() -> None:
+    """Even if the one before it has failed within its quarter of a second."""
     with silent_port() as port, world(Names(("127.0.0.1", port), ("127.0.0.1", dead_port()))) as w:
         w.clock.stop()
         w.use(named(), connect_timeout="3s")
@@ -135,7 +135,7 @@ def test_the_last_address_has_the_whole_time_to_connect() -> None:
         assert answer.failure.reason is Reason.CONNECT_TIMEOUT
 
 
-def test_a_silent_address_is_waited_for_when_the_others_have_failed() -> None:
+def test_a_silent_address_gets_the_whole_connect_timeout_when_the_others_have_failed() -> None:
     with silent_port() as port, world(Names(("127.0.0.1", dead_port()), ("127.0.0.1", port))) as w:
         w.clock.stop()
         w.use(named(), connect_timeout="3s")
@@ -154,7 +154,7 @@ def test_a_silent_address_is_waited_for_when_the_others_have_failed() -> None:
         assert answer.failure.reason is Reason.CONNECT_TIMEOUT
 
 
-def test_an_address_without_a_way_to_it_is_passed_over_at_once() -> None:
+def test_an_address_without_a_network_route_is_skipped_at_once() -> None:
     with backend() as peer, world(Names((peer.host, peer.port), (NOWHERE, 80))) as w:
         w.clock.stop()
         w.use(named())
@@ -162,7 +162,7 @@ def test_an_address_without_a_way_to_it_is_passed_over_at_once() -> None:
         assert w.fetch().status_code == 200
 
 
-def test_a_backend_without_a_way_to_it_is_unreachable() -> None:
+def test_a_backend_without_a_network_route_is_unreachable() -> None:
     with world() as w:
         w.clock.stop()
         w.use(document.Backend(name="b", addresses=(f"{NOWHERE}:80",)))
@@ -173,7 +173,7 @@ def test_a_backend_without_a_way_to_it_is_unreachable() -> None:
         assert NOWHERE in failure.detail
 
 
-def test_both_families_are_tried() -> None:
+def test_both_address_families_are_tried() -> None:
     with backend(host="::1") as peer, world(Names(("127.0.0.1", dead_port()), ("::1", peer.port))) as w:
         w.use(named())
 
@@ -197,7 +197,7 @@ def test_an_ip_address_needs_no_resolver(host: str) -> None:
         assert names.asked == 0
 
 
-def test_connections_spread_over_the_addresses_of_a_name() -> None:
+def test_connections_are_spread_over_the_addresses_of_a_name() -> None:
     with backend() as one, backend() as other, world(Names((one.host, one.port), (other.host, other.port))) as w:
         w.use(named(), backend_idle_timeout="1s")
         for _ in range(4):
@@ -207,7 +207,7 @@ def test_connections_spread_over_the_addresses_of_a_name() -> None:
         assert (one.connections, other.connections) == (2, 2)
 
 
-def test_a_name_without_address_fails_and_says_why() -> None:
+def test_a_name_without_addresses_fails_with_the_reason() -> None:
     names = Names()
     names.addresses = None
     with world(names) as w:
@@ -219,7 +219,7 @@ def test_a_name_without_address_fails_and_says_why() -> None:
         assert "no such host backend.example" in failure.detail
 
 
-def test_a_name_without_address_is_not_asked_for_again_at_once_but_soon() -> None:
+def test_a_failed_lookup_is_not_repeated_at_once_but_soon() -> None:
     names = Names()
     names.addresses = None
     with backend() as peer, world(names) as w:
@@ -234,7 +234,7 @@ def test_a_name_without_address_is_not_asked_for_again_at_once_but_soon() -> Non
         assert w.fetch().status_code == 200
 
 
-def test_who_comes_while_a_name_is_asked_for_again_waits_for_that_answer() -> None:
+def test_a_request_during_a_repeated_lookup_waits_for_its_result() -> None:
     with backend() as peer:
         names = Names()
         with world(names) as w:
@@ -254,12 +254,12 @@ def test_who_comes_while_a_name_is_asked_for_again_waits_for_that_answer() -> No
             assert [answer.status_code for answer in answers] == [200, 200]
 
 
-def test_an_address_is_shown_as_people_write_it() -> None:
+def test_an_address_is_shown_in_the_usual_notation() -> None:
     assert [str(Address(V4, "192.0.2.1", 80)), str(Address(V6, "::1", 80))] == ["192.0.2.1:80", "[::1]:80"]
     assert Address(V6, "fe80::1", 80, 3).sockaddr == ("fe80::1", 80, 0, 3)
 
 
-def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
+def test_a_name_in_use_is_resolved_again_and_keeps_its_last_addresses_on_failure() -> None:
     with backend() as peer:
         names = Names((peer.host, peer.port))
         with world(names) as w:
@@ -283,7 +283,7 @@ def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
     ("fault", "is_kept"),
     [(socket.EAI_NONAME, False), (socket.EAI_NODATA, False), (socket.EAI_AGAIN, True), (socket.EAI_FAIL, True)],
 )
-def test_addresses_go_when_their_name_is_denied_for_long_and_stay_when_the_resolver_fails(
+def test_addresses_are_dropped_after_repeated_negative_answers_and_kept_when_the_resolver_fails(
     fault: int, is_kept: bool
 ) -> None:
     with backend() as peer:
@@ -324,7 +324,7 @@ def test_a_name_out_of_use_is_forgotten() -> None:
             assert names.asked == 3
 
 
-def test_the_time_to_connect_includes_the_resolver() -> None:
+def test_the_connect_timeout_includes_name_resolution() -> None:
     names = Names()
     names.may_answer.clear()
     with world(names) as w:
@@ -340,7 +340,7 @@ def test_the_time_to_connect_includes_the_resolver() -> None:
         assert "resolving the name" in answer.failure.detail
 
 
-def test_an_answer_of_the_resolver_after_that_connects_to_nobody() -> None:
+def test_a_lookup_that_ends_after_the_connect_timeout_opens_no_connection() -> None:
     with backend() as peer:
         names = Names((peer.host, peer.port))
         names.may_answer.clear()
@@ -358,7 +358,7 @@ def test_an_answer_of_the_resolver_after_that_connects_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_pools_that_close_connect_to_nobody(turns: int) -> None:
+def test_closing_pools_leaves_no_connection_attempt(turns: int) -> None:
     with silent_port() as port, world() as w:
         w.use(document.Backend(name="b", addresses=(f"127.0.0.1:{port}",)))
         before = sockets()
@@ -370,7 +370,7 @@ def test_pools_that_close_connect_to_nobody(turns: int) -> None:
         assert sockets() == before
 
 
-def test_what_was_not_connected_in_time_is_closed() -> None:
+def test_a_connection_attempt_is_closed_after_the_connect_timeout() -> None:
     with silent_port() as port, world() as w:
         w.use(document.Backend(name="b", addresses=(f"127.0.0.1:{port}",)), connect_timeout="3s")
         before = sockets()
@@ -388,7 +388,7 @@ def sockets() -> set[str]:
     return {name for name in open_descriptors(os.getpid()) if name.startswith("socket:")}
 
 
-def test_names_that_were_never_asked_before_hold_up_no_other_either() -> None:
+def test_slow_lookups_of_new_names_do_not_block_others() -> None:
     silent, found = Names(), Names(("127.0.0.1", dead_port()))
     silent.may_answer.clear()
 
@@ -409,7 +409,7 @@ def test_names_that_were_never_asked_before_hold_up_no_other_either() -> None:
         silent.may_answer.set()
 
 
-def test_names_whose_servers_are_silent_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_repeated_lookups_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "SLOW_S", 0.0)
     silent, found = Names(), Names(("127.0.0.1", dead_port()))
     silent.addresses, silent.fault = None, socket.EAI_AGAIN
@@ -436,7 +436,7 @@ def test_names_whose_servers_are_silent_hold_up_no_other(monkeypatch: pytest.Mon
         silent.may_answer.set()
 
 
-def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_next() -> None:
+def test_a_cancelled_waiting_request_gets_no_callback_and_its_connection_serves_the_next() -> None:
     with backend() as peer:
         names = Names((peer.host, peer.port))
         names.may_answer.clear()
@@ -453,7 +453,7 @@ def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_nex
             assert peer.connections == 1
 
 
-def test_who_waits_for_a_connection_may_be_called_like_any_other_and_ends_once() -> None:
+def test_all_calls_on_a_request_that_waits_for_a_connection_are_allowed() -> None:
     with backend() as peer:
         names = Names((peer.host, peer.port))
         names.may_answer.clear()
@@ -478,7 +478,7 @@ def test_who_waits_for_a_connection_may_be_called_like_any_other_and_ends_once()
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("ip", ["127.0.0.1", NOWHERE])
-def test_a_cancelled_race_leaves_no_socket_behind(ip: str, place: int) -> None:
+def test_a_cancelled_race_leaves_no_socket_open(ip: str, place: int) -> None:
     with world() as w:
         addresses = tuple(Address(V4, ip, dead_port()) for _ in range(3))
         ended: list[object] = []

@@ -25,7 +25,7 @@ def test_requests_share_a_kept_connection() -> None:
         assert (stats.requests, stats.in_flight, stats.connections, stats.connections_opened) == (3, 0, 1, 1)
 
 
-def test_a_kept_connection_takes_a_request_at_once_and_a_new_one_says_when() -> None:
+def test_a_kept_connection_is_open_at_once_and_a_new_one_notifies_when_it_is() -> None:
     with backend() as peer, world() as w:
         w.use(one(peer.address))
         first = w.get()
@@ -41,7 +41,7 @@ def test_a_kept_connection_takes_a_request_at_once_and_a_new_one_says_when() -> 
         assert second.is_open_told == 0
 
 
-def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+def test_concurrent_requests_have_separate_connections() -> None:
     together = threading.Barrier(3, timeout=10)
 
     def meet(conn: Conn) -> None:
@@ -61,7 +61,7 @@ def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
         assert peer.connections == 3
 
 
-def test_the_connection_used_last_is_used_first() -> None:
+def test_the_most_recently_used_connection_is_used_first() -> None:
     def serve(conn: Conn) -> None:
         conn.serve(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % conn.place)
 
@@ -76,7 +76,7 @@ def test_the_connection_used_last_is_used_first() -> None:
         assert bytes(w.fetch().body) == ended[-1]
 
 
-def test_interim_answers_come_before_the_final_one() -> None:
+def test_interim_responses_are_delivered_before_the_final_one() -> None:
     def hint(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")
@@ -89,7 +89,7 @@ def test_interim_answers_come_before_the_final_one() -> None:
         assert (answer.interim, answer.status_code) == ([103], 204)
 
 
-def test_a_refused_connection_is_refused_and_unprocessed() -> None:
+def test_a_refused_connection_fails_as_refused_and_unprocessed() -> None:
     with world() as w:
         w.use(one(f"127.0.0.1:{dead_port()}"))
         failure = w.fetch().failure
@@ -102,7 +102,7 @@ def test_a_refused_connection_is_refused_and_unprocessed() -> None:
 
 @pytest.mark.parametrize("way", ["close", "reset"])
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nbegin"])
-def test_a_first_connection_that_breaks_is_a_reset_that_may_have_been_processed(way: str, sent: bytes) -> None:
+def test_a_request_on_a_new_connection_that_breaks_may_have_been_processed(way: str, sent: bytes) -> None:
     def break_off(conn: Conn) -> None:
         conn.request()
         conn.send(sent)
@@ -120,7 +120,7 @@ def test_a_first_connection_that_breaks_is_a_reset_that_may_have_been_processed(
 
 
 @pytest.mark.parametrize("way", ["close", "reset"])
-def test_a_kept_connection_that_breaks_before_an_answer_says_that_it_was_reused(way: str) -> None:
+def test_a_kept_connection_that_breaks_before_a_response_is_reported_as_reused(way: str) -> None:
     def once(conn: Conn) -> None:
         conn.request()
         conn.send(OK)
@@ -134,15 +134,15 @@ def test_a_kept_connection_that_breaks_before_an_answer_says_that_it_was_reused(
         failure = w.fetch().failure
         assert failure is not None
         assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, True)
-        # What was kept breaks again and again: a new one is asked for.
+        # Kept connections break again and again: a new one is requested.
         assert w.fetch(wish=Wish(needs_new_connection=True)).status_code == 200
 
         assert peer.connections == 2
 
 
 @pytest.mark.parametrize("way", ["close", "reset"])
-def test_so_does_one_that_was_kept_before_its_first_request(way: str) -> None:
-    """Whom it was opened for had left, or had been given another that became free."""
+def test_a_connection_kept_before_its_first_request_is_reported_as_reused_too(way: str) -> None:
+    """The request that it was opened for was cancelled, or took another connection that became free."""
 
     def break_off(conn: Conn) -> None:
         conn.request()
@@ -163,7 +163,7 @@ def test_so_does_one_that_was_kept_before_its_first_request(way: str) -> None:
         assert (peer.connections, w.backend().ejected) == (1, 0)
 
 
-def test_a_kept_connection_that_breaks_after_some_answer_was_not_merely_stale() -> None:
+def test_a_kept_connection_that_breaks_within_a_response_is_not_reported_as_reused() -> None:
     def once(conn: Conn) -> None:
         conn.request()
         conn.send(OK)
@@ -179,7 +179,7 @@ def test_a_kept_connection_that_breaks_after_some_answer_was_not_merely_stale() 
         assert not failure.was_reused
 
 
-def test_who_needs_a_new_connection_does_not_get_a_kept_one() -> None:
+def test_a_request_that_needs_a_new_connection_does_not_get_a_kept_one() -> None:
     with backend() as peer, world() as w:
         w.use(one(peer.address))
         w.fetch()
@@ -189,7 +189,7 @@ def test_who_needs_a_new_connection_does_not_get_a_kept_one() -> None:
 
 
 def says_unasked(words: bytes, go_on: threading.Event) -> Callable[[Conn], None]:
-    """On its first connection, when that is kept; without words it ends it."""
+    """Sends `words` on its first connection while that is idle; if empty, closes it."""
 
     def serve(conn: Conn) -> None:
         conn.request()
@@ -205,7 +205,7 @@ def says_unasked(words: bytes, go_on: threading.Event) -> Callable[[Conn], None]
 
 
 @pytest.mark.parametrize("unasked", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"])
-def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked: bytes) -> None:
+def test_an_idle_connection_that_ends_or_receives_unsolicited_data_is_not_reused(unasked: bytes) -> None:
     go_on = threading.Event()
     with backend(says_unasked(unasked, go_on)) as peer, world() as w:
         w.use(one(peer.address))
@@ -218,15 +218,15 @@ def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_what_has_come_unasked_when_a_kept_connection_gets_its_next_request_is_no_answer_to_it(method: bytes) -> None:
-    """A 408 of a server that has waited long enough, for instance."""
+def test_unsolicited_data_is_not_taken_for_the_response_to_the_next_request(method: bytes) -> None:
+    """Such as a 408 from a server whose idle timeout has expired."""
     go_on = threading.Event()
     unasked = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nevil"
     with backend(says_unasked(unasked, go_on)) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch()
         go_on.set()
-        # It is there, and the loop has not been told.
+        # It has arrived, but the loop has not read it.
         assert w.loop._selector.select(PATIENCE_S)
         failure = w.fetch(method=method).failure
 
@@ -236,7 +236,7 @@ def test_what_has_come_unasked_when_a_kept_connection_gets_its_next_request_is_n
         assert peer.connections == 2
 
 
-def test_more_than_the_answer_closes_the_connection_and_reaches_nobody() -> None:
+def test_data_after_a_response_closes_the_connection_and_is_dropped() -> None:
     def twice(conn: Conn) -> None:
         conn.request()
         conn.send(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
@@ -258,7 +258,7 @@ def test_more_than_the_answer_closes_the_connection_and_reaches_nobody() -> None
         CHUNKED_OK + b"zz\r\n",
     ],
 )
-def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> None:
+def test_a_response_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> None:
     def babble(conn: Conn) -> None:
         conn.request()
         conn.send(garbage)
@@ -283,7 +283,7 @@ def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> Non
     ],
     ids=["many fields", "large head", "many trailers", "large trailers"],
 )
-def test_too_many_fields_are_told_apart_from_what_is_not_http(answer: bytes, detail: str) -> None:
+def test_too_many_fields_are_distinguished_from_invalid_http(answer: bytes, detail: str) -> None:
     def boast(conn: Conn) -> None:
         conn.request()
         conn.send(answer)
@@ -300,7 +300,7 @@ def test_too_many_fields_are_told_apart_from_what_is_not_http(answer: bytes, det
         assert w.backend().failures == {"fields_too_large": 1}
 
 
-def test_cancelling_closes_the_connection_and_tells_nobody() -> None:
+def test_cancelling_closes_the_connection_without_a_callback() -> None:
     gone = threading.Event()
 
     def stall(conn: Conn) -> None:
@@ -323,8 +323,8 @@ def test_cancelling_closes_the_connection_and_tells_nobody() -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 102 Processing\r\n\r\n"], ids=["silent", "speaking first"])
-def test_a_whole_request_that_is_cancelled_arrives_before_the_end_of_its_connection(said: bytes) -> None:
-    """Servers of TLS speak first, with their tickets. A closed socket resets then, and the rest would be lost."""
+def test_a_complete_request_that_is_cancelled_is_sent_before_its_connection_closes(said: bytes) -> None:
+    """TLS servers send first: their tickets. A closed socket would then reset, and the rest would be lost."""
     body = bytes(1_000_000)
     is_cancelled = threading.Event()
     taken: list[bytes | None] = []
@@ -355,8 +355,8 @@ def test_a_whole_request_that_is_cancelled_arrives_before_the_end_of_its_connect
         w.until(lambda: w.backend().connections == 0)
 
 
-def test_a_backend_is_told_by_a_reset_that_nobody_reads_its_answer_any_more() -> None:
-    """Who only writes, a line in a minute perhaps, would learn of an end by the line after the next."""
+def test_cancelling_during_a_response_resets_the_connection() -> None:
+    """A backend that only writes, perhaps a line per minute, would notice a FIN two lines later."""
     told: list[str] = []
 
     def answer_for_ever(conn: Conn) -> None:
@@ -378,7 +378,7 @@ def test_a_backend_is_told_by_a_reset_that_nobody_reads_its_answer_any_more() ->
         assert told == ["reset"]
 
 
-def test_cancelling_from_within_a_call_ends_the_calls() -> None:
+def test_cancelling_within_a_callback_ends_the_callbacks() -> None:
     def answer_all(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
@@ -397,7 +397,7 @@ def test_cancelling_from_within_a_call_ends_the_calls() -> None:
         assert not answer.is_over
 
 
-def test_calls_after_the_end_are_ignored_and_give_credit_back() -> None:
+def test_calls_after_the_end_are_ignored_and_return_credit() -> None:
     with backend() as peer, world() as w:
         w.use(one(peer.address))
         answer = w.fetch()
@@ -415,7 +415,9 @@ def test_calls_after_the_end_are_ignored_and_give_credit_back() -> None:
 
 
 @pytest.mark.parametrize("fields", [[(b"bad name", b"x")], [(b"x", b"line\r\nbreak")], [(b"content-length", b"5")]])
-def test_a_request_that_cannot_be_sent_fails_later_and_costs_no_connection(fields: list[tuple[bytes, bytes]]) -> None:
+def test_a_request_that_cannot_be_sent_fails_asynchronously_and_keeps_its_connection(
+    fields: list[tuple[bytes, bytes]],
+) -> None:
     with backend() as peer, world() as w:
         w.use(one(peer.address))
         w.fetch()
@@ -450,7 +452,7 @@ def keeping(seconds: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("announced_s", "used_for_s"), [(b"1", 0.5), (b"2", 1), (b"5", 4), (b"60", 30), (b"999999999", 30), (b"soon", 30)]
 )
-def test_a_connection_is_closed_before_its_backend_closes_it_and_after_the_idle_timeout_at_the_latest(
+def test_an_idle_connection_is_closed_before_the_keep_alive_timeout_and_by_the_idle_timeout(
     announced_s: bytes, used_for_s: float
 ) -> None:
     with backend(lambda conn: conn.serve(keeping(announced_s))) as peer, world() as w:
@@ -465,7 +467,7 @@ def test_a_connection_is_closed_before_its_backend_closes_it_and_after_the_idle_
         assert w.backend().connections == 0
 
 
-def test_a_connection_that_its_backend_keeps_no_second_is_used_once_even_where_others_wait() -> None:
+def test_a_connection_with_a_keep_alive_timeout_of_0_is_used_once_even_if_others_wait() -> None:
     with backend(lambda conn: conn.serve(keeping(b"0"))) as peer, world() as w:
         w.use(document.Backend(name="b", addresses=(peer.address,), circuit=document.Circuit(max_connections=1)))
         answers = [w.get() for _ in range(3)]
@@ -475,7 +477,7 @@ def test_a_connection_that_its_backend_keeps_no_second_is_used_once_even_where_o
         assert peer.connections == 3
 
 
-def test_what_a_backend_said_holds_until_it_says_otherwise() -> None:
+def test_a_keep_alive_timeout_applies_until_the_backend_sends_another() -> None:
     def vary(conn: Conn) -> None:
         for answer in (keeping(b"20"), OK, keeping(b"5")):
             conn.request()
@@ -494,8 +496,8 @@ def test_what_a_backend_said_holds_until_it_says_otherwise() -> None:
         assert w.backend().connections == 0
 
 
-def test_the_time_that_a_backend_keeps_a_connection_counts_from_the_head_of_its_answer() -> None:
-    """It may have sent the end long before that is read, while a slow client held the rest back."""
+def test_the_keep_alive_timeout_counts_from_the_head_of_the_response() -> None:
+    """The backend may have sent the end long before it is read, if a slow client delayed the rest."""
     may_end = threading.Event()
 
     def serve(conn: Conn) -> None:
@@ -520,7 +522,7 @@ def test_the_time_that_a_backend_keeps_a_connection_counts_from_the_head_of_its_
         assert w.backend().connections == 0
 
 
-def test_a_connection_whose_time_is_over_when_its_answer_ends_is_closed_then() -> None:
+def test_a_connection_whose_keep_alive_timeout_expires_during_a_response_is_closed_after_it() -> None:
     may_end = threading.Event()
 
     def serve(conn: Conn) -> None:
@@ -544,7 +546,7 @@ def test_a_connection_whose_time_is_over_when_its_answer_ends_is_closed_then() -
         assert w.backend().connections == 0
 
 
-def test_what_a_backend_says_makes_no_connection_older_than_others() -> None:
+def test_a_keep_alive_timeout_does_not_extend_the_maximum_age() -> None:
     with backend(lambda conn: conn.serve(keeping(b"900"))) as peer, world() as w:
         w.use(one(peer.address), backend_idle_timeout="0s")
         w.fetch()
@@ -592,7 +594,7 @@ def test_an_old_connection_gets_no_request_however_recently_it_was_used() -> Non
         assert peer.connections == 2
 
 
-def test_fifty_rounds_leave_no_descriptor_behind() -> None:
+def test_fifty_rounds_leak_no_descriptor() -> None:
     def vary(conn: Conn) -> None:
         if conn.place % 3 == 0:
             conn.serve()
@@ -614,7 +616,7 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_closing_with_requests_under_way_calls_nobody_and_refuses_later_ones() -> None:
+def test_closing_with_running_requests_makes_no_callback_and_refuses_later_ones() -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(one(peer.address))
         answers = [w.get() for _ in range(3)]

@@ -16,7 +16,7 @@ from tests.proxy.backend.world import PATIENCE_S, Answer, Owed, one, world
 LARGE_BYTES = 8 * 1024 * 1024
 
 
-def test_a_body_is_sent_and_its_credit_given_back() -> None:
+def test_a_body_is_sent_and_its_credit_returned() -> None:
     def echo(conn: Conn) -> None:
         request = conn.request()
         assert request is not None
@@ -39,7 +39,7 @@ def test_a_body_is_sent_and_its_credit_given_back() -> None:
         assert owed.released_bytes == 11
 
 
-def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
+def test_a_body_without_a_length_is_sent_chunked_with_trailers() -> None:
     got: list[bytes] = []
 
     def take(conn: Conn) -> None:
@@ -65,7 +65,7 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
 
 
 @pytest.mark.parametrize("with_trailers", [True, False], ids=["with trailers", "without"])
-def test_the_end_of_a_body_is_sent_when_it_comes(with_trailers: bool) -> None:
+def test_the_end_of_a_body_is_sent_as_soon_as_it_is_known(with_trailers: bool) -> None:
     has_body = threading.Event()
     end = b"0\r\nX-Sum: 1\r\n\r\n" if with_trailers else b"0\r\n\r\n"
 
@@ -95,8 +95,8 @@ def test_the_end_of_a_body_is_sent_when_it_comes(with_trailers: bool) -> None:
 
 
 @pytest.mark.parametrize("holds", [False, True])
-def test_tiny_chunks_of_a_large_read_come_over_many_turns(holds: bool) -> None:
-    """Read at once, as many as a read holds would stop all others for a tenth of a second."""
+def test_tiny_chunks_of_a_large_read_are_delivered_over_many_turns(holds: bool) -> None:
+    """All those of one read at once would block all others for a tenth of a second."""
     count = 8_000
 
     def dribble(conn: Conn) -> None:
@@ -115,7 +115,7 @@ def test_tiny_chunks_of_a_large_read_come_over_many_turns(holds: bool) -> None:
         assert w.backend().connections_opened == 1
 
 
-def test_an_answer_that_is_given_up_among_its_chunks_ends_its_connection() -> None:
+def test_a_response_cancelled_among_its_chunks_closes_its_connection() -> None:
     def dribble(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 8_000)
@@ -134,7 +134,7 @@ def test_an_answer_that_is_given_up_among_its_chunks_ends_its_connection() -> No
         assert len(answer.body) == taken_bytes
 
 
-def test_an_answer_that_ends_with_its_connection_is_whole_when_it_ends() -> None:
+def test_a_response_delimited_by_close_is_complete() -> None:
     def close(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
@@ -145,7 +145,7 @@ def test_an_answer_that_ends_with_its_connection_is_whole_when_it_ends() -> None
         w.until(lambda: w.backend().connections == 0)
 
 
-def test_an_answer_to_half_a_request_ends_it_and_its_connection() -> None:
+def test_a_response_to_half_a_request_ends_both_and_the_connection() -> None:
     def refuse(conn: Conn) -> None:
         conn.read_until(b"\r\n\r\n")
         conn.send(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
@@ -166,8 +166,8 @@ def test_an_answer_to_half_a_request_ends_it_and_its_connection() -> None:
 
 
 @pytest.mark.parametrize("is_sent_whole", [False, True], ids=["still sending", "sent"])
-def test_a_slow_reader_gets_all_of_an_early_answer_whose_backend_resets_the_connection(is_sent_whole: bool) -> None:
-    """As backends do that close with the rest of the upload unread; our kernel has all of the answer by then."""
+def test_a_slow_reader_gets_a_whole_early_response_even_if_the_backend_then_resets(is_sent_whole: bool) -> None:
+    """Backends that close with unread upload data do so; our kernel has the whole response by then."""
     may_end = threading.Event()
     has_ended = threading.Event()
     held_bytes = 257 * 1024
@@ -215,9 +215,9 @@ def test_a_slow_reader_gets_all_of_an_early_answer_whose_backend_resets_the_conn
         w.until(lambda: w.backend().in_flight == 0)
 
 
-def test_a_connection_that_broke_before_its_answer_was_read_gets_no_next_request() -> None:
+def test_a_connection_that_broke_before_its_response_was_read_is_not_reused() -> None:
     has_ended = threading.Event()
-    # A thousand come in a turn, and as many before the end of the request is sent.
+    # A thousand are delivered per turn, and as many before the end of the request is sent.
     chunks = b"1\r\na\r\n" * 2500 + b"0\r\n\r\n"
 
     def answer_and_break(conn: Conn) -> None:
@@ -246,7 +246,7 @@ def test_a_connection_that_broke_before_its_answer_was_read_gets_no_next_request
         assert (nexts[0].failure, peer.connections) == (None, 2)
 
 
-def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> None:
+def test_a_reader_that_holds_bytes_pauses_and_resumes_the_backend() -> None:
     sent = [0]
     has_sent_all = threading.Event()
 
@@ -275,7 +275,7 @@ def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> No
         assert w.get().request is not None
 
 
-def test_a_response_that_was_held_and_let_go_is_held_again() -> None:
+def test_a_response_that_was_paused_and_resumed_can_be_paused_again() -> None:
     def pour(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
@@ -297,7 +297,7 @@ def test_a_response_that_was_held_and_let_go_is_held_again() -> None:
         answer.request.cancel()
 
 
-def test_a_slow_backend_holds_the_sender_back_by_its_credit() -> None:
+def test_credit_of_the_sender_is_withheld_while_the_backend_is_slow() -> None:
     go_on = threading.Event()
 
     has_head = threading.Event()
@@ -330,7 +330,7 @@ def test_a_slow_backend_holds_the_sender_back_by_its_credit() -> None:
         assert owed.released_bytes == LARGE_BYTES
 
 
-def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
+def test_a_body_longer_than_its_content_length_fails_only_its_request() -> None:
     def swallow(conn: Conn) -> None:
         if conn.place:
             conn.serve()
@@ -351,8 +351,8 @@ def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
         assert w.fetch().status_code == 200
 
 
-def test_after_a_switch_a_client_that_goes_once_it_has_ended_its_side_is_told_by_a_reset() -> None:
-    """The backend may have more to say, and has been told of that end: it would hear nothing of the other."""
+def test_after_a_switch_cancelling_a_half_closed_request_resets_the_connection() -> None:
+    """The backend may still send, and has seen our FIN already: it would not notice the cancellation otherwise."""
     told: list[str] = []
 
     def listen(conn: Conn) -> None:
@@ -375,7 +375,7 @@ def test_after_a_switch_a_client_that_goes_once_it_has_ended_its_side_is_told_by
         w.until(lambda: told == ["end", "reset"])
 
 
-def test_after_a_switch_of_protocols_bytes_go_both_ways_until_both_have_ended() -> None:
+def test_after_a_switch_of_protocols_bytes_pass_both_ways_until_both_sides_have_ended() -> None:
     def chat(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")

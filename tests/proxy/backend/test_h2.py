@@ -33,8 +33,8 @@ def test_many_requests_share_one_connection() -> None:
         assert w.get().request.is_open  # type: ignore[union-attr]
 
 
-def test_a_backend_that_says_nothing_before_it_is_spoken_to_is_spoken_to() -> None:
-    """It may have to learn from our first words that they are HTTP/2."""
+def test_the_preface_is_sent_to_a_backend_that_waits_for_it() -> None:
+    """A backend may have to recognize HTTP/2 by it."""
 
     def listen(conn: Conn) -> None:
         if conn.sock.recv(1, socket.MSG_PEEK):
@@ -46,8 +46,8 @@ def test_a_backend_that_says_nothing_before_it_is_spoken_to_is_spoken_to() -> No
         assert w.fetch().status_code == 200
 
 
-def test_who_waits_is_told_when_the_connection_is_there() -> None:
-    """It sends its body then."""
+def test_a_waiting_request_is_notified_when_its_connection_is_open() -> None:
+    """Only then does it send its body."""
     with backend(speaks()) as peer, world() as w:
         w.use(h2c(peer.address))
         answer = w.get(method=b"POST", end_stream=False)
@@ -60,7 +60,7 @@ def test_who_waits_is_told_when_the_connection_is_there() -> None:
 
 
 @pytest.mark.parametrize("with_trailers", [True, False], ids=["trailers", "the head"])
-def test_a_response_that_ends_without_data_is_over(with_trailers: bool) -> None:
+def test_a_response_without_data_is_complete(with_trailers: bool) -> None:
     def end_bare(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             peer.h2.send_headers(event.stream_id, [(b":status", b"200")], end_stream=not with_trailers)
@@ -76,7 +76,7 @@ def test_a_response_that_ends_without_data_is_over(with_trailers: bool) -> None:
         w.until(lambda: not w.backend().connections)
 
 
-def test_status_codes_count_against_an_address() -> None:
+def test_error_status_codes_count_against_an_address() -> None:
     def refuse(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             peer.answer(event.stream_id, status=b"503")
@@ -89,7 +89,7 @@ def test_status_codes_count_against_an_address() -> None:
         assert w.backend().ejected == 1
 
 
-def test_trailers_of_a_request_are_sent_when_they_come() -> None:
+def test_trailers_of_a_request_are_sent_as_soon_as_they_are_known() -> None:
     has_body = threading.Event()
     trailers: list[object] = []
 
@@ -114,7 +114,7 @@ def test_trailers_of_a_request_are_sent_when_they_come() -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False], ids=["in use", "kept"])
-def test_a_connection_of_a_backend_that_has_left_closes_with_its_last_answer(is_used: bool) -> None:
+def test_a_connection_of_a_removed_backend_closes_with_its_last_response(is_used: bool) -> None:
     go_on = threading.Event()
 
     def answer_later(peer: H2Peer, event: h2.events.Event) -> None:
@@ -138,8 +138,8 @@ def test_a_connection_of_a_backend_that_has_left_closes_with_its_last_answer(is_
         assert answer.status_code == 200
 
 
-def test_a_backend_hears_that_we_leave_when_it_has_answered() -> None:
-    """Those on the h2 package answer nothing after a GOAWAY; hypercorn closes at once."""
+def test_goaway_is_sent_after_the_last_response() -> None:
+    """Backends based on the h2 package do not respond after a GOAWAY; hypercorn closes at once."""
     heard: list[type[h2.events.Event]] = []
 
     def answer_and_note(peer: H2Peer, event: h2.events.Event) -> None:
@@ -162,7 +162,7 @@ def test_a_backend_hears_that_we_leave_when_it_has_answered() -> None:
         assert heard.index(h2.events.StreamEnded) < heard.index(h2.events.ConnectionTerminated)
 
 
-def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> None:
+def test_requests_over_the_backends_limit_of_streams_wait_in_order() -> None:
     peers: list[H2Peer] = []
     settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
     with backend(speaks(settings=settings, peers=peers)) as peer, world() as w:
@@ -181,7 +181,7 @@ def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> Non
         assert peers[0].most_open == 1
 
 
-def test_more_connections_are_opened_when_the_streams_of_one_do_not_suffice() -> None:
+def test_more_connections_are_opened_when_one_has_too_few_streams() -> None:
     together = threading.Barrier(3, timeout=10)
 
     def meet(peer: H2Peer, event: h2.events.Event) -> None:
@@ -197,7 +197,7 @@ def test_more_connections_are_opened_when_the_streams_of_one_do_not_suffice() ->
         assert peer.connections == 3
 
 
-def test_a_refused_stream_was_not_processed_and_costs_no_other() -> None:
+def test_a_refused_stream_was_not_processed_and_affects_no_other() -> None:
     def refuse_first(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             if event.stream_id == 1:
@@ -242,10 +242,10 @@ def test_a_reset_stream_may_have_been_processed(leaves: bool, code: ErrorCodes) 
         (ErrorCodes.INTERNAL_ERROR, b"1m", True),
     ],
 )
-def test_no_client_has_an_address_set_aside_by_calls_with_short_deadlines(
+def test_calls_with_short_deadlines_do_not_count_against_an_address(
     code: ErrorCodes, timeout: bytes | None, blames_address: bool
 ) -> None:
-    """Servers cancel what has passed its deadline."""
+    """Otherwise a client could get an address ejected, as servers cancel calls that exceed their deadline."""
 
     def reset(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
@@ -259,7 +259,7 @@ def test_no_client_has_an_address_set_aside_by_calls_with_short_deadlines(
         assert (failure.error_code, failure.blames_address) == (code, blames_address)
 
 
-def test_a_malformed_response_fails_its_request_alone() -> None:
+def test_a_malformed_response_fails_only_its_request() -> None:
     def lie(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:
             peer.h2.send_headers(1, [(b":status", b"200"), (b"content-length", b"1")])
@@ -277,7 +277,7 @@ def test_a_malformed_response_fails_its_request_alone() -> None:
         assert peer.connections == 1
 
 
-def test_after_a_goaway_what_runs_is_finished_and_new_requests_take_a_new_connection() -> None:
+def test_after_a_goaway_running_requests_finish_and_new_ones_use_a_new_connection() -> None:
     peers: list[H2Peer] = []
     go_on = threading.Event()
 
@@ -307,7 +307,7 @@ def test_after_a_goaway_what_runs_is_finished_and_new_requests_take_a_new_connec
         w.until(lambda: w.backend().connections == 1)
 
 
-def test_an_unused_connection_of_a_backend_that_takes_its_leave_is_closed() -> None:
+def test_an_idle_connection_is_closed_after_a_goaway() -> None:
     """By us: the backend may wait for that."""
     peers: list[H2Peer] = []
     with backend(speaks(peers=peers)) as peer, world() as w:
@@ -320,7 +320,7 @@ def test_an_unused_connection_of_a_backend_that_takes_its_leave_is_closed() -> N
         assert peer.connections == 2
 
 
-def test_what_a_goaway_leaves_out_was_not_processed() -> None:
+def test_a_stream_beyond_the_last_one_of_a_goaway_was_not_processed() -> None:
     def leave(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             peer.conn.send(goaway(0))
@@ -339,7 +339,7 @@ def goaway(last_stream_id: int) -> bytes:
 
 
 def test_a_lost_connection_fails_all_its_requests() -> None:
-    """And none after them."""
+    """And no later ones."""
 
     def vanish(peer: H2Peer, event: h2.events.Event) -> None:
         if peer.conn.place:
@@ -358,7 +358,7 @@ def test_a_lost_connection_fails_all_its_requests() -> None:
         assert w.fetch().status_code == 200
 
 
-def test_a_lost_connection_fails_none_that_wait_for_another() -> None:
+def test_a_lost_connection_does_not_fail_requests_that_wait_for_another() -> None:
     def vanish_once(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded) and peer.conn.place == 0:
             peer.conn.reset()
@@ -375,7 +375,7 @@ def test_a_lost_connection_fails_none_that_wait_for_another() -> None:
         assert requests[1].status_code == 200
 
 
-def test_a_used_connection_that_breaks_before_an_answer_says_that_it_was_reused() -> None:
+def test_a_used_connection_that_breaks_before_a_response_is_reported_as_reused() -> None:
     def once(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             if event.stream_id == 1:
@@ -393,7 +393,9 @@ def test_a_used_connection_that_breaks_before_an_answer_says_that_it_was_reused(
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["in the midst of an answer", "by a protocol error"])
-def test_a_used_connection_that_breaks_for_another_reason_than_its_age_is_its_backends_fault(is_answered: bool) -> None:
+def test_a_used_connection_that_breaks_in_a_response_or_by_a_protocol_error_blames_its_address(
+    is_answered: bool,
+) -> None:
     def once(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             if event.stream_id == 1:
@@ -415,8 +417,8 @@ def test_a_used_connection_that_breaks_for_another_reason_than_its_age_is_its_ba
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\0\0\0\0\0\0", b""])
-def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> None:
-    """The next is tried all the same."""
+def test_a_peer_that_does_not_speak_http2_fails_the_waiting_requests(greeting: bytes) -> None:
+    """A later request tries again."""
 
     def babble(conn: Conn) -> None:
         if conn.place:
@@ -438,7 +440,7 @@ def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> Non
 
 
 @pytest.mark.parametrize(("connect_timeout", "patience_s"), [("3s", 3), ("0s", SILENCE_S)], ids=["3 s", "no limit"])
-def test_a_backend_that_never_says_its_settings_times_out(connect_timeout: str, patience_s: float) -> None:
+def test_a_backend_that_never_sends_its_settings_times_out(connect_timeout: str, patience_s: float) -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address), connect_timeout=connect_timeout)
@@ -457,7 +459,7 @@ def test_a_backend_that_never_says_its_settings_times_out(connect_timeout: str, 
 BAD_PING = b"\0\0\x01\x06\0\0\0\0\0x"
 
 
-def test_a_protocol_error_of_the_backend_fails_its_requests_and_is_named_to_it() -> None:
+def test_a_protocol_error_of_the_backend_fails_its_requests_and_is_sent_in_goaway() -> None:
     named: list[int | None] = []
 
     def err(peer: H2Peer, event: h2.events.Event) -> None:
@@ -476,7 +478,7 @@ def test_a_protocol_error_of_the_backend_fails_its_requests_and_is_named_to_it()
         assert named == [ErrorCodes.FRAME_SIZE_ERROR]
 
 
-def test_a_field_list_over_the_limit_fails_its_request_alone() -> None:
+def test_a_field_list_over_the_limit_fails_only_its_request() -> None:
     def boast(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             fields = [(b":status", b"200")]
@@ -516,7 +518,7 @@ def test_cancelling_resets_the_stream_and_keeps_the_connection() -> None:
         assert peer.connections == 1
 
 
-def test_an_answer_to_half_a_request_ends_it_and_resets_its_stream() -> None:
+def test_a_response_to_half_a_request_ends_both_and_resets_the_stream_with_no_error() -> None:
     resets: list[int] = []
 
     def refuse(peer: H2Peer, event: h2.events.Event) -> None:
@@ -550,13 +552,13 @@ def test_trailers_and_interim_heads_are_passed_on() -> None:
         assert (answer.interim, answer.trailers) == ([103], [(b"grpc-status", b"0")])
 
 
-def test_a_silent_connection_with_requests_is_pinged_and_given_up() -> None:
+def test_a_silent_connection_with_requests_is_pinged_and_then_closed() -> None:
     pings: list[bytes] = []
 
     def note(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.PingReceived):
             pings.append(event.ping_data)
-            # The answer must not leave.
+            # The acknowledgement must not be sent.
             peer.h2.clear_outbound_data_buffer()
         elif isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:
             peer.answer(1)
@@ -577,7 +579,7 @@ def test_a_silent_connection_with_requests_is_pinged_and_given_up() -> None:
         assert "silent" in answer.failure.detail
 
 
-def test_a_slow_backend_that_answers_pings_is_waited_for() -> None:
+def test_a_slow_backend_that_responds_after_a_ping_is_waited_for() -> None:
     def slow(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.PingReceived):
             peer.answer(3)
@@ -595,7 +597,7 @@ def test_a_slow_backend_that_answers_pings_is_waited_for() -> None:
         assert answer.status_code == 200
 
 
-def test_a_backend_that_answers_its_pings_may_take_minutes() -> None:
+def test_a_backend_that_acknowledges_pings_may_take_minutes() -> None:
     def tell_each(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.PingReceived):
             peer.h2.send_headers(1, [(b":status", b"103")])
@@ -606,10 +608,10 @@ def test_a_backend_that_answers_its_pings_may_take_minutes() -> None:
         w.clock.stop()
         w.use(h2c(peer.address))
         answer = opened(w, w.get())
-        # What else is said of a new connection has come with that.
+        # All else that is sent on a new connection has arrived with that.
         assert w.fetch().status_code == 200
         for count in range(1, 9):
-            # Nothing has to come before it is noticed that nothing does.
+            # Silence is noticed only when nothing has arrived since the last check.
             w.pass_time(SILENCE_S)
             w.pass_time(SILENCE_S)
             w.until(lambda count=count: len(answer.interim) == count)  # type: ignore[misc]
@@ -618,7 +620,7 @@ def test_a_backend_that_answers_its_pings_may_take_minutes() -> None:
         assert (len(answer.interim), answer.is_over, peer.connections) == (8, False, 1)
 
 
-def test_a_connection_that_was_used_a_moment_ago_is_kept() -> None:
+def test_a_recently_used_connection_is_kept() -> None:
     with backend(speaks()) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address), backend_idle_timeout="60s")
@@ -629,7 +631,7 @@ def test_a_connection_that_was_used_a_moment_ago_is_kept() -> None:
         assert peer.connections == 1
 
 
-def test_an_old_connection_goes_also_where_unused_ones_are_kept_for_good() -> None:
+def test_an_old_connection_is_closed_even_if_there_is_no_idle_timeout() -> None:
     with backend(speaks()) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address), backend_idle_timeout="0s")
@@ -638,7 +640,7 @@ def test_an_old_connection_goes_also_where_unused_ones_are_kept_for_good() -> No
         w.until(lambda: not w.backend().connections)
 
 
-def test_an_unused_connection_says_goodbye_after_the_idle_timeout() -> None:
+def test_an_unused_connection_sends_goaway_after_the_idle_timeout() -> None:
     said: list[str] = []
 
     def note(peer: H2Peer, event: h2.events.Event) -> None:
@@ -654,7 +656,7 @@ def test_an_unused_connection_says_goodbye_after_the_idle_timeout() -> None:
         w.until(lambda: w.backend().connections == 0 and bool(said))
 
 
-def test_a_switch_that_the_backend_does_not_offer_fails_unsent() -> None:
+def test_a_websocket_fails_unsent_if_the_backend_has_not_enabled_extended_connect() -> None:
     with backend(speaks()) as peer, world() as w:
         w.use(h2c(peer.address))
         answer = w.fetch(method=b"CONNECT", protocol=b"websocket", end_stream=False)
@@ -665,7 +667,7 @@ def test_a_switch_that_the_backend_does_not_offer_fails_unsent() -> None:
         assert w.fetch().status_code == 200
 
 
-def test_a_switch_that_the_backend_offers_carries_bytes_both_ways() -> None:
+def test_an_extended_connect_that_the_backend_has_enabled_carries_bytes_both_ways() -> None:
     def chat(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.RequestReceived):
             peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
@@ -686,8 +688,8 @@ def test_a_switch_that_the_backend_offers_carries_bytes_both_ways() -> None:
         w.until(lambda: answer.is_over)
 
 
-def test_a_backend_that_sends_and_reads_nothing_is_given_up_before_what_waits_for_it_fills_the_memory() -> None:
-    """Requests whose clients have gone leave their heads there, and each of its PINGs an answer."""
+def test_a_backend_that_sends_without_reading_is_closed_when_too_much_output_is_queued() -> None:
+    """Cancelled requests leave their heads in the queue, and each PING of the backend an acknowledgement."""
     is_filled, has_gone = threading.Event(), threading.Event()
 
     def listen_no_more(peer: H2Peer, event: h2.events.Event) -> None:
@@ -715,8 +717,8 @@ def test_a_backend_that_sends_and_reads_nothing_is_given_up_before_what_waits_fo
         assert w.backend().connections == 0
 
 
-def test_a_backend_that_sends_while_a_large_upload_waits_is_not() -> None:
-    """The upload is bounded by the credit of its client, and the backend may read it later."""
+def test_a_backend_that_sends_while_a_large_upload_is_queued_is_not_closed() -> None:
+    """The upload is bounded by its client's credit, and the backend may read it later."""
     is_filled = threading.Event()
 
     def read_later(peer: H2Peer, event: h2.events.Event) -> None:

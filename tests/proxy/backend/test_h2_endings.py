@@ -46,8 +46,8 @@ def widen(peer: H2Peer) -> None:
 
 
 @pytest.mark.parametrize("say", [say_interim, say_trailers, say_whole, reset, widen])
-def test_what_comes_together_with_the_reason_to_cancel_a_request_is_passed_over(say: Callable[[H2Peer], None]) -> None:
-    """One read tells of several streams, and who is told first may let go of another."""
+def test_frames_for_a_request_cancelled_within_the_same_read_are_ignored(say: Callable[[H2Peer], None]) -> None:
+    """One read has frames of several streams, and the receiver of the first may cancel another."""
     got: list[int] = []
 
     def tell_both(peer: H2Peer, event: h2.events.Event) -> None:
@@ -100,7 +100,7 @@ def reset_upload(peer: H2Peer, event: h2.events.Event) -> None:
 @pytest.mark.parametrize(
     ("behave", "end"), [(stall, cancels), (refuse, leaves_to_the_backend), (reset_upload, leaves_to_the_backend)]
 )
-def test_a_connection_remembers_no_upload_that_ended_while_it_waited_for_a_window(
+def test_an_upload_that_ended_while_it_waited_for_the_window_is_not_kept_in_memory(
     behave: Callable[[H2Peer, h2.events.Event], None], end: Callable[[Answer], None]
 ) -> None:
     with backend(speaks(behave)) as peer, world() as w:
@@ -120,9 +120,9 @@ def test_a_connection_remembers_no_upload_that_ended_while_it_waited_for_a_windo
 
 
 @pytest.mark.parametrize(("method", "status"), BODILESS)
-def test_a_response_that_has_no_body_is_whole_although_one_comes(method: bytes, status: bytes) -> None:
-    """Servers that leave HEAD to applications send what those give. It costs nothing else on the connection either, be
-    it said often."""
+def test_a_response_that_has_no_body_is_complete_even_if_one_is_sent(method: bytes, status: bytes) -> None:
+    """Servers that leave HEAD to applications send the body that those return. Even many of them do not affect others
+    on the connection."""
 
     def say_too_much(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
@@ -152,9 +152,9 @@ def only_heads(status: bytes) -> OnEvent:
 
 
 @pytest.mark.parametrize(("method", "status"), BODILESS)
-def test_a_response_that_has_no_body_is_whole_before_its_stream_has_ended(method: bytes, status: bytes) -> None:
-    """A handler of Go that flushes 204 and goes on working; an HTTP/1.1 client sends its next request meanwhile. What
-    becomes of the stream then is no failure."""
+def test_a_response_that_has_no_body_is_complete_before_its_stream_ends(method: bytes, status: bytes) -> None:
+    """Such as from a Go handler that flushes 204 and continues; an HTTP/1.1 client sends its next request meanwhile.
+    However the stream ends later, that is no failure."""
     peers: list[H2Peer] = []
     with backend(speaks(only_heads(status), peers=peers)) as peer, world() as w:
         w.use(h2c(peer.address))
@@ -168,7 +168,7 @@ def test_a_response_that_has_no_body_is_whole_before_its_stream_has_ended(method
 
 
 @pytest.mark.parametrize(("method", "status"), BODILESS)
-def test_a_reset_together_with_a_response_that_has_no_body_comes_after_it(method: bytes, status: bytes) -> None:
+def test_a_reset_right_after_a_response_that_has_no_body_is_no_failure(method: bytes, status: bytes) -> None:
     def give_up(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             peer.h2.send_headers(event.stream_id, [(b":status", status)])
@@ -182,7 +182,7 @@ def test_a_reset_together_with_a_response_that_has_no_body_comes_after_it(method
         assert (w.backend().in_flight, w.backend().failures) == (0, {})
 
 
-def test_a_response_without_a_body_to_a_request_that_goes_on_is_not_over() -> None:
+def test_a_response_without_a_body_is_not_complete_while_its_request_goes_on() -> None:
     """The backend may still read it."""
 
     def say_head(peer: H2Peer, event: h2.events.Event) -> None:
@@ -198,7 +198,7 @@ def test_a_response_without_a_body_to_a_request_that_goes_on_is_not_over() -> No
 
 
 @pytest.mark.parametrize("with_trailers", [False, True])
-def test_a_response_without_a_body_is_whole_when_its_request_is(*, with_trailers: bool) -> None:
+def test_a_response_without_a_body_is_complete_with_its_request(*, with_trailers: bool) -> None:
     peers: list[H2Peer] = []
 
     def say_head(peer: H2Peer, event: h2.events.Event) -> None:
@@ -222,7 +222,7 @@ def test_a_response_without_a_body_is_whole_when_its_request_is(*, with_trailers
         assert not w.backend().failures
 
 
-def test_a_stream_keeps_its_place_until_it_has_ended_although_its_response_is_whole() -> None:
+def test_a_stream_counts_against_the_limit_until_it_ends_even_if_its_response_is_complete() -> None:
     peers: list[H2Peer] = []
     limit = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
 
@@ -268,7 +268,7 @@ def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_five_m
 
 
 def test_of_many_streams_that_do_not_end_after_their_responses_the_oldest_are_cancelled() -> None:
-    """A backend that sets no limit of streams would have them pile up for five minutes."""
+    """They would accumulate for five minutes at a backend without a limit of streams."""
     resets: list[int] = []
 
     def note(peer: H2Peer, event: h2.events.Event) -> None:
@@ -285,7 +285,7 @@ def test_of_many_streams_that_do_not_end_after_their_responses_the_oldest_are_ca
         assert (w.backend().failures, peer.connections) == ({}, 1)
 
 
-def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
+def test_a_cancelled_request_resets_its_stream_at_once() -> None:
     resets: list[int | None] = []
 
     def note(_peer: H2Peer, event: h2.events.Event) -> None:
@@ -302,7 +302,7 @@ def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
         assert resets == [ErrorCodes.CANCEL]
 
 
-def test_trailers_that_http2_has_no_words_for_fail_their_request() -> None:
+def test_trailers_not_allowed_in_http2_fail_their_request() -> None:
     with backend(speaks()) as peer, world() as w:
         w.use(h2c(peer.address))
         answer = opened(w, w.get(method=b"POST", end_stream=False))
@@ -329,8 +329,8 @@ def leave_the_document(_: H2Peer, w: World) -> None:
 
 
 @pytest.mark.parametrize("end", [end_it, leave_the_document])
-def test_nothing_is_left_of_a_connection_that_has_ended(end: Callable[[H2Peer, World], None]) -> None:
-    """Where it still looked whether its backend is silent, each would be kept for good."""
+def test_a_connection_that_has_ended_is_not_kept_in_memory(end: Callable[[H2Peer, World], None]) -> None:
+    """A check for silence that is still scheduled would keep each of them forever."""
     peers: list[H2Peer] = []
     with backend(speaks(peers=peers)) as peer, world() as w:
         w.use(h2c(peer.address))

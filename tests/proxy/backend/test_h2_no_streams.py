@@ -31,7 +31,7 @@ def takes_no_stream(knows: threading.Event) -> Callable[[Conn], None]:
     return speaks(watch, {SettingCodes.MAX_CONCURRENT_STREAMS: 0})
 
 
-def test_no_further_connection_is_opened_to_a_backend_that_takes_no_stream() -> None:
+def test_no_further_connection_is_opened_to_a_backend_that_allows_no_streams() -> None:
     knows = threading.Event()
     with backend(takes_no_stream(knows)) as peer, world() as w:
         w.use(h2c(peer.address))
@@ -46,8 +46,8 @@ def test_no_further_connection_is_opened_to_a_backend_that_takes_no_stream() -> 
         assert peer.connections == 1
 
 
-def test_who_waits_is_served_when_the_backend_takes_streams() -> None:
-    """Beyond those that it takes on this connection, on others."""
+def test_waiting_requests_are_served_when_the_backend_allows_streams() -> None:
+    """Those that exceed the streams of this connection are served on others."""
     opened: list[Event] = []
     together = threading.Barrier(3, timeout=PATIENCE_S)
 
@@ -79,12 +79,12 @@ GOAWAY = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
 @pytest.mark.parametrize(
     ("greeting", "was_connecting"), [(SETTINGS + GOAWAY, False), (NO_STREAMS + GOAWAY, False), (NO_STREAMS, True)]
 )
-def test_a_backend_that_leaves_before_the_first_request_is_not_connected_to_again_and_again(
+def test_a_backend_that_closes_before_the_first_request_is_not_reconnected_in_a_loop(
     greeting: bytes, was_connecting: bool
 ) -> None:
     def leave(conn: Conn) -> None:
         conn.send(greeting)
-        # The proxy may have gone already.
+        # The proxy may have closed already.
         with suppress(OSError):
             conn.sock.shutdown(socket.SHUT_WR)
         conn.wait_for_end()
@@ -103,7 +103,7 @@ def test_a_backend_that_leaves_before_the_first_request_is_not_connected_to_agai
         assert w.backend().connections_opened == 1
 
 
-def test_a_backend_that_takes_no_stream_is_not_connected_to_again_and_again_when_it_leaves_the_document() -> None:
+def test_a_removed_backend_that_allows_no_streams_is_not_reconnected_in_a_loop() -> None:
     knows = threading.Event()
     with backend(takes_no_stream(knows)) as peer, world() as w:
         w.use(h2c(peer.address))

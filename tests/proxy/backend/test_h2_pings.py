@@ -1,4 +1,4 @@
-"""PINGs to a backend that answers them and says nothing else, as gRPC servers do while calls wait for news."""
+"""PINGs to a backend that sends only acknowledgements, like gRPC servers while calls wait for messages."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ class Quiet:
             self.pings += 1
             if self._part is not None and self.pings == 1:
                 self._part(peer)
-            # Acknowledged when all before it has been read, the answer to the PING included.
+            # Acknowledged when all before it has been read, including the PING acknowledgement.
             peer.h2.update_settings({SettingCodes.MAX_FRAME_SIZE: 16384 + self.pings})
         elif isinstance(event, h2.events.SettingsAcknowledged):
             self._acks += 1
@@ -43,14 +43,14 @@ class Quiet:
 
 
 def begun(w: World, call: Answer) -> Answer:
-    """With all come that the backend has to say of the connection itself: later that would be a sign of life."""
+    """After all that the backend sends about the connection itself: later it would count as activity."""
     opened(w, call)
     assert w.fetch(path=NOW[1]).status_code == 200
     return call
 
 
 def wait_for_news(w: World, quiet: Quiet, pings: int) -> None:
-    """Until it is noticed that nothing comes, which is noticed when nothing had to come before it."""
+    """Until silence is noticed, which takes a check since which nothing has arrived."""
     w.pass_time(SILENCE_S)
     w.pass_time(SILENCE_S)
     w.until(lambda: quiet.has_been_heard(pings))
@@ -62,7 +62,7 @@ def count_pings(w: World, quiet: Quiet) -> int:
     return quiet.pings
 
 
-def test_a_call_that_waits_for_news_is_pinged_seldom() -> None:
+def test_a_call_that_waits_for_messages_is_pinged_rarely() -> None:
     quiet = Quiet()
     with backend(speaks(quiet)) as peer, world() as w:
         w.clock.stop()
@@ -86,7 +86,7 @@ def send_more(_: World, call: Answer) -> None:
 
 
 @pytest.mark.parametrize("ask", [ask_again, send_more])
-def test_another_comes_soon_where_something_is_asked_meanwhile(ask: Callable[[World, Answer], None]) -> None:
+def test_another_ping_is_sent_soon_after_new_request_data(ask: Callable[[World, Answer], None]) -> None:
     quiet = Quiet()
     with backend(speaks(quiet)) as peer, world() as w:
         w.clock.stop()
@@ -110,7 +110,7 @@ PARTS: dict[str, Callable[[H2Peer], object]] = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_they_begin_anew_with_anything_of_an_answer(part: str) -> None:
+def test_pings_start_anew_after_any_part_of_a_response(part: str) -> None:
     has_head = part in ("some of a body", "trailers")
     quiet = Quiet(PARTS[part], begins=has_head)
     with backend(speaks(quiet)) as peer, world() as w:

@@ -1,4 +1,4 @@
-"""Who waits for a connection that carries many requests, and what becomes of them when one ends."""
+"""Requests that wait for a multiplexed connection, and what happens to them when one ends."""
 
 import threading
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def late(on_event: OnEvent) -> Iterator[tuple[Backend, threading.Event]]:
         yield peer, is_late
 
 
-def test_the_last_answer_of_a_connection_makes_room_for_one_to_another_address() -> None:
+def test_a_connection_without_requests_makes_room_for_one_to_another_address() -> None:
     go_on = threading.Event()
     serve = speaks(answers_from(1, go_on))
     with backend(serve) as one, backend(serve) as other, world() as w:
@@ -60,7 +60,7 @@ def test_the_last_answer_of_a_connection_makes_room_for_one_to_another_address()
         assert (w.backend().connections, w.backend().connections_opened) == (1, 2)
 
 
-def test_a_connection_too_old_makes_room_with_its_last_answer() -> None:
+def test_a_connection_over_the_maximum_age_makes_room_after_its_last_response() -> None:
     go_on = threading.Event()
     with late(answers_from(3, go_on)) as (peer, is_late), world() as w:
         w.clock.stop()
@@ -110,8 +110,8 @@ def test_a_probe_does_not_wait_for_a_connection_that_is_too_old_for_it() -> None
         assert peer.connections == 2
 
 
-def test_when_no_other_connection_comes_about_one_that_is_served_meanwhile_is_not_told_so() -> None:
-    """Nor does it keep those behind it from being told: whoever is told first may leave a place to the second."""
+def test_a_failed_connection_attempt_does_not_fail_a_request_served_elsewhere_meanwhile() -> None:
+    """Nor does that request keep later ones from being notified: the first one notified may free a stream for it."""
     go_on, leave = threading.Event(), threading.Event()
     peers: list[H2Peer] = []
     serve = speaks(answers_from(3, go_on), {SettingCodes.MAX_CONCURRENT_STREAMS: 1}, peers)
@@ -142,7 +142,7 @@ def test_when_no_other_connection_comes_about_one_that_is_served_meanwhile_is_no
         assert w.backend().in_flight == 0
 
 
-def test_a_request_that_has_not_left_when_its_connection_ends_was_not_processed() -> None:
+def test_a_request_not_sent_when_its_connection_ends_was_not_processed() -> None:
     go_on = threading.Event()
 
     def leave(peer: H2Peer, event: h2.events.Event) -> None:
@@ -157,7 +157,7 @@ def test_a_request_that_has_not_left_when_its_connection_ends_was_not_processed(
         sent = opened(w, w.get())
         w.turns()
         go_on.set()
-        # It is there, and the loop has not been told.
+        # It has arrived, but the loop has not read it.
         assert w.loop._selector.select(PATIENCE_S)
         unsent = w.get(method=b"POST")
         w.until(lambda: sent.is_over and unsent.is_over)
@@ -168,7 +168,7 @@ def test_a_request_that_has_not_left_when_its_connection_ends_was_not_processed(
         assert (unsent.failure.reason, unsent.failure.is_unprocessed) == (Reason.RESET, True)
 
 
-def test_a_connection_that_nobody_waits_for_any_more_is_a_kept_one() -> None:
+def test_a_new_connection_whose_request_was_cancelled_counts_as_reused() -> None:
     is_ready = threading.Event()
 
     def break_off(peer: H2Peer, event: h2.events.Event) -> None:

@@ -1,4 +1,4 @@
-"""Flow control with backends that speak HTTP/2: whom a full window stops, and when credit goes back."""
+"""Flow control with backends that speak HTTP/2: what a full window stops, and when credit is returned."""
 
 import h2.events
 import pytest
@@ -13,7 +13,7 @@ WINDOW_BYTES = 65_535
 """Of a connection, and of each stream."""
 
 
-def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
+def test_a_large_body_follows_the_windows_and_returns_credit() -> None:
     got: list[int] = []
 
     def take(peer: H2Peer, event: h2.events.Event) -> None:
@@ -41,7 +41,7 @@ def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
         assert answer.status_code == 200
 
 
-def test_a_body_that_its_own_window_alone_has_stopped_goes_on_when_that_opens() -> None:
+def test_a_body_stopped_only_by_its_stream_window_resumes_when_that_opens() -> None:
     got: list[int] = []
 
     def take(peer: H2Peer, event: h2.events.Event) -> None:
@@ -69,8 +69,8 @@ def test_a_body_that_its_own_window_alone_has_stopped_goes_on_when_that_opens() 
         assert answer.status_code == 200
 
 
-def test_an_upload_takes_no_connection_whose_window_was_used_up_for_good() -> None:
-    """It would wait there until it is given up, as all uploads after it."""
+def test_an_upload_does_not_use_a_connection_whose_window_is_used_up_forever() -> None:
+    """It would wait there until it times out, like all later uploads."""
     got: dict[H2Peer, int] = {}
 
     def forget_the_large(peer: H2Peer, event: h2.events.Event) -> None:
@@ -120,7 +120,7 @@ def send(answer: Answer, size_bytes: int) -> None:
     answer.request.send_data(b"x" * size_bytes, True, Owed())
 
 
-def test_an_upload_that_stands_still_stops_no_other() -> None:
+def test_a_stalled_upload_does_not_block_others() -> None:
     """It has used up the window that all requests of its connection share."""
     with backend(speaks(reads_others_first)) as peer, world() as w:
         w.use(h2c(peer.address))
@@ -133,8 +133,8 @@ def test_an_upload_that_stands_still_stops_no_other() -> None:
         assert peer.connections == 2
 
 
-def test_uploads_that_wait_together_do_not_all_begin_where_the_first_has_used_up_the_window() -> None:
-    """Tomcat reads those of a connection twenty at a time, and never one whose window is used up by those behind."""
+def test_waiting_uploads_do_not_all_start_on_a_connection_whose_window_the_first_uses_up() -> None:
+    """Tomcat reads twenty streams of a connection at a time, and never one whose window later ones have used up."""
     with backend(speaks(reads_others_first)) as peer, world() as w:
         w.use(h2c(peer.address))
         still = [upload(w, WINDOW_BYTES + 1) for _ in range(3)]
@@ -146,7 +146,7 @@ def test_uploads_that_wait_together_do_not_all_begin_where_the_first_has_used_up
         assert peer.connections == 4
 
 
-def test_uploads_that_wait_together_share_the_connections_that_the_limit_allows() -> None:
+def test_waiting_uploads_share_connections_at_the_limit_of_connections() -> None:
     with backend(speaks(reads_others_first)) as peer, world() as w:
         w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)), connect_timeout="0s")
         uploads = [upload(w, WINDOW_BYTES + 1), upload(w, 1)]
@@ -157,7 +157,7 @@ def test_uploads_that_wait_together_share_the_connections_that_the_limit_allows(
 
 
 @pytest.mark.parametrize("most_connections", [1, 9], ids=["allowed", "made"])
-def test_where_no_other_connection_can_be_had_an_upload_waits_for_the_window(most_connections: int) -> None:
+def test_an_upload_waits_for_the_window_if_no_other_connection_can_be_opened(most_connections: int) -> None:
     def behave(conn: Conn) -> None:
         if not conn.place:
             speaks(reads_others_first)(conn)
@@ -176,7 +176,7 @@ def test_where_no_other_connection_can_be_had_an_upload_waits_for_the_window(mos
         assert peer.connections == min(2, most_connections)
 
 
-def test_an_upload_waits_for_a_connection_no_longer_than_others_and_takes_what_there_is() -> None:
+def test_an_upload_takes_a_stalled_connection_after_the_connect_timeout_or_over_max_pending() -> None:
     def behave(conn: Conn) -> None:
         if conn.place:
             conn.wait_for_end()
@@ -194,10 +194,10 @@ def test_an_upload_waits_for_a_connection_no_longer_than_others_and_takes_what_t
         assert peer.connections == 2
 
 
-def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
-    """Passed on at once, as many as a read holds would stop all others for a tenth of a second.
+def test_tiny_frames_of_a_large_read_are_delivered_over_many_turns() -> None:
+    """All those of one read at once would block all others for a tenth of a second.
 
-    Nor is more read before they are: it would all lie here.
+    Nor is more read before they are delivered: it would accumulate here.
     """
     count = 20_000
 
@@ -217,7 +217,7 @@ def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
             assert bytes(answer.body) == b"a" * count
 
 
-def test_a_held_response_stops_its_stream_alone() -> None:
+def test_a_paused_response_stops_only_its_stream() -> None:
     def pour(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
             if event.stream_id == 1:
@@ -277,7 +277,7 @@ def leave_all(readers: list[Answer]) -> None:
         reader.request.cancel()
 
 
-def test_readers_that_stand_still_leave_room_for_others() -> None:
+def test_stalled_readers_leave_room_for_others() -> None:
     """Together they hold as much as the window of a connection takes."""
     ready: list[H2Peer] = []
     with backend(pours_for_slow_readers(ready)) as peer, world() as w:
@@ -292,7 +292,7 @@ def test_readers_that_stand_still_leave_room_for_others() -> None:
         leave_all(held)
 
 
-def test_one_connection_at_a_time_is_opened_beside_one_that_slow_readers_crowd() -> None:
+def test_one_connection_at_a_time_is_opened_beside_one_full_of_slow_readers() -> None:
     with backend(pours_for_slow_readers([])) as peer, world() as w:
         w.use(h2c(peer.address))
         held = slow_readers(w, 32)
@@ -305,7 +305,7 @@ def test_one_connection_at_a_time_is_opened_beside_one_that_slow_readers_crowd()
         leave_all(held)
 
 
-def test_none_is_opened_beside_it_beyond_the_limit_of_connections() -> None:
+def test_no_connection_over_the_limit_is_opened_beside_one_full_of_slow_readers() -> None:
     with backend(pours_for_slow_readers([])) as peer, world() as w:
         w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)))
         held = slow_readers(w, 32)
@@ -316,8 +316,8 @@ def test_none_is_opened_beside_it_beyond_the_limit_of_connections() -> None:
         leave_all(held)
 
 
-def test_credit_that_comes_after_the_end_is_given_to_the_connection() -> None:
-    """Else every response that a slow client took late would narrow the connection for good."""
+def test_credit_after_the_end_of_a_stream_is_returned_to_the_connection() -> None:
+    """Otherwise each response taken late by a slow client would shrink the connection window permanently."""
     peers: list[H2Peer] = []
 
     def send(peer: H2Peer, event: h2.events.Event) -> None:

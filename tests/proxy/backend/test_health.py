@@ -10,7 +10,7 @@ outcomes = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 1
 
 
 @given(outcomes, st.integers(1, 4), st.integers(0, 100))
-def test_ejections_keep_to_threshold_share_and_time(
+def test_ejections_respect_threshold_maximum_share_and_duration(
     history: list[tuple[int, bool, int]], threshold: int, percent: int
 ) -> None:
     policy = document.PassiveHealth(consecutive_failures=threshold, ejection_time="10s", max_ejected_percent=percent)
@@ -39,7 +39,7 @@ def test_ejections_keep_to_threshold_share_and_time(
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 4), st.integers(1, 4))
-def test_probes_change_the_verdict_after_so_many_in_a_row(results: list[bool], down: int, up: int) -> None:
+def test_probes_change_the_health_only_at_consecutive_thresholds(results: list[bool], down: int, up: int) -> None:
     policy = document.ActiveHealth(unhealthy_threshold=down, healthy_threshold=up)
     address = AddressHealth()
     is_down = False
@@ -56,8 +56,8 @@ def ejecting(failures: int = 1) -> document.PassiveHealth:
     return document.PassiveHealth(consecutive_failures=failures, ejection_time="10s", max_ejected_percent=100)
 
 
-def test_what_fails_late_prolongs_no_ejection() -> None:
-    """What had been asked of the address before it was ejected."""
+def test_late_failures_do_not_extend_an_ejection() -> None:
+    """Failures of requests that were sent before the ejection."""
     address = AddressHealth()
     outliers = Outliers(ejecting(), [address, AddressHealth()])
     assert outliers.failed(address, 0.0)
@@ -71,8 +71,8 @@ def test_what_fails_late_prolongs_no_ejection() -> None:
     assert address.is_usable
 
 
-def test_an_ejection_ends_in_its_time_also_after_ejections_have_become_shorter() -> None:
-    """While others are ejected for as long as it was before."""
+def test_an_ejection_keeps_its_duration_when_new_ones_become_shorter() -> None:
+    """Later ejections have the new duration."""
     address, other = AddressHealth(), AddressHealth()
     assert Outliers(ejecting(), [address, other]).failed(address, 0.0)
     shorter = document.PassiveHealth(consecutive_failures=1, ejection_time="1s", max_ejected_percent=100)
@@ -101,7 +101,7 @@ def test_an_address_whose_time_is_over_is_on_trial() -> None:
     assert [outliers.failed(address, 20.0) for _ in range(3)] == [False, False, True]
 
 
-def test_what_is_not_ejected_because_too_many_are_is_not_told_as_that() -> None:
+def test_a_failure_over_the_maximum_share_is_not_reported_as_an_ejection() -> None:
     one, other = AddressHealth(), AddressHealth()
     policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s", max_ejected_percent=50)
     outliers = Outliers(policy, [one, other])
@@ -110,8 +110,8 @@ def test_what_is_not_ejected_because_too_many_are_is_not_told_as_that() -> None:
     assert (one.is_usable, other.is_usable) == (False, True)
 
 
-def test_where_too_many_are_ejected_since_others_left_those_whose_time_is_over_first_come_back() -> None:
-    """And no more of them than that."""
+def test_ejections_over_the_maximum_share_end_early_when_addresses_leave() -> None:
+    """Only as many as exceed it, and those first that would end first."""
     policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s", max_ejected_percent=50)
     addresses = [AddressHealth() for _ in range(6)]
     before = Outliers(policy, addresses)
@@ -124,7 +124,7 @@ def test_where_too_many_are_ejected_since_others_left_those_whose_time_is_over_f
     assert [address.is_usable for address in addresses[:4]] == [True, False, False, True]
 
 
-def test_an_address_that_probes_found_down_is_so_after_another_document_too() -> None:
+def test_an_address_that_probes_found_down_stays_so_with_a_new_document() -> None:
     policy = document.ActiveHealth(unhealthy_threshold=1, healthy_threshold=2)
     address = AddressHealth()
     address.probed(False, policy)
@@ -136,7 +136,7 @@ def test_an_address_that_probes_found_down_is_so_after_another_document_too() ->
     assert address.probed(True, policy)
 
 
-def test_an_ejected_address_is_so_after_another_document_too() -> None:
+def test_an_ejected_address_stays_so_with_a_new_document() -> None:
     address = AddressHealth()
     Outliers(ejecting(2), [address]).failed(address, 0.0)
     address.forget(is_passive=False, is_active=True)
@@ -147,7 +147,7 @@ def test_an_ejected_address_is_so_after_another_document_too() -> None:
     assert not address.is_usable
 
 
-def test_a_check_that_comes_back_begins_anew() -> None:
+def test_a_health_check_that_is_enabled_again_starts_anew() -> None:
     policy = document.ActiveHealth(unhealthy_threshold=2)
     address = AddressHealth()
     for _ in range(3):

@@ -16,11 +16,11 @@ def looks(keeping: Keeping, *, is_used: bool, count: int, after: int = 0) -> lis
     return [keeping.look(place * SILENCE_S, is_used=is_used, idle_timeout_s=0.0) for place in places]
 
 
-def test_a_connection_that_owes_answers_and_says_nothing_is_pinged_then_dead() -> None:
+def test_a_silent_connection_with_requests_is_pinged_and_then_dead() -> None:
     assert [Sign.ALIVE, Sign.SILENT, Sign.DEAD] == looks(Keeping(0.0), is_used=True, count=3)
 
 
-def test_one_that_answers_its_pings_lives_on() -> None:
+def test_a_connection_that_acknowledges_pings_stays_alive() -> None:
     keeping = Keeping(0.0)
     for place in range(5):
         assert looks(keeping, is_used=True, count=2, after=2 * place)[-1] is Sign.SILENT
@@ -28,7 +28,7 @@ def test_one_that_answers_its_pings_lives_on() -> None:
 
 
 @pytest.mark.parametrize("look_s", [1.0, SILENCE_S])
-def test_one_that_says_nothing_else_is_pinged_seldom_and_lives_on(look_s: float) -> None:
+def test_a_connection_that_only_acknowledges_pings_is_pinged_rarely_and_stays_alive(look_s: float) -> None:
     keeping = Keeping(0.0)
     pinged_s = []
     for place in range(1, int(3600 / look_s)):
@@ -43,7 +43,7 @@ def test_one_that_says_nothing_else_is_pinged_seldom_and_lives_on(look_s: float)
     assert all(GRPC_MIN_S < after - before < GRPC_MIN_S + 30.0 for before, after in pairwise(pinged_s))
 
 
-def test_one_that_goes_silent_after_it_has_answered_its_pings_is_lost_soon_for_those_who_ask_then() -> None:
+def test_a_connection_that_goes_silent_is_soon_dead_for_new_requests() -> None:
     keeping = Keeping(0.0)
     assert Sign.SILENT is looks(keeping, is_used=True, count=2)[-1]
     keeping.is_heard = True
@@ -77,7 +77,7 @@ WAITS_S = st.sampled_from([2.0, SILENCE_S])
 
 @given(st.lists(st.tuples(WAITS_S, st.booleans(), st.booleans(), st.booleans()), max_size=150))
 @example([(SILENCE_S, True, False, place == 1) for place in range(20)])
-def test_no_server_of_grpc_has_too_many_pings(steps: list[tuple[float, bool, bool, bool]]) -> None:
+def test_no_grpc_server_gets_too_many_pings(steps: list[tuple[float, bool, bool, bool]]) -> None:
     keeping, server, now_s = Keeping(0.0), Strict(), 0.0
     for wait_s, is_asked, is_answered, crosses in steps:
         now_s += wait_s
@@ -96,19 +96,19 @@ def test_no_server_of_grpc_has_too_many_pings(steps: list[tuple[float, bool, boo
             assert server.strikes <= 2
 
 
-def test_one_that_owes_nothing_may_be_silent() -> None:
+def test_a_connection_without_requests_may_be_silent() -> None:
     assert {Sign.ALIVE} == set(looks(Keeping(0.0), is_used=False, count=10))
 
 
-def test_silence_before_the_first_request_does_not_count_against_it() -> None:
+def test_silence_before_the_first_request_does_not_count() -> None:
     keeping = Keeping(0.0)
     looks(keeping, is_used=False, count=3)
 
     assert looks(keeping, is_used=True, count=2, after=3) == [Sign.SILENT, Sign.DEAD]
 
 
-def test_a_short_idle_timeout_makes_no_backend_dead_sooner() -> None:
-    """A garbage collection of some seconds would end all requests of those with such a timeout."""
+def test_a_short_idle_timeout_does_not_make_a_backend_dead_sooner() -> None:
+    """Otherwise a garbage collection of some seconds in the backend would fail all requests."""
     keeping = Keeping(0.0)
     looked_s = [2.0 * place for place in range(1, 18)]
     signs = {now_s: keeping.look(now_s, is_used=True, idle_timeout_s=2.0) for now_s in looked_s}
@@ -118,7 +118,7 @@ def test_a_short_idle_timeout_makes_no_backend_dead_sooner() -> None:
 
 
 @pytest.mark.parametrize(("now_s", "expected"), [(129.9, Sign.ALIVE), (130.0, Sign.UNUSED)])
-def test_one_that_nobody_uses_goes_after_the_idle_timeout(now_s: float, expected: Sign) -> None:
+def test_an_unused_connection_expires_after_the_idle_timeout(now_s: float, expected: Sign) -> None:
     keeping = Keeping(0.0)
     keeping.unused_since_s = 100.0
 
@@ -126,16 +126,16 @@ def test_one_that_nobody_uses_goes_after_the_idle_timeout(now_s: float, expected
 
 
 @pytest.mark.parametrize(("idle_timeout_s", "after_s"), [(0.0, SILENCE_S), (2.0, 2.0), (60.0, SILENCE_S)])
-def test_it_is_looked_at_often_enough_for_a_short_idle_timeout(idle_timeout_s: float, after_s: float) -> None:
+def test_a_connection_is_checked_often_enough_for_a_short_idle_timeout(idle_timeout_s: float, after_s: float) -> None:
     assert Keeping.next_look_s(10.0, idle_timeout_s) == 10.0 + after_s
 
 
 @pytest.mark.parametrize(("timeout_s", "expected_s"), [(0, 0.0), (1, 0.5), (2, 1.0), (3, 2.0), (5, 4.0), (75, 74.0)])
-def test_a_connection_is_used_less_long_than_its_backend_keeps_it(timeout_s: int, expected_s: float) -> None:
+def test_a_connection_is_reused_for_less_than_the_keep_alive_timeout(timeout_s: int, expected_s: float) -> None:
     assert expected_s == usable_s(timeout_s)
 
 
-def test_a_connection_that_nobody_has_ever_used_may_go_after_the_idle_time() -> None:
+def test_a_connection_that_was_never_used_expires_after_the_idle_timeout() -> None:
     keeping = Keeping(100.0)
 
     assert [keeping.look(now_s, is_used=False, idle_timeout_s=10.0) for now_s in (109.0, 110.0)] == [

@@ -1,4 +1,4 @@
-"""Connections that a backend takes for one client's: NTLM and Negotiate authenticate connections, not requests."""
+"""Connections that belong to one client: NTLM and Negotiate authenticate connections, not requests."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_connection_that_a_client_has_authenticated_carries_no_request_of_anot
         assert [place_of(answer) for answer in others] == [1, 1, 0, 1]
 
 
-def test_one_that_was_shared_before_is_the_clients_from_then_on() -> None:
+def test_a_shared_connection_belongs_to_the_client_from_its_authentication_on() -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
         answers = [w.fetch(client=BOB), w.fetch(client=ALICE, fields=NTLM), w.fetch(client=BOB)]
@@ -38,7 +38,7 @@ def test_one_that_was_shared_before_is_the_clients_from_then_on() -> None:
         assert [place_of(answer) for answer in answers] == [0, 0, 1]
 
 
-def test_it_is_closed_where_the_client_has_no_connection_for_itself() -> None:
+def test_an_authenticated_connection_is_closed_without_a_client_to_own_it() -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
         answers = [w.fetch(fields=NTLM), w.fetch(), w.fetch(fields=NTLM)]
@@ -51,7 +51,7 @@ def test_it_is_closed_where_the_client_has_no_connection_for_itself() -> None:
     "scheme",
     [b"Negotiate YII=", b"negotiate YII=", b"ntlm TlRM", b"NTLM", b"Kerberos YII=", b"CredSSP FgMB", b"Nego2 TkVH"],
 )
-def test_every_scheme_that_authenticates_connections_is_known(scheme: bytes) -> None:
+def test_every_scheme_that_authenticates_connections_is_recognized(scheme: bytes) -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch(client=ALICE, fields=[(b"accept", b"*/*"), (b"authorization", scheme)])
@@ -68,7 +68,7 @@ def test_every_scheme_that_authenticates_connections_is_known(scheme: bytes) -> 
         [(b"note", b"authorization: NTLM abc")],
     ],
 )
-def test_what_authenticates_a_request_leaves_its_connection_to_all(fields: Fields) -> None:
+def test_a_scheme_that_authenticates_requests_leaves_the_connection_shared(fields: Fields) -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch(client=ALICE, fields=fields)
@@ -84,7 +84,7 @@ def test_a_second_authorization_field_is_not_overlooked() -> None:
         assert place_of(w.fetch(client=BOB)) == 1
 
 
-def test_of_several_addresses_the_one_with_the_clients_connection_is_asked() -> None:
+def test_the_address_with_the_connection_of_the_client_is_preferred() -> None:
     with backend(tell_place) as first, backend(tell_place) as second, world() as w:
         w.use(document.Backend(name="b", addresses=(first.address, second.address)))
         told = w.fetch(client=ALICE, fields=NTLM)
@@ -96,7 +96,7 @@ def test_of_several_addresses_the_one_with_the_clients_connection_is_asked() -> 
         assert {a.request.address for a in others if a.request is not None} == {first.address, second.address}
 
 
-def test_a_kept_one_makes_room_where_connections_are_limited() -> None:
+def test_an_owned_connection_is_closed_to_make_room_at_the_limit() -> None:
     with backend(tell_place) as peer, world() as w:
         circuit = document.Circuit(max_connections=1)
         w.use(document.Backend(name="b", addresses=(peer.address,), circuit=circuit))
@@ -105,7 +105,7 @@ def test_a_kept_one_makes_room_where_connections_are_limited() -> None:
         assert [place_of(answer) for answer in answers] == [0, 1, 1]
 
 
-def test_before_it_does_those_that_are_nobodys_go_at_whatever_address() -> None:
+def test_shared_connections_at_any_address_make_room_before_owned_ones() -> None:
     with backend(tell_place) as first, backend(tell_place) as second, world() as w:
         circuit = document.Circuit(max_connections=2)
         w.use(document.Backend(name="b", addresses=(first.address, second.address), circuit=circuit))
@@ -119,7 +119,7 @@ def test_before_it_does_those_that_are_nobodys_go_at_whatever_address() -> None:
         assert (address_of(told), place_of(told)) == (address_of(again), place_of(again))
 
 
-def test_one_that_ends_meanwhile_is_forgotten() -> None:
+def test_an_owned_connection_that_the_backend_closes_is_forgotten() -> None:
     def serve_once(conn: Conn) -> None:
         conn.request()
         conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % conn.place)
@@ -132,7 +132,7 @@ def test_one_that_ends_meanwhile_is_forgotten() -> None:
         assert place_of(w.fetch(client=ALICE)) == 1
 
 
-def test_it_goes_with_its_client_and_only_with_that() -> None:
+def test_an_owned_connection_is_closed_with_its_client_only() -> None:
     with backend(tell_place) as first, backend(tell_place) as second, world() as w:
         w.use(one(first.address), one(second.address, "c"))
         for key in ("b", "c"):
@@ -146,7 +146,7 @@ def test_it_goes_with_its_client_and_only_with_that() -> None:
         assert [w.backend(key).connections for key in ("b", "c")] == [0, 0]
 
 
-def test_it_is_not_kept_longer_than_others() -> None:
+def test_the_idle_timeout_applies_to_owned_connections() -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address), backend_idle_timeout="20s")
         w.fetch(client=ALICE, fields=NTLM)
@@ -156,7 +156,7 @@ def test_it_is_not_kept_longer_than_others() -> None:
         assert w.backend().connections == 0
 
 
-def test_nor_is_it_kept_when_the_worker_stops() -> None:
+def test_draining_closes_owned_connections() -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch(client=ALICE, fields=NTLM)

@@ -1,4 +1,4 @@
-"""Which address is asked, limits, health, and what new tables change."""
+"""Choice of addresses, limits, health, and what new tables change."""
 
 import random
 import threading
@@ -47,9 +47,9 @@ def test_a_busy_address_gets_fewer_requests() -> None:
         assert [address_of(w.fetch()) for _ in range(5)] == [fast.address] * 5
 
 
-def test_what_one_address_fails_at_is_spread_over_all_others() -> None:
-    """One after the other, with an address where nobody listens: the same one of three had all of it, and an idle one
-    nothing."""
+def test_retries_of_a_failing_address_are_spread_over_all_others() -> None:
+    """For sequential requests and one dead address of three, one of the others used to get all retries, and the other
+    none."""
     draw = random.Random(1).random
     with backend() as one, backend() as other, world(draw=draw) as w:
         nobody = f"127.0.0.1:{dead_port()}"
@@ -65,7 +65,7 @@ def test_what_one_address_fails_at_is_spread_over_all_others() -> None:
         assert min(seen.count(one.address), seen.count(other.address)) >= 35
 
 
-def test_a_session_goes_to_its_own_address_as_long_as_it_can() -> None:
+def test_a_session_uses_its_own_address_unless_that_is_to_be_avoided() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other))
         pin = Wish(session_address=fingerprint(other.address))
@@ -75,7 +75,7 @@ def test_a_session_goes_to_its_own_address_as_long_as_it_can() -> None:
         assert address_of(w.fetch(wish=elsewhere)) == one.address
 
 
-def test_an_address_to_avoid_is_taken_only_when_there_is_no_other() -> None:
+def test_an_address_to_avoid_is_used_only_when_there_is_no_other() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other))
         assert {address_of(w.fetch(wish=Wish(avoid=(one.address,)))) for _ in range(4)} == {other.address}
@@ -83,8 +83,8 @@ def test_an_address_to_avoid_is_taken_only_when_there_is_no_other() -> None:
         assert w.fetch(wish=Wish(avoid=(one.address, other.address))).status_code == 200
 
 
-def test_where_all_have_failed_the_one_that_failed_last_is_avoided() -> None:
-    """It is the one with the fewest requests under way where nobody listens there."""
+def test_when_all_addresses_have_failed_the_latest_one_is_avoided() -> None:
+    """A dead address has the fewest running requests, so it would be chosen again."""
     with backend(lambda conn: conn.wait_for_end()) as one, world() as w:
         nobody = f"127.0.0.1:{dead_port()}"
         w.use(of(one, nobody))
@@ -124,7 +124,7 @@ def test_requests_over_the_limit_are_refused_unsent() -> None:
         assert w.backend().in_flight == 2
 
 
-def test_requests_over_the_limit_of_connections_wait_their_turn() -> None:
+def test_requests_over_the_limit_of_connections_wait_in_order() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1)))
         ended: list[int] = []
@@ -137,8 +137,8 @@ def test_requests_over_the_limit_of_connections_wait_their_turn() -> None:
         assert peer.connections == 1
 
 
-def test_who_waits_for_a_new_connection_is_given_no_kept_one() -> None:
-    """It may be as stale as that on which an earlier attempt broke."""
+def test_a_request_that_waits_for_a_new_connection_does_not_get_a_kept_one() -> None:
+    """It may be as stale as the one on which an earlier attempt failed."""
     with backend() as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1)))
         first = w.get()
@@ -149,7 +149,7 @@ def test_who_waits_for_a_new_connection_is_given_no_kept_one() -> None:
         assert (w.backend().connections, w.backend().connections_opened) == (1, 2)
 
 
-def test_requests_over_the_limit_of_waiting_are_refused() -> None:
+def test_requests_over_max_pending_are_refused() -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1, max_pending=2)))
         answers = [w.get() for _ in range(3)]
@@ -161,7 +161,7 @@ def test_requests_over_the_limit_of_waiting_are_refused() -> None:
         assert not answers[1].is_over
 
 
-def test_who_waits_for_a_connection_at_the_limit_waits_no_longer_than_to_connect() -> None:
+def test_a_request_waits_at_the_limit_of_connections_no_longer_than_the_connect_timeout() -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1)), connect_timeout="3s")
         first = w.get()
@@ -174,7 +174,7 @@ def test_who_waits_for_a_connection_at_the_limit_waits_no_longer_than_to_connect
         assert not first.is_over
 
 
-def test_who_waited_in_vain_leaves_the_place_to_others() -> None:
+def test_a_request_that_timed_out_waiting_frees_its_pending_slot() -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1, max_pending=1)), connect_timeout="3s")
         running = w.get()
@@ -191,7 +191,7 @@ def test_who_waited_in_vain_leaves_the_place_to_others() -> None:
         w.until(lambda: second.is_open_told == 1)
 
 
-def test_who_has_got_a_connection_is_not_held_to_the_time_to_wait_for_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_time_to_wait_for_a_connection_ends_when_the_request_gets_one(caplog: pytest.LogCaptureFixture) -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(of(peer), connect_timeout="3s")
         running = w.get()
@@ -202,7 +202,7 @@ def test_who_has_got_a_connection_is_not_held_to_the_time_to_wait_for_one(caplog
 
 
 def test_as_many_connections_are_opened_at_once_as_requests_wait() -> None:
-    """Not one after the other, each a round trip later."""
+    """They are not opened one by one, each a round trip later."""
     all_there = threading.Barrier(4)
 
     def meet(conn: Conn) -> None:
@@ -219,7 +219,7 @@ def test_as_many_connections_are_opened_at_once_as_requests_wait() -> None:
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
-def test_a_connection_that_comes_free_makes_room_for_one_to_another_address() -> None:
+def test_a_connection_that_becomes_free_makes_room_for_one_to_another_address() -> None:
     go_on = threading.Event()
 
     def answer_later(conn: Conn) -> None:
@@ -239,7 +239,7 @@ def test_a_connection_that_comes_free_makes_room_for_one_to_another_address() ->
         assert (first.status_code, second.status_code) == (200, 200)
 
 
-def test_a_bug_in_opening_what_is_waited_for_does_not_keep_all_waiting_for_good(
+def test_a_bug_in_opening_a_connection_does_not_block_waiting_requests_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go_on = threading.Event()
@@ -268,7 +268,7 @@ def test_a_bug_in_opening_what_is_waited_for_does_not_keep_all_waiting_for_good(
         assert (first.status_code, second.status_code) == (200, 200)
 
 
-def test_an_address_that_is_not_reached_makes_room_for_a_connection_to_another() -> None:
+def test_a_failed_connection_attempt_makes_room_for_one_to_another_address() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer, f"127.0.0.1:{dead_port()}", circuit=document.Circuit(max_connections=1)))
         dead, alive = w.get(), w.get()
@@ -288,7 +288,7 @@ def test_an_unused_connection_makes_room_for_one_to_another_address() -> None:
         assert w.backend().connections == 1
 
 
-def test_a_failed_connection_lets_the_next_one_be_opened() -> None:
+def test_a_failed_connection_makes_room_for_the_next() -> None:
     def reset(conn: Conn) -> None:
         conn.request()
         if conn.place < 2:
@@ -304,7 +304,7 @@ def test_a_failed_connection_lets_the_next_one_be_opened() -> None:
         assert [a.failure is None for a in answers] == [False, False, True]
 
 
-def test_a_lack_of_descriptors_is_not_the_backends_fault() -> None:
+def test_a_lack_of_descriptors_does_not_count_against_an_address() -> None:
     with backend() as peer, world() as w:
         policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
         w.use(of(peer, passive_health=policy))
@@ -319,7 +319,7 @@ def test_a_lack_of_descriptors_is_not_the_backends_fault() -> None:
 # -- passive health ----------------------------------------------------------------------------------------------------
 
 
-def test_what_an_ejection_takes_does_not_grow_with_the_addresses_that_fail_too() -> None:
+def test_the_cost_of_an_ejection_does_not_grow_with_the_number_of_ejected_addresses() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     port = dead_port()
 
@@ -335,7 +335,7 @@ def test_what_an_ejection_takes_does_not_grow_with_the_addresses_that_fail_too()
 
 
 @pytest.mark.parametrize("kind", ["refused", "status"])
-def test_an_address_that_keeps_failing_is_ejected_for_a_time(kind: str) -> None:
+def test_an_address_that_keeps_failing_is_ejected_temporarily(kind: str) -> None:
     policy = document.PassiveHealth(consecutive_failures=2, ejection_time="10s")
     with backend() as good, backend(lambda conn: conn.serve(UNAVAILABLE)) as bad, world() as w:
         address = bad.address if kind == "status" else f"127.0.0.1:{dead_port()}"
@@ -351,7 +351,7 @@ def test_an_address_that_keeps_failing_is_ejected_for_a_time(kind: str) -> None:
         assert (w.backend().ejected, w.backend().ejections) == (1, 2)
 
 
-def test_a_success_in_between_begins_the_count_anew() -> None:
+def test_a_success_in_between_resets_the_failure_count() -> None:
     def alternately(conn: Conn) -> None:
         while conn.request() is not None:
             conn.send(UNAVAILABLE)
@@ -368,7 +368,7 @@ def test_a_success_in_between_begins_the_count_anew() -> None:
         assert w.backend().ejections == 0
 
 
-def test_timeouts_count_and_a_closed_kept_connection_does_not() -> None:
+def test_timeouts_count_as_failures_and_stale_kept_connections_do_not() -> None:
     def once(conn: Conn) -> None:
         conn.request()
         conn.send(OK)
@@ -408,7 +408,7 @@ def test_a_request_that_times_out_at_the_limit_of_connections_counts_against_no_
         assert w.backend().failures == {"overload": 1}
 
 
-def test_a_request_that_times_out_before_its_connection_is_there_counts() -> None:
+def test_a_request_that_times_out_before_its_connection_is_open_counts() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     with backend() as peer, world() as w:
         w.use(of(peer, passive_health=policy))
@@ -420,7 +420,7 @@ def test_a_request_that_times_out_before_its_connection_is_there_counts() -> Non
         assert w.backend().failures == {"timeout": 1}
 
 
-def test_a_higher_limit_of_connections_helps_those_who_wait_already() -> None:
+def test_a_higher_limit_of_connections_applies_to_requests_already_waiting() -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(of(peer, circuit=document.Circuit(max_connections=1)))
         running = w.get()
@@ -444,7 +444,7 @@ def test_requests_that_cannot_be_sent_count_against_no_address() -> None:
         assert w.backend().ejected == 0
 
 
-def test_no_more_than_the_wanted_share_is_ejected() -> None:
+def test_no_more_than_the_maximum_share_is_ejected() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=50)
     with world() as w:
         w.use(of(*(f"127.0.0.1:{dead_port()}" for _ in range(3)), passive_health=policy))
@@ -454,7 +454,7 @@ def test_no_more_than_the_wanted_share_is_ejected() -> None:
         assert w.backend().ejected == 1
 
 
-def test_no_more_than_the_wanted_share_is_ejected_when_addresses_leave() -> None:
+def test_no_more_than_the_maximum_share_stays_ejected_when_addresses_leave() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=50)
     bad = [f"127.0.0.1:{dead_port()}" for _ in range(2)]
     with backend() as one, backend() as other, world() as w:
@@ -483,7 +483,7 @@ def test_unchanged_backends_keep_their_connections_through_a_hundred_tables() ->
         assert peer.connections == 1
 
 
-def test_a_changed_backend_is_used_with_the_next_request_and_keeps_what_stays() -> None:
+def test_a_changed_backend_takes_effect_with_the_next_request_and_keeps_remaining_connections() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one))
         w.fetch()
@@ -496,7 +496,7 @@ def test_a_changed_backend_is_used_with_the_next_request_and_keeps_what_stays() 
         assert (one.connections, other.connections) == (2, 1)
 
 
-def test_who_waits_for_an_address_that_leaves_is_still_served_there() -> None:
+def test_a_request_that_waits_for_a_removed_address_is_still_served_there() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other, circuit=document.Circuit(max_connections=1)))
         answers = [w.get(), w.get()]
@@ -507,7 +507,7 @@ def test_who_waits_for_an_address_that_leaves_is_still_served_there() -> None:
         assert [answer.status_code for answer in answers] == [200, 200]
 
 
-def test_failures_count_from_the_table_on_that_says_so() -> None:
+def test_failures_count_from_the_table_that_enables_passive_health() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
         w.use(of(peer))
@@ -518,8 +518,8 @@ def test_failures_count_from_the_table_on_that_says_so() -> None:
         assert w.backend().ejected == 1
 
 
-def test_addresses_that_leave_together_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looked through again for each of them, thousands with requests under way stopped the loop for a second."""
+def test_addresses_removed_together_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checked again for each of them, thousands with running requests blocked the loop for a second."""
     count = 100
     is_idle: Callable[[Destination], bool] = vars(Destination)["is_idle"].fget
     looks: list[Destination] = []
@@ -545,7 +545,7 @@ def test_addresses_that_leave_together_are_looked_through_once(monkeypatch: pyte
         is_over.set()
 
 
-def test_a_backend_that_leaves_the_table_finishes_its_requests_then_closes() -> None:
+def test_a_removed_backend_finishes_its_requests_and_then_closes() -> None:
     go_on = threading.Event()
 
     def slow(conn: Conn) -> None:
@@ -592,7 +592,7 @@ def test_a_request_may_outlast_its_backend_by_hours() -> None:
         w.until(lambda: w.backend().connections == 0)
 
 
-def test_exchanges_of_an_earlier_table_still_reach_their_backend_for_a_while() -> None:
+def test_exchanges_of_an_earlier_table_still_reach_a_removed_backend_for_a_while() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer))
         w.fetch()
@@ -621,7 +621,7 @@ def test_an_ejected_address_is_used_again_by_exchanges_of_an_earlier_table() -> 
         assert bad.address in {address_of(w.fetch()) for _ in range(2)}
 
 
-def test_the_health_of_a_backend_of_the_past_is_not_shown_as_that_of_its_successor() -> None:
+def test_ejections_of_a_removed_backend_are_not_shown() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s")
     with backend() as good, backend(lambda conn: conn.serve(UNAVAILABLE)) as bad, world() as w:
         w.use(of(good, bad, passive_health=policy))
@@ -639,7 +639,7 @@ def test_the_health_of_a_backend_of_the_past_is_not_shown_as_that_of_its_success
         assert w.backend().ejections > 1
 
 
-def test_another_protocol_is_another_pool() -> None:
+def test_a_changed_protocol_means_another_pool() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer))
         w.fetch()
@@ -651,8 +651,8 @@ def test_another_protocol_is_another_pool() -> None:
         assert w.fetch().status_code == 200
 
 
-def test_an_exchange_of_an_earlier_table_speaks_the_protocol_that_its_backend_had_then() -> None:
-    """What it is about to send is made for that one."""
+def test_an_exchange_of_an_earlier_table_uses_the_protocol_of_that_table() -> None:
+    """Its request is built for that protocol."""
     with backend() as peer, backend(speaks()) as successor, world() as w:
         w.use(of(peer))
         w.fetch()
@@ -671,18 +671,18 @@ def test_an_exchange_of_an_earlier_table_speaks_the_protocol_that_its_backend_ha
         assert too_late.failure.reason is Reason.STOPPING
 
 
-def test_limits_of_a_new_table_hold_for_connections_of_the_old() -> None:
+def test_limits_of_a_new_table_apply_to_existing_connections() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer), backend_idle_timeout="60s")
         w.fetch()
         w.use(of(peer), backend_idle_timeout="5s")
         w.fetch()
         w.pass_time(6)
-        # The deadline that was set for the longer time must not be waited for.
+        # It must not wait for the deadline set for the longer timeout.
         assert w.backend().connections == 0
 
 
-def test_draining_finishes_what_runs_and_keeps_nothing() -> None:
+def test_draining_finishes_running_requests_and_keeps_no_connection() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer))
         w.fetch()
@@ -700,7 +700,7 @@ def many(w: World, count: int) -> list[Answer]:
     return [w.get() for _ in range(count)]
 
 
-def test_a_storm_of_requests_is_served_in_full_and_counted_right() -> None:
+def test_many_concurrent_requests_are_all_served_and_counted_correctly() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other, circuit=document.Circuit(max_connections=7)))
         answers = many(w, 300)

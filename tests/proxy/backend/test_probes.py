@@ -1,4 +1,4 @@
-"""Active health: whom probes set aside, and what they leave alone."""
+"""Active health: which addresses probes eject, and what they do not affect."""
 
 import ssl
 import threading
@@ -21,7 +21,7 @@ from tests.support.filelimits import out_of_descriptors
 AUTHORITY = trustme.CA()
 
 
-def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
+def test_an_address_whose_probes_fail_is_not_used_until_they_succeed() -> None:
     is_up = threading.Event()
     probes: list[bytes] = []
 
@@ -55,7 +55,7 @@ def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
         assert (w.backend().requests, w.backend().connections_opened) == (2, 1)
 
 
-def test_a_probe_without_answer_fails_after_its_timeout() -> None:
+def test_a_probe_without_a_response_fails_after_its_timeout() -> None:
     def stall(conn: Conn) -> None:
         conn.wait_for_end()
 
@@ -69,7 +69,7 @@ def test_a_probe_without_answer_fails_after_its_timeout() -> None:
         assert w.backend().ejected == 1
 
 
-def test_an_address_that_is_not_reached_is_down_as_long_as_that_lasts() -> None:
+def test_an_unreachable_address_is_marked_down() -> None:
     policy = document.ActiveHealth(interval="5s", unhealthy_threshold=2)
     with backend() as peer, world() as w:
         w.clock.stop()
@@ -84,8 +84,8 @@ def test_an_address_that_is_not_reached_is_down_as_long_as_that_lasts() -> None:
         assert [address_of(w.fetch()) for _ in range(4)] == [peer.address] * 4
 
 
-def test_an_address_that_answered_too_late_is_asked_again_and_used_when_it_answers() -> None:
-    """Over another connection: the one without an answer may never have one."""
+def test_an_address_whose_probe_timed_out_is_probed_again_and_used_when_that_succeeds() -> None:
+    """Over another connection: the first one may never respond."""
     probes: list[bytes] = []
 
     def stall_once(conn: Conn) -> None:
@@ -113,8 +113,8 @@ def test_an_address_that_answered_too_late_is_asked_again_and_used_when_it_answe
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_a_probe_over_http2_says_how_it_came(is_tls: bool) -> None:
-    """Backends may refuse another scheme than that of the connection."""
+def test_a_probe_over_http2_has_the_scheme_of_its_connection(is_tls: bool) -> None:
+    """Backends may refuse any other scheme."""
     schemes: list[bytes] = []
 
     def note(peer: H2Peer, event: h2.events.Event) -> None:
@@ -135,7 +135,7 @@ def test_a_probe_over_http2_says_how_it_came(is_tls: bool) -> None:
         assert schemes == [b"https" if is_tls else b"http"]
 
 
-def test_an_address_that_leaves_its_backend_is_asked_no_more() -> None:
+def test_a_removed_address_is_no_longer_probed() -> None:
     of_one: list[bytes] = []
     of_other: list[bytes] = []
     policy = document.ActiveHealth(path="/health", interval="5s")
@@ -154,7 +154,7 @@ def test_an_address_that_leaves_its_backend_is_asked_no_more() -> None:
         assert len(of_other) == 1
 
 
-def test_a_change_of_the_checks_is_a_change_of_the_probes() -> None:
+def test_changed_health_checks_change_the_probes() -> None:
     probes: list[bytes] = []
 
     def note(conn: Conn) -> None:
@@ -184,7 +184,7 @@ def test_probes_end_with_their_backend() -> None:
         assert peer.connections == 1
 
 
-def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -> None:
+def test_addresses_are_used_again_when_health_checks_are_removed() -> None:
     passive = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     active = document.ActiveHealth(unhealthy_threshold=1)
     with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
@@ -197,7 +197,7 @@ def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -
         assert w.backend().ejected == 0
 
 
-def test_an_ejected_address_stays_ejected_until_failures_do_not_count_any_more() -> None:
+def test_an_ejected_address_stays_ejected_until_passive_health_is_removed() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
         w.use(of(peer, passive_health=policy))
@@ -228,7 +228,7 @@ def probes_alone(probes: list[bytes]) -> Behaviour:
     return serve
 
 
-def test_probes_do_not_wait_for_a_circuit_that_is_full() -> None:
+def test_probes_do_not_wait_at_the_limit_of_connections() -> None:
     probes: list[bytes] = []
     policy = document.ActiveHealth(path="/health", interval="80s", timeout="40s", unhealthy_threshold=1)
     circuit = document.Circuit(max_connections=1, max_pending=1)
@@ -248,7 +248,7 @@ def test_probes_do_not_wait_for_a_circuit_that_is_full() -> None:
         assert (w.backend().requests, w.backend().in_flight, w.backend().connections) == (2, 2, 1)
 
 
-def test_a_lack_of_descriptors_says_nothing_about_an_address() -> None:
+def test_a_lack_of_descriptors_is_not_a_failed_probe() -> None:
     probes: list[bytes] = []
     policy = document.ActiveHealth(path="/health", interval="80s", timeout="40s", unhealthy_threshold=1)
     with backend(probes_alone(probes)) as peer, world() as w:
@@ -266,8 +266,8 @@ def test_a_lack_of_descriptors_says_nothing_about_an_address() -> None:
         assert w.backend().ejected == 0
 
 
-def test_backends_of_one_document_are_asked_at_different_times() -> None:
-    """All at once, thousands of them stopped the loop for a tenth of a second in each interval."""
+def test_backends_of_one_document_are_probed_at_different_times() -> None:
+    """All at once, thousands of them blocked the loop for a tenth of a second in each interval."""
     probes: list[bytes] = []
     policy = document.ActiveHealth(path="/health", interval="80s")
     draws = iter([0.25, 0.75])
@@ -283,7 +283,7 @@ def test_backends_of_one_document_are_asked_at_different_times() -> None:
         w.until(lambda: len(probes) == 2)
 
 
-def test_many_backends_with_probes_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_backends_with_probes_are_set_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     class Noted(Balancer):
@@ -302,7 +302,7 @@ def test_many_backends_with_probes_come_in_steps(monkeypatch: pytest.MonkeyPatch
         assert sorted(made) == sorted(names)
 
 
-def test_addresses_that_stay_are_asked_however_often_others_change() -> None:
+def test_unchanged_addresses_are_probed_however_often_the_document_changes() -> None:
     probes: list[bytes] = []
     policy = document.ActiveHealth(path="/health", interval="80s")
     with backend(probes_alone(probes)) as peer, world() as w:

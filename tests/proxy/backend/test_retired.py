@@ -1,4 +1,4 @@
-"""Backends that have left the table are let go of in the end, whatever the tables after that bring."""
+"""Removed backends are released in the end, whatever later tables contain."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ def come_and_go(w: World, name: str, address: str) -> None:
     w.until(lambda: w.backend(name).connections == 0)
 
 
-def test_a_backend_of_the_past_is_let_go_of_also_while_others_leave_all_the_time() -> None:
+def test_a_removed_backend_is_released_even_while_others_are_removed_all_the_time() -> None:
     with backend() as peer, world() as w:
         for number in range(4):
             come_and_go(w, f"passing-{number}", peer.address)
@@ -30,8 +30,8 @@ def test_a_backend_of_the_past_is_let_go_of_also_while_others_leave_all_the_time
         assert not [one for one in gc.get_objects() if isinstance(one, Balancer) and "passing-" in repr(one)]
 
 
-def test_what_is_let_go_of_waits_for_no_collector() -> None:
-    """Workers freeze what they have, now and then, and the collector never finds that again."""
+def test_removed_backends_are_freed_without_the_garbage_collector() -> None:
+    """Workers call `gc.freeze` now and then, and the collector never looks at those objects again."""
     with backend() as peer, backend(speaks()) as h2_peer, world() as w:
         watched = document.ActiveHealth(interval="1h")
         ejecting = document.PassiveHealth(consecutive_failures=1)
@@ -59,8 +59,8 @@ def test_what_is_let_go_of_waits_for_no_collector() -> None:
             gc.enable()
 
 
-def test_an_address_that_leaves_its_backend_waits_for_no_collector_either() -> None:
-    """As Pods do all the time."""
+def test_a_removed_address_is_freed_without_the_garbage_collector() -> None:
+    """Addresses of Pods come and go all the time."""
     with backend() as peer, backend() as successor, world() as w:
         watched = document.ActiveHealth(interval="1h")
         w.use(of(peer, active_health=watched))
@@ -80,8 +80,8 @@ def test_an_address_that_leaves_its_backend_waits_for_no_collector_either() -> N
             gc.enable()
 
 
-def test_thousands_of_backends_of_the_past_are_let_go_of_some_at_a_time() -> None:
-    """Ten thousand at once stopped the loop for 40 ms."""
+def test_thousands_of_removed_backends_are_released_in_steps() -> None:
+    """Ten thousand at once blocked the loop for 40 ms."""
     names = [f"b{number}" for number in range(5_000)]
     probed = document.ActiveHealth(interval="1h")
     with world(draw=lambda: 0.9) as w:

@@ -35,13 +35,13 @@ def until(loop: Loop, outcomes: list[Outcome], count: int) -> list[Outcome]:
     end_s = time.monotonic() + WAIT_S
     while len(outcomes) < count:
         assert time.monotonic() < end_s, f"{len(outcomes)} of {count} outcomes"
-        # What a thread has done wakes the loop; the deadline sees to it that it does not wait for ever.
+        # A finished thread wakes the loop; the deadline keeps it from waiting forever.
         loop.deadline(lambda: None).set(loop.now_s + 1.0)
         loop.turn()
     return outcomes
 
 
-def test_where_no_thread_can_be_started_that_is_the_outcome_and_later_work_is_done(loop: Loop) -> None:
+def test_work_fails_if_no_thread_can_be_started_and_later_work_succeeds(loop: Loop) -> None:
     threads = ThreadPool(loop, "test", threads=2)
     outcomes: list[Outcome] = []
 
@@ -59,7 +59,7 @@ def test_where_no_thread_can_be_started_that_is_the_outcome_and_later_work_is_do
     threads.close()
 
 
-def test_where_no_other_thread_can_be_started_work_waits_for_those_there_are(loop: Loop) -> None:
+def test_work_waits_for_existing_threads_if_no_other_can_be_started(loop: Loop) -> None:
     threads = ThreadPool(loop, "test", threads=2)
     outcomes: list[Outcome] = []
     may_go_on = threading.Event()
@@ -80,7 +80,7 @@ def test_where_no_other_thread_can_be_started_work_waits_for_those_there_are(loo
     threads.close()
 
 
-def test_what_takes_long_has_a_substitute_that_goes_when_it_has_ended(loop: Loop) -> None:
+def test_slow_work_gets_a_substitute_thread_that_exits_when_it_has_ended(loop: Loop) -> None:
     threads = ThreadPool(loop, "substituted", threads=1, patience_s=0.01, substitutes=2)
     outcomes: list[Outcome] = []
     may_go_on = threading.Event()
@@ -111,7 +111,7 @@ def test_what_takes_long_has_a_substitute_that_goes_when_it_has_ended(loop: Loop
     threads.close()
 
 
-def test_substitutes_are_no_more_than_allowed_while_slow_work_ends_and_more_of_it_waits(loop: Loop) -> None:
+def test_substitute_threads_are_bounded_while_slow_work_ends_and_more_waits(loop: Loop) -> None:
     threads = ThreadPool(loop, "bounded", threads=1, patience_s=0.01, substitutes=2)
     outcomes: list[Outcome] = []
     may_end = threading.Semaphore(0)

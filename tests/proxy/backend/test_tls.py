@@ -1,4 +1,4 @@
-"""TLS towards backends: who is believed, what is offered, and what errors say."""
+"""TLS to backends: which certificates are trusted, what is offered, and what errors say."""
 
 import datetime
 import gc
@@ -89,14 +89,14 @@ def failure_of(w: World) -> Failure:
     return failure
 
 
-def test_a_backend_with_the_wanted_name_is_spoken_to(authority: trustme.CA) -> None:
+def test_a_backend_with_the_expected_name_is_trusted(authority: trustme.CA) -> None:
     with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
         w.use(https(peer, authority))
         assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
         assert peer.connections == 1
 
 
-def test_http2_is_spoken_where_the_backend_chooses_it(authority: trustme.CA) -> None:
+def test_http2_is_used_if_the_backend_selects_it(authority: trustme.CA) -> None:
     context = server_context(authority, "a.example", alpn=("h2",))
     with backend(speaks(), tls=context) as peer, world() as w:
         w.use(https(peer, authority))
@@ -107,7 +107,7 @@ def test_http2_is_spoken_where_the_backend_chooses_it(authority: trustme.CA) -> 
         assert peer.connections == 1
 
 
-def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
+def test_an_upgrade_by_get_uses_http1_even_if_other_requests_use_http2(authority: trustme.CA) -> None:
     def either(conn: Conn) -> None:
         assert isinstance(conn.sock, ssl.SSLSocket)
         if conn.sock.selected_alpn_protocol() == "h2":
@@ -128,7 +128,7 @@ def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: 
         assert peer.connections == 2
 
 
-def test_a_switch_by_post_goes_by_http1_where_other_requests_go_by_http2(authority: trustme.CA) -> None:
+def test_an_upgrade_by_post_uses_http1_even_if_other_requests_use_http2(authority: trustme.CA) -> None:
     spoken: list[str | None] = []
     switched = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: DERP\r\nconnection: upgrade\r\n\r\nhi"
     context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
@@ -142,7 +142,7 @@ def test_a_switch_by_post_goes_by_http1_where_other_requests_go_by_http2(authori
         assert spoken == ["h2", "http/1.1"]
 
 
-def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
+def test_connection_authentication_uses_http1_even_if_other_requests_use_http2(authority: trustme.CA) -> None:
     spoken: list[str | None] = []
     mine = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine"
     alice, bob = object(), object()
@@ -157,8 +157,8 @@ def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by
         assert spoken == ["h2", "http/1.1"]
 
 
-def test_a_backend_that_wants_http1_gets_all_but_grpc_by_it_from_then_on(authority: trustme.CA) -> None:
-    """IIS wants that for what Windows' login protects, by a reset of the first request's stream."""
+def test_after_http_1_1_required_all_requests_except_grpc_use_http1(authority: trustme.CA) -> None:
+    """IIS sends it for resources with Windows authentication, in a reset of the first stream."""
     spoken: list[str | None] = []
 
     def refuse(peer: H2Peer, event: h2.events.Event) -> None:
@@ -180,7 +180,7 @@ def test_a_backend_that_wants_http1_gets_all_but_grpc_by_it_from_then_on(authori
         assert spoken == ["h2", "http/1.1"]
 
 
-def test_a_call_of_grpc_goes_by_http2_whatever_it_is_authorized_by(authority: trustme.CA) -> None:
+def test_a_grpc_call_uses_http2_whatever_its_authorization_scheme(authority: trustme.CA) -> None:
     with backend(speaks(answers), tls=server_context(authority, "a.example", alpn=("h2",))) as peer, world() as w:
         w.use(https(peer, authority))
         fields = [(b"content-type", b"application/grpc+proto"), (b"authorization", b"Negotiate YII=")]
@@ -189,8 +189,8 @@ def test_a_call_of_grpc_goes_by_http2_whatever_it_is_authorized_by(authority: tr
         assert w.backend().connections == 1
 
 
-def test_grpc_web_is_no_grpc_and_goes_by_http1_where_that_is_wanted(authority: trustme.CA) -> None:
-    """ASP.NET's clients use it where Windows' login needs HTTP/1.1."""
+def test_grpc_web_with_connection_authentication_uses_http1(authority: trustme.CA) -> None:
+    """ASP.NET clients use it where Windows authentication needs HTTP/1.1."""
     spoken: list[str | None] = []
 
     def either(conn: Conn) -> None:
@@ -231,7 +231,7 @@ def test_after_a_switch_the_end_of_the_clients_bytes_ends_both_directions(author
     assert received == [LAST_WORDS]
 
 
-def test_several_requests_before_it_is_known_what_the_backend_speaks_are_all_answered(authority: trustme.CA) -> None:
+def test_several_requests_before_alpn_is_known_are_all_answered(authority: trustme.CA) -> None:
     with backend(tls=server_context(authority, "a.example", alpn=("http/1.1",))) as peer, world() as w:
         w.use(https(peer, authority))
         requests = [w.get() for _ in range(5)]
@@ -240,8 +240,8 @@ def test_several_requests_before_it_is_known_what_the_backend_speaks_are_all_ans
         assert {a.status_code for a in requests} == {200}
 
 
-def test_a_handshake_that_breaks_fails_one_of_those_who_wait(authority: trustme.CA) -> None:
-    """Each has a connection opened for it, where these are known to carry one request each."""
+def test_a_failed_handshake_fails_one_of_the_waiting_requests(authority: trustme.CA) -> None:
+    """Each has a connection of its own once the backend is known to speak HTTP/1.1."""
     shaken: list[str | None] = []
 
     def break_second(_sock: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
@@ -260,7 +260,7 @@ def test_a_handshake_that_breaks_fails_one_of_those_who_wait(authority: trustme.
         assert [a.status_code for a in requests if a.head] == [200, 200]
 
 
-def test_another_name_is_refused_and_the_error_says_both(authority: trustme.CA) -> None:
+def test_another_name_is_refused_and_the_error_has_both_names(authority: trustme.CA) -> None:
     with backend(tls=server_context(authority, "other.example")) as peer, world() as w:
         w.use(https(peer, authority))
         failure = failure_of(w)
@@ -270,7 +270,7 @@ def test_another_name_is_refused_and_the_error_says_both(authority: trustme.CA) 
         assert w.backend().connections == 0
 
 
-def test_a_foreign_authority_is_refused(authority: trustme.CA) -> None:
+def test_a_certificate_of_an_untrusted_authority_is_refused(authority: trustme.CA) -> None:
     with backend(tls=server_context(trustme.CA(), "a.example")) as peer, world() as w:
         w.use(https(peer, authority))
         failure = failure_of(w)
@@ -280,7 +280,7 @@ def test_a_foreign_authority_is_refused(authority: trustme.CA) -> None:
         assert "`tls.ca`" in failure.detail
 
 
-def test_an_authority_may_be_given_without_the_root_that_signed_it(authority: trustme.CA) -> None:
+def test_an_intermediate_authority_may_be_configured_without_its_root(authority: trustme.CA) -> None:
     below = authority.create_child_ca()
     with backend(tls=server_context(below, "a.example")) as peer, world() as w:
         w.use(https(peer, below))
@@ -288,7 +288,7 @@ def test_an_authority_may_be_given_without_the_root_that_signed_it(authority: tr
         assert w.fetch().status_code == 200
 
 
-def test_the_systems_authorities_are_used_where_none_are_given(authority: trustme.CA) -> None:
+def test_the_authorities_of_the_system_are_used_when_none_are_configured(authority: trustme.CA) -> None:
     with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
         spec = document.BackendTLS(server_name="a.example")
         w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec))
@@ -306,8 +306,8 @@ def test_a_backend_without_tls_is_refused(authority: trustme.CA) -> None:
         assert failure_of(w).reason is Reason.TLS
 
 
-def test_who_waited_for_what_a_backend_speaks_has_a_connection_where_that_is_http_1(authority: trustme.CA) -> None:
-    """Of their own: the first one lasts as long as its request."""
+def test_requests_that_waited_for_alpn_get_connections_of_their_own_over_http_1(authority: trustme.CA) -> None:
+    """The first connection is occupied as long as its request lasts."""
     all_there = threading.Barrier(4)
 
     def meet(conn: Conn) -> None:
@@ -325,7 +325,7 @@ def test_who_waited_for_what_a_backend_speaks_has_a_connection_where_that_is_htt
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
-def test_a_slow_handshake_ends_with_the_time_to_connect(authority: trustme.CA) -> None:
+def test_a_slow_handshake_ends_with_the_connect_timeout(authority: trustme.CA) -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
         w.use(https(peer, authority), connect_timeout="3s")
         answer = w.get()
@@ -339,7 +339,7 @@ def test_a_slow_handshake_ends_with_the_time_to_connect(authority: trustme.CA) -
         w.until(lambda: w.backend().connections == 0)
 
 
-def test_names_of_hosts_and_uris_may_be_wanted_instead(authority: trustme.CA) -> None:
+def test_subject_alt_names_replace_the_server_name_in_validation(authority: trustme.CA) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("real.example").configure_cert(context)
     wanted = (document.SubjectAltName(uri=SPIFFE), document.SubjectAltName(hostname="real.example"))
@@ -351,7 +351,7 @@ def test_names_of_hosts_and_uris_may_be_wanted_instead(authority: trustme.CA) ->
         assert f"certificate for real.example, want one for {SPIFFE}" in failure_of(w).detail
 
 
-def test_a_uri_in_the_certificate_satisfies_a_wanted_uri_alone(tmp_path: Path) -> None:
+def test_a_uri_in_the_certificate_matches_only_that_uri(tmp_path: Path) -> None:
     certificate, key = self_signed(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SPIFFE)]))
     (tmp_path / "pair.pem").write_text(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -370,8 +370,8 @@ def test_a_uri_in_the_certificate_satisfies_a_wanted_uri_alone(tmp_path: Path) -
         assert failure_of(w).reason is Reason.TLS
 
 
-def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_refused_at_once(tmp_path: Path) -> None:
-    """OpenSSL takes it. Who asked waited until the time to connect was over."""
+def test_a_certificate_with_an_unsupported_kind_of_name_is_refused_at_once(tmp_path: Path) -> None:
+    """OpenSSL accepts it. The request used to wait until the connect timeout."""
     party = bytes.fromhex("3007 a505 a103 0c0178")  # an ediPartyName (RFC 5280, 4.2.1.6)
     certificate, key = self_signed(x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, party))
     (tmp_path / "pair.pem").write_text(certificate + key)
@@ -389,10 +389,10 @@ def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_refused_at_onc
 @pytest.mark.parametrize(
     ("common_name", "wanted"), [("UniFi", "unifi"), ("a.example", "a.example"), ("192.0.2.1", "192.0.2.1")]
 )
-def test_a_certificate_without_names_that_is_trusted_itself_is_one_for_its_common_name(
+def test_a_directly_trusted_certificate_without_names_is_valid_for_its_common_name(
     tmp_path: Path, common_name: str, wanted: str
 ) -> None:
-    """Appliances, UniFi's controller in a container among them, make themselves such certificates."""
+    """Appliances, including the UniFi controller in a container, generate such certificates."""
     certificate, key = self_signed(x509.BasicConstraints(ca=False, path_length=None), common_name)
     (tmp_path / "pair.pem").write_text(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -410,7 +410,7 @@ def test_a_certificate_without_names_that_is_trusted_itself_is_one_for_its_commo
         assert f"certificate for {common_name}" in failure_of(w).detail
 
 
-def test_an_appliance_with_a_short_key_is_spoken_to_where_its_certificate_is_trusted_itself(tmp_path: Path) -> None:
+def test_a_short_key_is_accepted_in_a_directly_trusted_certificate(tmp_path: Path) -> None:
     key = rsa.generate_private_key(65537, 1024)
     certificate = issued(key, key, x509.SubjectAlternativeName([x509.DNSName("a.example")]), "a.example", "a.example")
     (tmp_path / "pair.pem").write_text(certificate + in_pem(key))
@@ -424,8 +424,8 @@ def test_an_appliance_with_a_short_key_is_spoken_to_where_its_certificate_is_tru
         assert 200 == w.fetch().status_code
 
 
-def test_the_common_name_is_no_name_where_its_issuer_is_trusted(tmp_path: Path) -> None:
-    """It may have given the same to another."""
+def test_the_common_name_is_ignored_when_only_the_issuer_is_trusted(tmp_path: Path) -> None:
+    """The issuer may have certified the same common name for others."""
     authority, authority_key = self_signed(x509.BasicConstraints(ca=True, path_length=None), "authority")
     issuer_key = serialization.load_pem_private_key(authority_key.encode(), None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -474,7 +474,7 @@ def in_pem(key: Key) -> str:
     return secret.decode()
 
 
-def test_our_certificate_is_presented_where_the_backend_asks(authority: trustme.CA) -> None:
+def test_our_certificate_is_presented_when_the_backend_requests_it(authority: trustme.CA) -> None:
     context = server_context(authority, "a.example")
     context.verify_mode = ssl.CERT_REQUIRED
     authority.configure_trust(context)
@@ -491,7 +491,7 @@ def test_our_certificate_is_presented_where_the_backend_asks(authority: trustme.
         assert w.fetch().failure is not None
 
 
-def test_a_lack_of_descriptors_is_no_failure_of_tls_and_passes(authority: trustme.CA) -> None:
+def test_a_lack_of_descriptors_is_not_a_tls_failure_and_is_temporary(authority: trustme.CA) -> None:
     ours = authority.issue_cert("client.example")
     pair = document.Certificate(
         certificate=ours.cert_chain_pems[0].bytes().decode(), private_key=ours.private_key_pem.bytes().decode()
@@ -505,14 +505,14 @@ def test_a_lack_of_descriptors_is_no_failure_of_tls_and_passes(authority: trustm
         assert w.fetch().status_code == 200
 
 
-def test_a_lack_of_descriptors_takes_the_systems_authorities_away_for_as_long_as_it_lasts(
+def test_the_authorities_of_the_system_are_used_again_after_a_lack_of_descriptors(
     authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenSSL does not tell that it could not open their file, and the context is kept."""
+    """OpenSSL does not report that it could not open their file, and contexts are cached."""
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     spec = document.BackendTLS(server_name="a.example")
-    make_context(spec, ["http/1.1"])  # or what it imports would be what fails
+    make_context(spec, ["http/1.1"])  # otherwise its imports would fail
     with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
         w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec))
         with out_of_descriptors():
@@ -523,7 +523,7 @@ def test_a_lack_of_descriptors_takes_the_systems_authorities_away_for_as_long_as
 
 
 @pytest.mark.parametrize("content", ["", "no certificate"])
-def test_a_file_of_authorities_that_holds_none_is_left_to_the_system(
+def test_an_authority_file_of_the_system_without_certificates_is_no_error(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ca.pem").write_text(content)
@@ -534,7 +534,7 @@ def test_a_file_of_authorities_that_holds_none_is_left_to_the_system(
     assert context.cert_store_stats()["x509"] == 0
 
 
-def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) -> None:
+def test_a_key_leaves_no_descriptor(authority: trustme.CA) -> None:
     ours = authority.issue_cert("client.example")
     pair = document.Certificate(
         certificate=ours.cert_chain_pems[0].bytes().decode(), private_key=ours.private_key_pem.bytes().decode()
@@ -546,7 +546,7 @@ def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) ->
 
 
 @pytest.mark.parametrize("broken", ["ca", "clientCertificate.certificate", "clientCertificate.privateKey"])
-def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA, broken: str) -> None:
+def test_an_unreadable_setting_is_named_and_no_key_is_revealed(authority: trustme.CA, broken: str) -> None:
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     secret = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
     is_sound = broken.endswith("privateKey")
@@ -566,8 +566,8 @@ def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA,
         assert peer.connections == 0
 
 
-def test_keys_and_authorities_of_a_backend_that_has_left_are_let_go_of(authority: trustme.CA) -> None:
-    """Certificates are renewed for years."""
+def test_keys_and_authorities_of_a_removed_backend_are_freed(authority: trustme.CA) -> None:
+    """Certificates are renewed many times over the years."""
     name = "leaves.example"
     with backend(tls=server_context(authority, name)) as peer, world() as w:
         w.use(https(peer, authority, name))
@@ -582,7 +582,7 @@ def test_keys_and_authorities_of_a_backend_that_has_left_are_let_go_of(authority
         assert not [one for one in gc.get_objects() if isinstance(one, Trust) and name in repr(one)]
 
 
-def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -> None:
+def test_an_encrypted_key_is_refused_without_a_password_prompt() -> None:
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
     )
@@ -594,9 +594,7 @@ def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_sessions_are_resumed_on_new_connections_and_still_checked(
-    authority: trustme.CA, version: ssl.TLSVersion
-) -> None:
+def test_sessions_are_resumed_on_new_connections(authority: trustme.CA, version: ssl.TLSVersion) -> None:
     context = server_context(authority, "a.example")
     context.maximum_version = version
     with backend(answer_once, tls=context) as peer, world() as w:
@@ -608,7 +606,7 @@ def test_sessions_are_resumed_on_new_connections_and_still_checked(
 
 
 class Reads:
-    """How often a session has been looked at, which costs memory for good in Python before 3.12.8."""
+    """How often a session has been read, which leaks memory in Python before 3.12.8."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -622,7 +620,7 @@ class Reads:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_session_that_is_taken_up_again_and_again_is_read_once(
+def test_a_session_that_is_resumed_repeatedly_is_read_once(
     authority: trustme.CA, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = Reads(monkeypatch)
@@ -638,7 +636,7 @@ def test_a_session_that_is_taken_up_again_and_again_is_read_once(
         assert reads.count == 1
 
 
-def test_of_a_backend_that_takes_up_no_session_one_is_read_in_ten_minutes(
+def test_sessions_of_a_backend_that_resumes_none_are_read_once_in_ten_minutes(
     authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = Reads(monkeypatch)
@@ -657,7 +655,7 @@ def test_of_a_backend_that_takes_up_no_session_one_is_read_in_ten_minutes(
         assert counts == [1, 1, 2, 2]
 
 
-def test_sessions_are_resumed_where_http2_is_spoken_too(authority: trustme.CA) -> None:
+def test_sessions_are_resumed_over_http2_too(authority: trustme.CA) -> None:
     def answer_and_go(peer: H2Peer, event: h2.events.Event) -> None:
         answers(peer, event)
         if isinstance(event, h2.events.StreamEnded):
@@ -675,9 +673,7 @@ def test_sessions_are_resumed_where_http2_is_spoken_too(authority: trustme.CA) -
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_session_whose_resumption_broke_the_handshake_is_not_taken_up_again(
-    authority: trustme.CA, version: ssl.TLSVersion
-) -> None:
+def test_a_session_whose_resumption_failed_is_not_used_again(authority: trustme.CA, version: ssl.TLSVersion) -> None:
     def refuse_resumed(sock: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
         return ssl.ALERT_DESCRIPTION_DECRYPT_ERROR if sock.session_reused else None
 
@@ -694,7 +690,7 @@ def test_a_session_whose_resumption_broke_the_handshake_is_not_taken_up_again(
 
 
 @pytest.mark.parametrize("cipher", ["ECDHE-RSA-AES128-SHA", "AES128-GCM-SHA256", "AES256-SHA"])
-def test_an_appliance_that_knows_old_ciphers_alone_is_spoken_to(authority: trustme.CA, cipher: str) -> None:
+def test_a_backend_with_only_old_ciphers_is_supported(authority: trustme.CA, cipher: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("a.example", key_type=trustme.KeyType.RSA).configure_cert(context)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -705,7 +701,7 @@ def test_an_appliance_that_knows_old_ciphers_alone_is_spoken_to(authority: trust
 
 
 @pytest.mark.parametrize("cipher", ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"])
-def test_old_ciphers_are_not_taken_where_there_is_a_better_one(authority: trustme.CA, cipher: str) -> None:
+def test_old_ciphers_are_not_used_if_there_is_a_better_one(authority: trustme.CA, cipher: str) -> None:
     spoken: list[str] = []
 
     def behave(conn: Conn) -> None:
@@ -715,7 +711,7 @@ def test_old_ciphers_are_not_taken_where_there_is_a_better_one(authority: trustm
 
     context = server_context(authority, "a.example")
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    # The client's order counts, and the server's would have the old one first.
+    # The order of the client decides; that of the server has the old one first.
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_ciphers(f"ECDHE-ECDSA-AES256-SHA:{cipher}")
     with backend(behave, tls=context) as peer, world() as w:
@@ -731,7 +727,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 def answer_and_end(response: bytes, *, says_so: bool) -> Behaviour:
-    """By close_notify, or by TCP alone, as anybody on the path can."""
+    """With close_notify, or only at the TCP level, as anybody on the path can."""
 
     def behave(conn: Conn) -> None:
         conn.request()
@@ -751,7 +747,7 @@ def answer_of(authority: trustme.CA, version: ssl.TLSVersion, behaviour: Behavio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_body_until_the_end_of_the_connection_is_whole_where_tls_says_the_end(
+def test_a_body_delimited_by_close_is_complete_after_close_notify(
     authority: trustme.CA, version: ssl.TLSVersion
 ) -> None:
     answer = answer_of(authority, version, answer_and_end(UNTIL_CLOSE, says_so=True))
@@ -761,7 +757,7 @@ def test_a_body_until_the_end_of_the_connection_is_whole_where_tls_says_the_end(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_body_until_the_end_of_the_connection_is_broken_off_where_tls_does_not_say_it(
+def test_a_body_delimited_by_close_is_incomplete_without_close_notify(
     authority: trustme.CA, version: ssl.TLSVersion
 ) -> None:
     answer = answer_of(authority, version, answer_and_end(UNTIL_CLOSE, says_so=False))
@@ -773,7 +769,7 @@ def test_a_body_until_the_end_of_the_connection_is_broken_off_where_tls_does_not
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("response", [WITH_LENGTH, CHUNKED])
-def test_a_body_with_an_end_of_its_own_is_whole_however_tls_ends(
+def test_a_body_with_its_own_framing_is_complete_without_close_notify(
     authority: trustme.CA, version: ssl.TLSVersion, response: bytes
 ) -> None:
     answer = answer_of(authority, version, answer_and_end(response, says_so=False))

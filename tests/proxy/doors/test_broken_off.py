@@ -1,4 +1,4 @@
-"""Clients that reset their connection just after a request: when a response cannot be sent, it is not begun."""
+"""Clients that reset just after a request, which is not begun if sending another response discovers the reset."""
 
 import select
 import socket

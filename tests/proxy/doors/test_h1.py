@@ -169,7 +169,9 @@ def test_a_half_close_during_a_request_cancels_its_exchange() -> None:
 
 
 @pytest.mark.parametrize(("size_bytes", "reason"), [(6, ""), (5, "closed by the client")])
-def test_a_half_close_after_the_whole_content_length_is_no_cancellation(size_bytes: int, reason: str) -> None:
+def test_a_half_close_cancels_an_exchange_only_before_the_whole_content_length_was_sent(
+    size_bytes: int, reason: str
+) -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, f"/endless/{size_bytes}")
         read_until(client, b"hello\n"[:size_bytes])

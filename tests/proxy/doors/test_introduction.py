@@ -109,7 +109,7 @@ def test_tls_without_a_header_before_it_is_refused() -> None:
         assert rig.door_stats.refused == {"proxy_protocol": 1}
 
 
-def test_peers_that_are_no_balancer_send_no_header() -> None:
+def test_a_header_from_a_peer_that_is_not_a_balancer_is_refused() -> None:
     with Rig(forwarding={"proxyProtocol": ["127.0.0.9"]}).open_plain() as rig:
         with rig.connect() as client:
             ask(client)

@@ -66,7 +66,7 @@ def test_a_host_that_no_listener_serves_is_left_to_routing() -> None:
     assert not check.is_misdirected(b"c.example")
 
 
-def test_a_new_table_is_consulted() -> None:
+def test_a_new_table_applies_to_existing_connections() -> None:
     entry = entry_of("a.example", "b.example")
     check = Misdirection(b"a.example", entry, UNSET)
     assert check.is_misdirected(b"b.example")
