@@ -1,4 +1,4 @@
-"""A receiver that raises, a bug of ours: it costs its own request, whoever shares the connection."""
+"""A receiver that raises, a bug of ours: only its own request fails, even on a shared connection."""
 
 from collections.abc import Iterator
 

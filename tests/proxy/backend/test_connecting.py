@@ -88,7 +88,7 @@ def test_a_dead_address_is_skipped_for_a_live_one() -> None:
 
 @contextmanager
 def silent_port() -> Iterator[int]:
-    """A full queue of connections drops what comes, as a firewall would."""
+    """A full accept queue drops new connections, as a firewall would."""
     with socket.socket() as full, ExitStack() as stack:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

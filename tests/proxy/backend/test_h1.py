@@ -1,4 +1,4 @@
-"""Backends that speak HTTP/1.1: what they answer, and what becomes of the connection."""
+"""Backends that speak HTTP/1.1: their responses, and whether the connection is kept."""
 
 import threading
 from collections.abc import Callable

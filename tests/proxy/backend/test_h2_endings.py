@@ -1,4 +1,4 @@
-"""Requests over HTTP/2 that end in the middle of something, and what is left of them and of their connection."""
+"""Requests over HTTP/2 that end prematurely, and the state left of them and of their connection."""
 
 import gc
 import socket
@@ -267,7 +267,7 @@ def test_a_stream_that_does_not_end_after_its_response_is_cancelled_after_five_m
         assert peer.connections == 1
 
 
-def test_of_many_streams_that_do_not_end_after_their_responses_the_oldest_are_cancelled() -> None:
+def test_the_oldest_of_many_streams_that_do_not_end_after_their_responses_are_cancelled() -> None:
     """They would accumulate for five minutes at a backend without a limit of streams."""
     resets: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Backends that speak HTTP/2 and let nobody open a stream, for a while or for good."""
+"""Backends that speak HTTP/2 and allow no streams, temporarily or permanently."""
 
 import socket
 import threading

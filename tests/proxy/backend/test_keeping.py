@@ -113,7 +113,7 @@ def test_a_short_idle_timeout_does_not_make_a_backend_dead_sooner() -> None:
     looked_s = [2.0 * place for place in range(1, 18)]
     signs = {now_s: keeping.look(now_s, is_used=True, idle_timeout_s=2.0) for now_s in looked_s}
 
-    # The first look finds what was heard before it.
+    # The first check sees the activity before it.
     assert {18.0: Sign.SILENT, 34.0: Sign.DEAD} == {s: sign for s, sign in signs.items() if sign is not Sign.ALIVE}
 
 

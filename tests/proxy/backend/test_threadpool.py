@@ -1,4 +1,4 @@
-"""Work that blocks goes to threads, and comes back also where none can be started."""
+"""Blocking work runs in threads, and its outcome is delivered even if none can be started."""
 
 import threading
 import time

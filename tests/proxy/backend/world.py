@@ -22,14 +22,14 @@ PATIENCE_S = 10.0
 
 
 class Clock:
-    """Real time, and what a test has let pass."""
+    """Real time, plus the time that a test adds."""
 
     def __init__(self) -> None:
         self.passed_s = 0.0
         self._stopped_at_s: float | None = None
 
     def stop(self) -> None:
-        """From now on nothing passes but what the test lets pass."""
+        """From now on time passes only when the test adds it."""
         self._stopped_at_s = time.monotonic()
 
     def __call__(self) -> float:
@@ -37,7 +37,7 @@ class Clock:
 
 
 class _Loop(Loop):
-    """Counts what threads have it call."""
+    """Counts the calls that threads hand to it."""
 
     told = 0
 

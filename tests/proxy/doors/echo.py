@@ -4,7 +4,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /hello            200 and a short body, from within `begin`
     /later            the same, in a later call of the loop
     /echo             the request's body, as it comes; its credit is given back when the client has taken the bytes
-    /count, others    100 where it is expected; reads the body, then tells how many bytes came, and which trailers
+    /count, others    100 if it is expected; reads the body, then reports how many bytes arrived, and which trailers
     /bulk/N           N bytes
     /endless/N        N bytes of an announced length of 6, or of N, and no end
     /hold             nothing until `Services.let_go`; credit for the body is kept as well
@@ -15,7 +15,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /interim          103, then 200
     /trailers         a body with trailers
     /return           the request's trailers
-    /switch           101, or 200 over HTTP/2, then what comes is sent back
+    /switch           101, or 200 over HTTP/2, then the bytes received
     /raise            a bug
     /grudge           nothing; a bug when the client is gone
     /trip/N           N bytes; a bug when the client can take more of them
@@ -77,7 +77,7 @@ class Exchange:
         if end_stream and not self.is_over:
             self._on_end()
 
-    # -- what the door says ------------------------------------------------------------------------------------------
+    # -- calls of the door -------------------------------------------------------------------------------------------
 
     def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         assert not self.is_over

@@ -84,7 +84,7 @@ class Rig:
         self.doors.drain(self.is_idle.set)
 
     def pass_time(self, seconds: float) -> None:
-        """For the loop, at once; what is due then has happened when this returns."""
+        """For the loop, at once; everything due by then has happened when this returns."""
 
         def leap() -> None:
             self._passed_s += seconds
@@ -98,7 +98,7 @@ class Rig:
         self._passed_s -= seconds
 
     def open_plain(self, *, send_buffer_bytes: int | None = None, **fields: Any) -> "Rig":
-        """`send_buffer_bytes`: what the kernel takes of a response that is not read, about."""
+        """`send_buffer_bytes`: roughly what the kernel buffers of a response that is not read."""
         sock = listening_socket()
         if send_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)

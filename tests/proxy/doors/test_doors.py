@@ -1,4 +1,4 @@
-"""Doors come and go with the document, have limits, and end gracefully."""
+"""Doors are opened and closed with the document, have limits, and drain."""
 
 import gc
 import json
@@ -480,7 +480,7 @@ def test_over_the_limit_a_client_that_is_still_reading_its_response_is_kept() ->
 
 
 def narrow_connection(port: int) -> socket.socket:
-    """The system takes little of what is not read."""
+    """The kernel buffers little of the unread data."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SEND_BUFFER_BYTES)
     sock.settimeout(WAIT_S)
@@ -490,7 +490,7 @@ def narrow_connection(port: int) -> socket.socket:
 
 def test_over_the_limit_an_http2_client_that_is_still_reading_its_response_is_kept() -> None:
     size_bytes = FULL_BYTES
-    # All of it leaves in one turn, and the system takes half at most.
+    # All of it is sent in one turn, and the kernel buffers half at most.
     rig = Rig(limits={"maxConnections": 1}).open_plain(send_buffer_bytes=1)
     with rig, H2Client(narrow_connection(rig.port)) as slow:
         slow.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size_bytes})
@@ -522,7 +522,7 @@ def test_fifty_rounds_leak_no_descriptor() -> None:
             if number == 0:
                 before = Counter(open_descriptors(os.getpid()))
 
-        # Their threads may end meanwhile all the same, and close what they hold.
+        # Threads of other tests may still end meanwhile, and close their descriptors.
         assert not Counter(open_descriptors(os.getpid())) - before
         assert 0 == rig.door_stats.connections
 

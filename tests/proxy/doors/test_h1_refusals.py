@@ -1,4 +1,4 @@
-"""What becomes of HTTP/1.1 clients that break the protocol, pass a limit or take too long."""
+"""HTTP/1.1 clients that violate the protocol, exceed a limit or take too long."""
 
 import contextlib
 import re
@@ -108,7 +108,7 @@ def test_an_incomplete_head_is_answered_408() -> None:
 
 
 def test_a_trickle_of_bytes_does_not_extend_the_header_timeout() -> None:
-    """Slow loris: each byte comes well within the timeout."""
+    """Slowloris: each byte arrives well within the timeout."""
     with serving(limits={"headerTimeout": "1h"}) as rig, rig.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\nX: ")
         wait_for_a_part_of_a_head(rig)
@@ -246,7 +246,7 @@ def test_a_client_that_reads_again_is_served_again() -> None:
 
 
 class Standstill:
-    """Whether a number is what it was at the last fifty looks."""
+    """Whether a number has been the same at the last fifty checks."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         self._number = number

@@ -126,7 +126,7 @@ def test_an_early_response_to_a_request_received_completely_is_not_followed_by_a
 
 @pytest.fixture
 def has_long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No stall ends them: time is what the rig passes."""
+    """No stall of the machine ends them: time is set by the rig."""
     monkeypatch.setattr("proxy.doors.rests.REST_S", LONGER_THAN_TESTS_S)
 
 

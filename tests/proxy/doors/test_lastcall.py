@@ -1,4 +1,4 @@
-"""The last moments of a listening socket: who is in its queue is served, who comes then goes to the next listener."""
+"""The end of a listening socket: its accept queue is served, and later clients reach the next listener."""
 
 import socket
 

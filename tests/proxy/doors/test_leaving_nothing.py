@@ -1,7 +1,7 @@
 """Connections that have ended leave nothing for the garbage collector.
 
-It is set off by the number of objects, and knows nothing of the sockets, TLS states and buffers that hang on them: with
-cycles, a thousand short connections would hold their memory until it comes.
+It is triggered by the number of objects, regardless of the sockets, TLS states and buffers that they refer to: with
+cycles, a thousand short connections would hold their memory until it runs.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ def test_a_client_and_then_a_backend_that_disconnect_leave_nothing(
             proxy.wait_for_connections(0)
             backend.call(backend.doors.abort)
             proxy.wait_for(lambda: backend_connections(proxy) == 0, "no connection to the backend")
-            proxy.call(lambda: None)  # what is left of the turn
+            proxy.call(lambda: None)  # the rest of the turn
             backend.call(lambda: None)
         proxy.call(proxy.pools.close)
 

@@ -276,10 +276,10 @@ def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is
         backend = stack.enter_context(listening.accept()[0])
         backend.settimeout(WAIT_S)
         for _ in range(LEAPS):
-            # More than its own system holds for it, so that some of it came from ours.
+            # More than the kernel on its side buffers, so that some of it came from ours.
             for _ in range(200):
                 assert backend.recv(1024)
-            # Else it waits for the client, whose thread may not have run.
+            # Otherwise it waits for the client, whose thread may not have run.
             proxy.wait_for(lambda: is_waiting_for_the_backend(proxy), "more for the backend than it takes")
             proxy.pass_time(UNTIL_A_LOOK_S)
         assert not proxy.records

@@ -1,4 +1,4 @@
-"""The plain ways of an exchange: forwarded both ways, answered by the proxy, and what is left of it at the end."""
+"""Plain exchanges: forwarding both ways, responses of the proxy itself, and the state left at the end."""
 
 import msgspec
 import pytest

@@ -230,7 +230,7 @@ class Play:
         self.services.use(table)
         self.pools.use(table)
 
-    # -- who is there
+    # -- the participants
 
     def one_of(self, those: list[Any]) -> Any:
         return self.chance.choice(those) if those else None
@@ -314,7 +314,7 @@ class Play:
                 assert not any(link.is_idle and not link.takes_none for link in links)
 
     def end(self) -> None:
-        """Nobody says anything more."""
+        """Nothing more is sent by either side."""
         for _ in range(30):
             for client in self.clients:
                 client.taken.drain()

@@ -1,5 +1,5 @@
-"""Whatever happens in whatever order: an exchange ends once, all credit comes back, no byte is lost or doubled, and
-where a request needs leave, nothing of it is anywhere before that was given.
+"""Whatever happens in any order: an exchange ends once, all credit is returned, no byte is lost or duplicated, and
+nothing of a request that needs authorization is sent anywhere before permission.
 """
 
 from functools import partial

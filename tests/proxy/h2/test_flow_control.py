@@ -1,4 +1,4 @@
-"""Windows both ways: nothing is overdrawn, credit comes back for what was released and for nothing else."""
+"""Flow control both ways: windows are not overdrawn, and credit is returned only for released bytes."""
 
 import math
 import sys

@@ -63,7 +63,7 @@ def test_strings_of_any_bytes_are_decoded_or_refused_as_another_implementation_d
             huffman.decode_all(strings)
     else:
         assert expected == huffman.decode_all(strings)
-    assert [b"no-cache"] == huffman.decode_all([bytes.fromhex("a8eb10649cbf")])  # nothing is left of what came before
+    assert [b"no-cache"] == huffman.decode_all([bytes.fromhex("a8eb10649cbf")])  # no state is left from earlier calls
 
 
 @pytest.mark.parametrize("padding_bits", range(8))

@@ -103,7 +103,7 @@ def test_our_client_is_served_by_their_server() -> None:
 
 
 def test_our_settings_do_not_make_a_window_negative_that_was_used_up_before() -> None:
-    """With a negative window httpcore sends beyond it, and `h2` before 4.4 cannot end a body that is complete."""
+    """With a negative one, httpcore sends empty DATA frames forever, and `h2` before 4.4 cannot end a complete body."""
     theirs = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
     theirs.initiate_connection()
     theirs.send_headers(1, POST)

@@ -1,4 +1,4 @@
-"""What a peer may not do, section by section of RFC 9113, with the error that it gets.
+"""Protocol violations of a peer, by section of RFC 9113, with the error that each causes.
 
 A connection error shows as `ConnectionTerminated` and a GOAWAY, a stream error as RST_STREAM with a live connection.
 """

@@ -216,7 +216,7 @@ def test_our_sending_never_overdraws_a_window(steps: list[tuple[str, int, int]],
 
 @given(st.lists(st.sampled_from(["headers", "data", "trailers", "end", "reset", "abandon", "drain"]), max_size=6))
 def test_whatever_order_our_caller_chooses_the_peer_sees_no_error(calls: list[str]) -> None:
-    """Wrong calls raise and queue nothing; what right calls queue, the other codec accepts."""
+    """Invalid calls raise and queue nothing; what valid calls queue is accepted by the other codec."""
     server, client = Connection.server(Caches()), Connection.client(Caches())
     at_server: list[Event] = []
     at_client: list[Event] = []

@@ -25,7 +25,7 @@ OPEN = headers(1, POST, frames.END_HEADERS)
 
 
 class Peer:
-    """Sends on one stream what its window lets through; knows of the window only what it was told."""
+    """Sends on one stream as much as its window allows; knows only the credit that it has received."""
 
     def __init__(self, pool: Pool) -> None:
         self.window = StreamWindow(pool)
@@ -42,7 +42,7 @@ class Peer:
         self.sendable_bytes += increment
 
     def turn(self) -> None:
-        """A round trip of a body that somebody takes as it comes."""
+        """A round trip of a body that is consumed as it arrives."""
         in_flight_bytes = self.sendable_bytes
         for _ in range(8):
             self.send(in_flight_bytes // 8)
@@ -187,7 +187,7 @@ def test_a_stream_that_ends_returns_its_share_to_the_pool() -> None:
 
 
 class Wire:
-    """Carries the body of a peer that always has more to send, packet after packet; a clock of its own."""
+    """Carries the body of a peer that always has more to send, packet by packet, with a clock of its own."""
 
     def __init__(self, bytes_per_s: float, round_trip_s: float) -> None:
         self.bytes_per_s = bytes_per_s
@@ -212,7 +212,7 @@ class Wire:
                 increment = peer.window.drain(size_bytes)
                 heapq.heappush(coming, (self.now_s + self.distance_s / 2, next(numbers), increment, 0))
         self.now_s = ends_at_s
-        # What is under way is what the window still lets come.
+        # The bytes in flight are those that the window still allows.
         peer.sendable_bytes = peer.window.available
         return received_bytes
 

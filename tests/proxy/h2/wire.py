@@ -26,7 +26,7 @@ class Sent:
 
 
 def literal(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A field block without table, Huffman or index: what every decoder understands at any time."""
+    """A field block without table, Huffman or index, which every decoder can read at any time."""
     block = b""
     for name, value in fields:
         assert len(name) < 127

@@ -14,7 +14,7 @@ SEND_BUFFER_BYTES = 256 * 1024
 
 
 class Clock:
-    """Real time, unless it stands still, and what a test has let pass."""
+    """Real time, unless it is stopped, plus the time that a test adds."""
 
     def __init__(self, *, stands_still: bool = False) -> None:
         self.passed_s = 0.0
@@ -102,7 +102,7 @@ def loop_of(clock: Callable[[], float] | None = None) -> Iterator[Loop]:
 def tcp_pair(send_buffer_bytes: int = 0) -> tuple[socket.socket, socket.socket]:
     """Ours, which does not block, and the peer's, which waits up to PATIENCE_S.
 
-    `send_buffer_bytes`: what the kernel takes of ours beyond what the peer's has, about. Without it that grows while a
+    `send_buffer_bytes`: roughly what our kernel buffers beyond the peer's buffer. Without it that buffer grows while a
     test sends, at times to 4 MiB and more.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -126,7 +126,7 @@ class Link:
         self.transport.start()
 
     def send(self, *pieces: Buffer) -> Owed:
-        """Queue pieces that are owed to the creditor returned."""
+        """Queue pieces whose credit goes to the creditor returned."""
         owed = Owed()
         self.side.output += pieces
         self.transport.owe(owed, sum(map(len, pieces)))
@@ -151,7 +151,7 @@ def linked(clock: Callable[[], float] | None = None) -> Iterator[Link]:
 
 
 def receive(sock: socket.socket, size_bytes: int) -> bytes:
-    """Exactly as many bytes."""
+    """Exactly that many bytes."""
     parts = []
     while size_bytes:
         part = sock.recv(min(size_bytes, 65536))

@@ -1,4 +1,4 @@
-"""Output over real sockets: what is taken at once, what waits, in which order it leaves, and what it is owed."""
+"""Output over real sockets: what is sent at once, what is queued, in which order, and when credit is returned."""
 
 import select
 import socket
@@ -55,7 +55,7 @@ def send_all(output: Output, ours: socket.socket) -> None:
 
 @contextmanager
 def receiving(peer: socket.socket, size_bytes: int) -> Iterator[list[bytes]]:
-    """A peer that reads meanwhile; the list has what came when the block is over."""
+    """A peer that reads meanwhile; the list has the received data after the block."""
     got: list[bytes] = []
     thread = threading.Thread(target=lambda: got.append(receive(peer, size_bytes)))
     thread.start()

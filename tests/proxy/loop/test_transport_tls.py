@@ -185,7 +185,7 @@ def test_input_of_any_size_comes_through_and_so_does_the_end(
 
 
 def test_sockets_that_are_ready_together_share_what_a_turn_takes(authority: trustme.CA) -> None:
-    # What any kernel takes of a peer before anybody reads; all together are more than a turn's.
+    # Any kernel buffers that much unread; all together are more than one turn reads.
     count, size_bytes = 48, 40_000
     with loop_of() as loop, ExitStack() as stack:
         links = [TlsLink(loop, authority, ssl.TLSVersion.TLSv1_3) for _ in range(count)]
@@ -222,12 +222,12 @@ def test_an_end_without_close_notify_is_reported_as_cut_off_when_requested(
 @with_both_kinds
 @pytest.mark.parametrize("size", [100, 16_384, 200_000])
 def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int, kind: Kind) -> None:
-    """The peer closes TLS and keeps its socket open: no event of the socket will tell once the record was read."""
+    """The peer closes TLS and keeps its socket open: no socket event follows once the record was read."""
     with linked(authority, tells_cut_off=True, kind=kind) as link:
 
         def send() -> None:
             link.peer.sendall(b"x" * size)
-            # Waits for our close_notify, which comes when we finish.
+            # Waits for our close_notify, which is sent when we finish.
             link.peer.unwrap()
 
         thread = threading.Thread(target=send)
