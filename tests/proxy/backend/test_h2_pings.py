@@ -16,7 +16,7 @@ ANSWER = [(b":status", b"200")]
 
 
 class Quiet:
-    """Answers what asks for it now. With its first PING, if told so, it begins an answer to the first request."""
+    """Responds to `/now` only. `part` is sent at its first PING; `begins`: it sends a head to the first request."""
 
     def __init__(self, part: Callable[[H2Peer], object] | None = None, *, begins: bool = False) -> None:
         self.pings = self._acks = 0
@@ -50,7 +50,7 @@ def begun(w: World, call: Answer) -> Answer:
 
 
 def wait_for_news(w: World, quiet: Quiet, pings: int) -> None:
-    """Until silence is noticed, which takes a check since which nothing has arrived."""
+    """Until silence is noticed: at the second check, as something may have arrived before the first."""
     w.pass_time(SILENCE_S)
     w.pass_time(SILENCE_S)
     w.until(lambda: quiet.has_been_heard(pings))

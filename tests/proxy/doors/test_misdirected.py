@@ -90,7 +90,7 @@ OURS, THEIRS = ClientValidation(ca="ours"), ClientValidation(ca="theirs")
 FALLBACK = ClientValidation(ca="ours", mode="AllowInsecureFallback")
 
 ADMISSIONS = [
-    # at the handshake, required now, misdirected
+    # at the handshake, now, misdirected
     (UNSET, OURS, True),
     (OURS, THEIRS, True),
     (FALLBACK, OURS, True),
@@ -104,7 +104,7 @@ ADMISSIONS = [
 
 
 @pytest.mark.parametrize(("gone_through", "wanted", "expected"), ADMISSIONS)
-def test_a_connection_that_does_not_meet_the_current_tls_settings_is_misdirected(
+def test_a_connection_whose_handshake_had_other_tls_settings_than_now_is_misdirected(
     gone_through: Admission, wanted: Admission, expected: bool
 ) -> None:
     check = Misdirection(b"a.example", entry_of("a.example", l0=wanted), gone_through)
@@ -112,8 +112,8 @@ def test_a_connection_that_does_not_meet_the_current_tls_settings_is_misdirected
     assert expected == check.is_misdirected(b"a.example")
 
 
-def test_a_client_certificate_for_one_listener_is_not_valid_for_another() -> None:
-    """Not even when a document moves the host to it."""
+def test_a_connection_without_client_validation_is_misdirected_when_its_host_moves_to_a_listener_with_it() -> None:
+    """Its handshake was made with the listener that served the host before."""
     check = Misdirection(b"a.example", entry_of(None, "a.example", l0=UNSET, l1=OURS), UNSET)
 
     assert check.is_misdirected(b"a.example")

@@ -152,7 +152,7 @@ def test_a_response_instead_of_100_closes_the_connection() -> None:
     assert server.should_close
 
 
-def test_a_response_before_the_end_of_the_body_closes_the_connection_after_100() -> None:
+def test_a_response_before_the_end_of_a_body_that_got_100_closes_the_connection() -> None:
     server = asked(UPLOAD)
     server.send_headers(ResponseHead(100, []))
     server.receive(b"he")
