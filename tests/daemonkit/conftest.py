@@ -75,7 +75,7 @@ PATIENT = ServerLimits(threads=4, header_timeout_s=DEADLINE_S, body_timeout_s=DE
 
 
 class Limits(TypedDict, total=False):
-    """What a test may have other than `PATIENT`."""
+    """Limits that a test may set in place of those of `PATIENT`."""
 
     threads: int
     request_queue: int

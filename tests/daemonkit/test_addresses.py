@@ -50,16 +50,16 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
         ("unix:/" + "x" * 107, "at most 107"),
     ],
 )
-def test_what_is_no_address_is_refused_with_what_is_wanted(text: str, message: str) -> None:
+def test_an_invalid_address_is_refused_with_the_form_that_is_expected(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ListenAddress.parse(text)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/run/x.sock"])
-def test_these_are_reachable_from_this_host_only(text: str) -> None:
+def test_loopback_addresses_and_unix_sockets_are_reachable_from_this_host_only(text: str) -> None:
     assert ListenAddress.parse(text).is_loopback
 
 
 @pytest.mark.parametrize("text", [":1", "0.0.0.0:1", "[::]:1", "192.168.1.1:1", "example.com:1"])
-def test_these_are_reachable_from_elsewhere(text: str) -> None:
+def test_other_addresses_are_reachable_from_other_hosts(text: str) -> None:
     assert not ListenAddress.parse(text).is_loopback

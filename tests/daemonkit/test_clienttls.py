@@ -1,4 +1,4 @@
-"""Whom a client believes: the same with every Python."""
+"""Which certificates a client trusts: the same with every Python."""
 
 import ssl
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME
     assert ours.getpeercert()
 
 
-def test_an_authority_whose_certificate_does_not_say_what_its_key_is_for_is_believed(bare: Authority) -> None:
+def test_a_ca_certificate_without_key_usage_is_trusted(bare: Authority) -> None:
     server = bare.server_context(bare.issue(NAME))
     strict = ssl.create_default_context(cafile=str(bare.file))
-    strict.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 has it by itself
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT  # the default since Python 3.13
     with pytest.raises(ssl.SSLCertVerificationError, match="key usage"):
         shake_hands(strict, server)
 
@@ -43,7 +43,7 @@ def test_an_authority_whose_certificate_does_not_say_what_its_key_is_for_is_beli
     shake_hands(without_formalities(strict), server)
 
 
-def test_another_name_and_another_authority_are_refused_all_the_same(bare: Authority) -> None:
+def test_a_wrong_host_name_and_an_unknown_authority_are_still_refused(bare: Authority) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"other\.example"):
         shake_hands(trusting(str(bare.file)), bare.server_context(bare.issue(NAME)), "other.example")
     with (
@@ -55,8 +55,8 @@ def test_another_name_and_another_authority_are_refused_all_the_same(bare: Autho
         shake_hands(trusting(), bare.server_context(bare.issue(NAME)))
 
 
-def test_what_helps_against_distrust_is_said_by_its_cause(bare: Authority) -> None:
-    """To name an authority helps nobody whose certificate has expired, or has another name."""
+def test_the_hint_on_a_failed_verification_depends_on_its_cause(bare: Authority) -> None:
+    """Naming an authority does not help against a certificate that has expired or is for another name."""
     expired = bare.server_context(bare.issue(NAME, not_after=datetime(2020, 1, 1, tzinfo=UTC)))
     good = bare.server_context(bare.issue(NAME, "192.0.2.1"))
     believing = trusting(str(bare.file))

@@ -24,14 +24,14 @@ def test_the_body_is_one_json_object_and_a_newline() -> None:
     assert json.loads(error_body(500, 'q"')) == {"error": "internal error", "message": 'q"'}
 
 
-def test_a_response_carries_further_fields() -> None:
+def test_an_error_response_may_have_further_header_fields() -> None:
     response = Client(error_response(503, "busy", headers=[("Retry-After", "3")])).get("/")
 
     assert (response.status_code, response.headers["Retry-After"]) == (503, "3")
     assert response.mimetype == "application/json"
 
 
-def test_an_exception_of_werkzeug_keeps_what_the_client_needs() -> None:
+def test_a_werkzeug_exception_keeps_its_status_code_and_allow_field() -> None:
     refused = from_http_exception(MethodNotAllowed(["GET"]))
 
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET")

@@ -1,4 +1,4 @@
-"""Ctrl-C before a daemon takes its signals, and of a command for people; a container that is stopped as it starts."""
+"""Ctrl-C before a daemon handles signals, and for a one-shot command; a container that is stopped as it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.requirements import not_possible_here
 
 @pytest.fixture(autouse=True)
 def _interruptible() -> Iterator[None]:
-    """As at a terminal: what a shell starts in the background ignores interrupts, and so do its children."""
+    """As at a terminal: a process that a shell starts in the background ignores interrupts, and so do its children."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -34,7 +34,7 @@ def _interruptible() -> Iterator[None]:
         ("dnswebhook", "check", "UNIFI_API_KEY_FILE"),
     ],
 )
-def test_an_interrupt_ends_it_without_a_word(tmp_path: Path, package: str, command: str, secret: str) -> None:
+def test_an_interrupt_ends_the_process_without_output(tmp_path: Path, package: str, command: str, secret: str) -> None:
     fifo = tmp_path / "secret"
     os.mkfifo(fifo)
     daemon = Daemon(package, [command], {secret: str(fifo)}).start()
@@ -85,14 +85,14 @@ def read_by(pid: Callable[[], int], fifo: Path) -> Iterator[None]:
     """While the process reads the FIFO, in which there is nothing."""
 
     def is_read() -> bool:
-        """And as long as this end of it is open, there is something to wait for."""
+        """As long as this end of the FIFO is open, the reader waits instead of seeing its end."""
         with contextlib.suppress(OSError):
             ends.callback(os.close, os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
             return True
         return False
 
     def waits() -> bool:
-        """A signal just before it does would be acted on when the waiting is over: Python acts between its steps."""
+        """Python would handle a signal that comes just before the wait only after it, between its own instructions."""
         return Path(f"/proc/{pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S"
 
     with contextlib.ExitStack() as ends:

@@ -137,7 +137,7 @@ def test_a_second_signal_ends_the_process_at_once_with_exit_code_1(start: Start)
     slow.close()
 
 
-def test_hanging_up_and_broken_pipes_do_not_stop_it(start: Start) -> None:
+def test_sighup_and_sigpipe_do_not_stop_the_daemon(start: Start) -> None:
     subject = start()
     subject.line("started")
 
@@ -183,7 +183,7 @@ def test_a_port_in_use_is_one_error_line_and_exit_code_1(start: Start) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 35], ids=["for signals", "of a server", "of its pool", "of the daemon"])
-def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start: Start, threads: int) -> None:
+def test_a_thread_that_cannot_be_started_is_one_error_line_and_exit_code_1(start: Start, threads: int) -> None:
     subject = start("--threads", str(threads))
 
     assert subject.wait(DEADLINE_S) == 1
@@ -194,7 +194,7 @@ def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start: St
     assert "stack" not in error
 
 
-def test_systemd_hears_ready_watchdog_and_stopping(start: Start, tmp_path: Path) -> None:
+def test_systemd_is_notified_of_ready_watchdog_and_stopping(start: Start, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Lines to a reader that is slow, has stopped, or has gone."""
+"""Lines to a reader that is slow, has stopped reading, or has closed its end."""
 
 import os
 import select
@@ -21,7 +21,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def fill(write: int) -> int:
-    """Returns how many bytes a pipe takes that nobody reads."""
+    """Fills a pipe that nobody reads; returns how many bytes it took."""
     os.set_blocking(write, False)
     size_bytes = 0
     try:
@@ -42,7 +42,7 @@ def drain(read: int, size_bytes: int) -> bytes:
 
 
 @pytest.mark.timeout(DEADLINE_S)
-def test_a_reader_that_has_stopped_holds_nobody_up(pipe: tuple[int, int]) -> None:
+def test_a_reader_that_has_stopped_does_not_block_the_writer(pipe: tuple[int, int]) -> None:
     read, write = pipe
     sink = LineSink(write)
     size_bytes = fill(write)
@@ -73,7 +73,7 @@ def test_a_line_that_was_cut_off_is_ended_before_the_next(pipe: tuple[int, int])
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["that blocks", "that does not block"])
-def test_with_all_the_patience_nothing_is_lost_on_a_pipe(pipe: tuple[int, int], blocks: bool) -> None:
+def test_without_a_limit_of_patience_nothing_is_lost_on_a_pipe(pipe: tuple[int, int], blocks: bool) -> None:
     read, write = pipe
     os.set_blocking(write, blocks)
     lines = b"".join(b"line %d\n" % number for number in range(50_000))
@@ -87,7 +87,7 @@ def test_with_all_the_patience_nothing_is_lost_on_a_pipe(pipe: tuple[int, int], 
     assert (seen == lines, unwritten) == (True, [b""])
 
 
-def test_what_nobody_can_read_any_more_is_lost_without_an_error() -> None:
+def test_lines_to_a_closed_pipe_are_lost_without_an_error() -> None:
     read, write = os.pipe()
     sink = LineSink(write)
     os.close(read)

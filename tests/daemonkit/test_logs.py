@@ -76,7 +76,7 @@ def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal: Journal) -
     assert (line["time_"], line["level_"], line["msg_"], line["stack_"]) == (1, "l", "m", "s")
 
 
-def test_an_exception_is_told_with_type_text_and_causes(journal: Journal) -> None:
+def test_an_exception_is_logged_with_type_text_and_causes(journal: Journal) -> None:
     try:
         try:
             raise ConnectionRefusedError("refused")
@@ -90,7 +90,7 @@ def test_an_exception_is_told_with_type_text_and_causes(journal: Journal) -> Non
     assert "stack" not in line
 
 
-def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal: Journal) -> None:
+def test_a_cause_whose_text_the_exception_contains_is_not_repeated(journal: Journal) -> None:
     try:
         try:
             raise ConnectionRefusedError("refused")
@@ -102,7 +102,7 @@ def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal: Jo
     assert journal.last()["error"] == "RuntimeError: store away: refused"
 
 
-def test_what_the_system_said_is_not_told_again_where_its_number_alone_stands_elsewhere(journal: Journal) -> None:
+def test_the_text_of_an_errno_is_not_repeated_where_only_its_number_is_placed_differently(journal: Journal) -> None:
     try:
         try:
             raise OSError(98, "Address already in use")
@@ -207,8 +207,8 @@ def test_third_party_loggers_go_through_the_same_formatter(journal: Journal) -> 
     assert len(journal.lines()) == 1
 
 
-def test_what_clients_send_over_http2_is_told_at_no_level(journal: Journal) -> None:
-    """`hpack` tells each field that it reads at debug."""
+def test_http2_header_fields_of_clients_are_logged_at_no_level(journal: Journal) -> None:
+    """`hpack` logs each field that it decodes at debug."""
     logs.setup("debug", "json", journal)
     hpack.Decoder().decode(hpack.Encoder().encode([("authorization", "Bearer secret"), ("cookie", "session=secret")]))
     assert journal.lines() == []
@@ -257,7 +257,7 @@ def test_the_text_format_is_one_readable_line() -> None:
     assert len(stream.lines()) == 1
 
 
-def test_what_a_library_says_in_the_text_format_neither_forges_a_line_nor_drives_a_terminal() -> None:
+def test_a_library_s_message_in_the_text_format_neither_forges_a_line_nor_controls_a_terminal() -> None:
     stream = Journal()
     logs.setup("debug", "text", stream)
 
@@ -279,7 +279,7 @@ def test_a_stack_in_the_text_format_is_indented_so_that_it_forges_no_line() -> N
     assert all(line.startswith("    | ") for line in stream.lines()[1:])
 
 
-def test_a_stack_in_the_text_format_drives_no_terminal() -> None:
+def test_a_stack_in_the_text_format_does_not_control_a_terminal() -> None:
     stream = Journal()
     logs.setup("debug", "text", stream)
 
@@ -325,7 +325,7 @@ def test_a_process_with_a_full_or_without_stderr_ends_well(redirection: str) -> 
 
 
 @pytest.mark.timeout(30)
-def test_lines_that_a_reader_had_no_room_for_are_counted_in_the_log_when_it_has() -> None:
+def test_lines_lost_to_a_full_pipe_are_counted_in_the_log_once_it_has_room() -> None:
     read, write = os.pipe()
     with open(write, "w") as stream:  # noqa: PTH123
         logs.setup("info", "json", stream)
@@ -340,7 +340,7 @@ def test_lines_that_a_reader_had_no_room_for_are_counted_in_the_log_when_it_has(
     assert lost["count"] == 10_000 - len(seen)
 
 
-def test_what_is_no_utf_8_is_text_that_also_strict_readers_of_json_take(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_is_escaped_so_that_strict_json_parsers_accept_it(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as stream:
         logs.setup("info", "json", stream)
         ours.info("x", ValueError("half \ud83d"), path=os.fsdecode(b"\xff"), umlaut="ü", emoji="\U0001f600")
@@ -350,8 +350,8 @@ def test_what_is_no_utf_8_is_text_that_also_strict_readers_of_json_take(tmp_path
     assert (line["umlaut"], line["emoji"]) == ("ü", "\U0001f600")
 
 
-def test_controls_of_terminals_are_escaped_and_stay_what_they_are(journal: Journal) -> None:
-    """A line with one is no text for journalctl, which says `blob data` in its place."""
+def test_control_characters_are_escaped_and_decode_to_themselves(journal: Journal) -> None:
+    """journalctl shows `blob data` in the place of a line that has a control character."""
     controls = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
     ours.info("x", name=controls)
 
@@ -360,7 +360,7 @@ def test_controls_of_terminals_are_escaped_and_stay_what_they_are(journal: Journ
     assert json.loads(line)["name"] == controls
 
 
-def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the_rest(journal: Journal) -> None:
+def test_a_rate_limited_logger_logs_each_message_once_a_period_and_counts_the_rest(journal: Journal) -> None:
     now = [100.0]
     limited = ours.every(10, clock=lambda: now[0])
 
@@ -399,8 +399,8 @@ def test_in_systemd_s_journal_a_line_has_its_priority(
         assert reader.readline().startswith(priority.encode() + b"{")
 
 
-def test_a_line_that_goes_elsewhere_has_no_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under a unit with `StandardError=file:...`, or in what a program of a unit starts."""
+def test_a_line_that_does_not_go_to_the_journal_has_no_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a unit with `StandardError=file:...`, or in a child process whose stderr is another file."""
     read, write = os.pipe()
     monkeypatch.setenv("JOURNAL_STREAM", "8:4711")
     with os.fdopen(write, "w", encoding="utf-8") as stream, os.fdopen(read, "rb") as reader:

@@ -1,4 +1,4 @@
-"""Large buffers go back to the system when they are freed; those of a turn of work stay."""
+"""Large buffers are returned to the system when they are freed; the heap of one round of work is kept."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 from daemonkit.memory import give_back_large_buffers, keep_free_heap
 from tests.support.requirements import not_possible_here
 
-# Freed below something that is still used, so that the heap's top could not be trimmed.
+# Freed below an allocation that is still used, so that the top of the heap cannot be trimmed.
 PROGRAM = """
 import ctypes, pathlib
 from daemonkit.memory import give_back_large_buffers
@@ -54,10 +54,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def test_a_heap_that_is_kept_is_not_got_from_the_system_again() -> None:
+def test_a_kept_heap_causes_no_new_page_faults() -> None:
     if not keep_free_heap(128 * 1024):  # the library's own
         not_possible_here("this C library has no mallopt")
 
     run = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
 
-    assert int(run.stdout) < 1_000  # 12,000 where each round gets its pages anew
+    assert int(run.stdout) < 1_000  # 12,000 where each round faults in its pages anew

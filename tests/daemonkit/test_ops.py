@@ -24,7 +24,7 @@ def client(registry: CollectorRegistry) -> Client:
 
 
 @pytest.mark.parametrize(("path", "message"), [("/healthz", "alive"), ("/readyz", "ready")])
-def test_a_healthy_daemon_says_so(client: Client, path: str, message: str) -> None:
+def test_a_healthy_daemon_answers_its_probes_with_200(client: Client, path: str, message: str) -> None:
     response = client.get(path)
 
     assert (response.status_code, response.mimetype) == (200, "application/json")
@@ -32,7 +32,7 @@ def test_a_healthy_daemon_says_so(client: Client, path: str, message: str) -> No
     assert response.headers["Cache-Control"] == "no-store"
 
 
-def test_a_missing_part_is_named_with_503() -> None:
+def test_a_probe_that_fails_is_answered_503_with_the_reason() -> None:
     client = Client(OpsApp(lambda: "a thread has ended", lambda: "store not reached yet"))
 
     assert client.get("/healthz").status_code == 503
@@ -40,7 +40,7 @@ def test_a_missing_part_is_named_with_503() -> None:
     assert client.get("/readyz").json == {"status": "error", "message": "store not reached yet"}
 
 
-def test_a_part_is_asked_by_itself() -> None:
+def test_the_readiness_of_one_part_has_its_own_path() -> None:
     missing = {"direct": None, "tunnel": "the edge is away"}
     parts = {name: partial(missing.get, name) for name in missing}
     client = Client(OpsApp(lambda: None, lambda: missing["tunnel"], parts=parts))
@@ -94,7 +94,7 @@ def test_another_method_is_405_with_allow(client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics"])
-def test_head_gives_the_head_of_get(client: Client, path: str) -> None:
+def test_head_is_answered_like_get_without_the_content(client: Client, path: str) -> None:
     head, get = client.head(path), client.get(path)
 
     assert head.status_code == 200
@@ -105,7 +105,7 @@ def test_head_gives_the_head_of_get(client: Client, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "method"), [("/readyz", "GET"), ("/metrics", "GET"), ("/nothing", "GET"), ("/readyz", "POST")]
 )
-def test_nothing_of_a_probe_is_left_for_the_collector_of_garbage(
+def test_a_request_leaves_nothing_for_the_garbage_collector(
     registry: CollectorRegistry, path: str, method: str
 ) -> None:
     assert lets_go(OpsApp(lambda: None, lambda: "not yet", registry), path, method)

@@ -1,4 +1,4 @@
-"""The option rules: where a value comes from, which wins, what is refused and how that is told."""
+"""The option rules: where a value comes from, which wins, what is refused and with which message."""
 
 import json
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default() -> No
     assert read("--api-addr=:3", "--api-addr=:4").api_addr.port == 4
 
 
-def test_a_unit_at_the_end_of_a_field_name_is_no_part_of_flag_and_variable() -> None:
+def test_a_unit_suffix_of_a_field_name_is_not_part_of_flag_and_variable() -> None:
     assert read("--wait", "1s").wait_s == 1.0
     assert read(THING_BODY="1KiB").body_bytes == 1024
     assert read(THING_GRACE_PERIOD="5s").grace_period_s == 5.0
@@ -123,7 +123,7 @@ def test_a_secret_that_is_set_but_empty_is_refused(blank: str) -> None:
 
 
 @pytest.mark.parametrize("variable", ["UNIFI_API_KEY", "UNIFI_API_KEY_FILE"])
-def test_only_an_empty_secret_is_told_apart_from_other_problems(variable: str) -> None:
+def test_only_an_empty_secret_is_a_problem_of_a_kind_of_its_own(variable: str) -> None:
     with pytest.raises(BadOptions) as caught:
         read("--wait", "empty", **{variable: ""})
 
@@ -168,7 +168,7 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(argv: list[str
     assert "hunter2" not in str(found)
 
 
-def test_all_bad_options_are_told_at_once_each_with_flag_variable_and_origin() -> None:
+def test_all_bad_options_are_reported_at_once_each_with_flag_variable_and_origin() -> None:
     found = problems("--wait", "5", "--body", "x", THING_DRY_RUN="maybe", UNIFI_API_KEY="")
 
     assert len(found) == 4
@@ -178,14 +178,14 @@ def test_all_bad_options_are_told_at_once_each_with_flag_variable_and_origin() -
     assert found[3].startswith("--body (THING_BODY), taken from the flag: seen 'x'")
 
 
-def test_unknown_flags_are_told_with_the_nearest_known_one() -> None:
+def test_unknown_flags_are_reported_with_the_nearest_known_one() -> None:
     assert problems("--api-adr", ":1", "--frobnicate") == [
         "unknown flag --api-adr, did you mean --api-addr?",
         "unknown flag --frobnicate",
     ]
 
 
-def test_a_flag_is_never_guessed_from_its_beginning() -> None:
+def test_an_abbreviated_flag_is_unknown() -> None:
     assert problems("--api", ":1")[0].startswith("unknown flag --api")
 
 
@@ -225,7 +225,7 @@ def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
         (["--host", "h", "explian"], "unknown command 'explian', want one of run, records, explain"),
     ],
 )
-def test_a_command_with_options_of_its_own_is_known_but_has_to_stand_first(
+def test_a_command_with_options_of_its_own_has_to_stand_first(
     capsys: pytest.CaptureFixture[str], argv: list[str], said: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -261,12 +261,14 @@ def test_bad_options_end_the_process_with_exit_code_2_and_the_problems_on_stderr
     assert captured.err.endswith("See `thing --help`.\n")
 
 
-def test_load_gives_the_options_alone_or_with_the_command() -> None:
+def test_load_returns_the_command_and_the_options() -> None:
     assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}) == ("", Options())
     assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}, commands=COMMANDS) == ("run", Options())
 
 
-def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_variables_with_our_prefix_are_warned_of_with_the_nearest_known_one(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     environ = {"THING_API_ADR": ":1", "THING_ZZZ": "1", "OTHER_API_ADDR": "1", "THING_WAIT": "1s"}
 
     load(Options, prog="thing", prefix=PREFIX, argv=[], environ=environ)
@@ -278,7 +280,7 @@ def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd:
     ]
 
 
-def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_variables_with_a_shared_prefix_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
     class Sharing(Options):
         SHARED_PREFIXES = ("UNIFI_",)
 
@@ -288,8 +290,8 @@ def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd: py
     assert [(line["variable"], line["did_you_mean"]) for line in lines] == [("UNIFI_HOTS", "UNIFI_HOST")]
 
 
-def test_misspelt_variables_are_told_beside_what_is_wrong_without_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is logged then, and of what they should have set only the lack would be told."""
+def test_misspelt_variables_are_reported_together_with_bad_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is logged then, and the report would name only the options that they failed to set."""
     environ = {"THING_API_ADR": ":1", "THING_ZZZ": "1"}
 
     with pytest.raises(SystemExit):
@@ -302,13 +304,13 @@ def test_misspelt_variables_are_told_beside_what_is_wrong_without_them(capsys: p
     ]
 
 
-def test_a_truth_value_after_a_flag_that_needs_none_is_explained() -> None:
+def test_a_boolean_after_a_flag_without_an_equals_sign_is_explained() -> None:
     assert problems("records", "--dry-run", "yes") == ["unexpected argument 'yes', did you mean --dry-run=yes?"]
     assert problems("--dry-run", "no") == ["unknown command 'no', did you mean --dry-run=no?"]
     assert problems("records", "--dry-run", "other") == ["unexpected argument 'other'"]
 
 
-def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_service_variables_of_kubernetes_cause_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
     names = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_ADDR"]
     names += [f"WEB_{name}" for name in names]
 
@@ -317,7 +319,7 @@ def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd: pytest
     assert capfd.readouterr().err == ""
 
 
-def test_help_names_commands_with_options_of_their_own_and_where_these_are_told(
+def test_help_names_commands_with_options_of_their_own_and_where_these_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
@@ -372,7 +374,7 @@ def test_the_reference_page_lists_every_option_in_its_group() -> None:
     assert "true|false" not in page
 
 
-def test_a_dataclass_field_that_is_no_option_is_a_programming_error() -> None:
+def test_a_dataclass_field_that_is_not_an_option_is_a_type_error() -> None:
     @dataclass(frozen=True)
     class Broken:
         plain: int = 3

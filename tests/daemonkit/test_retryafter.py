@@ -25,10 +25,10 @@ DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
         ("\xb2", None),
     ],
 )
-def test_both_forms_of_retry_after_are_read_against_the_senders_clock(header: str, seconds: float | None) -> None:
+def test_both_forms_of_retry_after_are_relative_to_the_senders_date(header: str, seconds: float | None) -> None:
     assert retry_after_s({"Retry-After": header, "Date": DATE}) == seconds
 
 
-def test_a_moment_of_a_sender_that_does_not_tell_its_time_is_read_against_our_clock() -> None:
+def test_a_retry_after_date_without_a_date_field_is_relative_to_our_clock() -> None:
     assert retry_after_s({"Retry-After": DATE}) == 0.0
     assert 3590 < (retry_after_s({"Retry-After": formatdate(time.time() + 3600, usegmt=True)}) or 0.0) <= 3600

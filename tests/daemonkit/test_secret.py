@@ -1,4 +1,4 @@
-"""A secret shows itself to nobody who does not ask for it by name."""
+"""A secret shows its text only where it is asked for it by name."""
 
 import copy
 import dataclasses
@@ -32,7 +32,7 @@ def test_reveal_gives_the_text() -> None:
 
 
 @pytest.mark.parametrize("other", [TEXT, TEXT.encode(), Secret(TEXT)])
-def test_a_secret_matches_the_same_text_in_each_shape(other: str | bytes | Secret) -> None:
+def test_a_secret_matches_the_same_text_as_str_bytes_and_secret(other: str | bytes | Secret) -> None:
     assert Secret(TEXT).matches(other)
 
 
@@ -54,7 +54,7 @@ def test_only_the_empty_secret_is_falsy() -> None:
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "a\tb", "a\x7f", "caf\u00e9"])
-def test_a_text_that_no_header_can_carry_is_known_before_a_library_quotes_it(text: str) -> None:
+def test_a_secret_knows_whether_its_text_fits_into_a_header_field(text: str) -> None:
     assert not Secret(text).fits_header()
     assert Secret(TEXT).fits_header()
 
@@ -66,7 +66,7 @@ def test_a_secret_cannot_leave_by_pickling_or_json() -> None:
         json.dumps(Secret(TEXT))
 
 
-def test_copies_are_the_same_object() -> None:
+def test_copies_of_a_secret_are_the_same_object() -> None:
     secret = Secret(TEXT)
 
     assert copy.deepcopy([secret])[0] is secret

@@ -1,4 +1,4 @@
-"""Processes that are started without standard files, and commands whose reader leaves, or has no room."""
+"""Processes that are started without standard files, and commands whose output is closed or full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ with socket.socket() as opened:
 
 
 @pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_what_is_missing_leads_nowhere_and_its_number_is_nobody_elses(tmp_path: Path, redirections: str) -> None:
+def test_missing_standard_files_are_dev_null_and_their_numbers_are_not_reused(
+    tmp_path: Path, redirections: str
+) -> None:
     report = tmp_path / "report"
     command = f'exec "$@" {redirections}'
     started = ["sh", "-c", command, "sh", sys.executable, "-c", PROGRAM, str(report)]
@@ -40,7 +42,7 @@ def test_what_is_missing_leads_nowhere_and_its_number_is_nobody_elses(tmp_path: 
     assert found["opened"] > 2
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_standard_files_that_are_open_stay_as_they_are(tmp_path: Path) -> None:
     report = tmp_path / "report"
     with (tmp_path / "log").open("w") as log:
         started = [sys.executable, "-c", PROGRAM, str(report)]
@@ -56,7 +58,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     [["dnswebhook", "check"], ["dnswebhook", "check", "--json"], ["tunnelgw", "check", "--json", "."]],
     ids=" ".join,
 )
-def test_a_command_whose_reader_has_seen_enough_ends_quietly(tmp_path: Path, command: list[str]) -> None:
+def test_a_command_whose_output_is_closed_ends_by_sigpipe_without_a_message(tmp_path: Path, command: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     package, *arguments = command
@@ -74,7 +76,7 @@ def test_a_command_whose_reader_has_seen_enough_ends_quietly(tmp_path: Path, com
 
 
 @pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])
-def test_a_command_whose_answer_cannot_be_written_says_so(tmp_path: Path, command: str) -> None:
+def test_a_command_whose_output_cannot_be_written_reports_the_error(tmp_path: Path, command: str) -> None:
     done = ask_with_full_disk(tmp_path, command, subprocess.PIPE)
 
     said = f"{command.partition(' -')[0]}: the answer cannot be written: No space left on device\n"
@@ -82,7 +84,7 @@ def test_a_command_whose_answer_cannot_be_written_says_so(tmp_path: Path, comman
 
 
 @pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])
-def test_the_exit_code_says_it_where_errors_cannot_be_written_either(tmp_path: Path, command: str) -> None:
+def test_the_exit_code_is_2_where_the_error_cannot_be_written_either(tmp_path: Path, command: str) -> None:
     """As with `> answer 2>&1`."""
     assert ask_with_full_disk(tmp_path, command, subprocess.STDOUT).returncode == 2
 

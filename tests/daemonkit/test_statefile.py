@@ -1,4 +1,4 @@
-"""Small files of a state directory: whole or not at all, and nobody else's to read."""
+"""Small files of a state directory: written whole or not at all, and readable by their owner only."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def test_a_file_is_replaced_whole_and_is_readable_by_its_owner_only(tmp_path: Pa
     assert [found.name for found in path.parent.iterdir()] == ["known.json"]
 
 
-def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_replacement_that_fails_leaves_no_temporary_file(tmp_path: Path) -> None:
     taken = tmp_path / "known.json"
     taken.mkdir()
 
@@ -35,13 +35,13 @@ def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["known.json"]
 
 
-def test_no_descriptor_is_left_of_a_file_that_is_kept(tmp_path: Path) -> None:
+def test_replacing_a_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
     for _ in range(20):
         replace_file(tmp_path / "known.json", b"another")
 
     opened: list[str] = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        # Others go meanwhile: those of threads of earlier tests, and of what is collected as garbage.
+        # Others may be closed meanwhile: by threads of earlier tests, and by the garbage collector.
         with contextlib.suppress(FileNotFoundError):
             opened.append(str(descriptor.readlink()))
     assert not [name for name in opened if name.startswith(str(tmp_path))]
@@ -55,7 +55,7 @@ replace_file(pathlib.Path(sys.argv[1]), b"half")
 """
 
 
-def test_what_a_process_left_that_was_killed_while_it_wrote_goes_and_what_is_being_written_stays(
+def test_an_old_temporary_file_of_a_killed_process_is_removed_and_a_recent_one_stays(
     tmp_path: Path,
 ) -> None:
     path, other = tmp_path / "known.json", tmp_path / ".known.jsonl.kept"

@@ -1,4 +1,4 @@
-"""What systemd hears, over a real datagram socket."""
+"""The notifications to systemd, over a real datagram socket."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield receiver, name
 
 
-def test_ready_and_stopping_are_told(manager: Manager) -> None:
+def test_ready_and_stopping_are_sent(manager: Manager) -> None:
     receiver, name = manager
     notifier = Notifier({"NOTIFY_SOCKET": name})
 
@@ -32,7 +32,7 @@ def test_ready_and_stopping_are_told(manager: Manager) -> None:
     assert [receiver.recv(100), receiver.recv(100)] == [b"READY=1", b"STOPPING=1"]
 
 
-def test_the_watchdog_is_fed_at_half_of_its_limit_when_it_means_us(manager: Manager) -> None:
+def test_the_watchdog_interval_is_half_of_the_limit_that_is_set_for_this_process(manager: Manager) -> None:
     receiver, name = manager
     environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}
     notifier = Notifier(environ)
@@ -50,7 +50,7 @@ def test_without_a_watchdog_for_this_process_there_is_no_interval(environ: dict[
     assert Notifier({"NOTIFY_SOCKET": "/x", **environ}).watchdog_interval_s is None
 
 
-def test_without_a_socket_or_with_one_that_is_gone_nothing_happens(tmp_path: Path) -> None:
+def test_a_missing_notify_socket_is_not_an_error(tmp_path: Path) -> None:
     Notifier({}).ready()
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
     Notifier({"NOTIFY_SOCKET": "relative"}).ready()

@@ -1,4 +1,4 @@
-"""An answer has one time for all of it, however it comes."""
+"""A response has one time limit for all of it, however slowly it arrives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(port: int, limit_s: float) -> http.client.HTTPConnection:
     [(HEAD + b"\r\n", b"x"), (HEAD, b"A: b\r\n"), (b"", b"H"), (HEAD + b"\r\n", b"")],
     ids=["body", "fields", "status line", "silence"],
 )
-def test_an_answer_that_drips_ends_with_its_time(begin: bytes, piece: bytes) -> None:
+def test_a_response_that_arrives_too_slowly_ends_at_its_time_limit(begin: bytes, piece: bytes) -> None:
     with SocketBackend(lambda dialogue: drip(dialogue, begin, piece)) as backend:
         connection = asked(backend.port, LIMIT_S)
 
@@ -46,7 +46,7 @@ def test_an_answer_that_drips_ends_with_its_time(begin: bytes, piece: bytes) -> 
         connection.close()
 
 
-def test_a_socket_s_own_timeout_still_ends_a_silence() -> None:
+def test_the_timeout_of_the_socket_still_applies() -> None:
     with SocketBackend(lambda dialogue: drip(dialogue, HEAD + b"\r\n", b"")) as backend:
         connection = asked(backend.port, 3600.0)
         connection.sock.settimeout(LIMIT_S)
@@ -57,7 +57,7 @@ def test_a_socket_s_own_timeout_still_ends_a_silence() -> None:
         connection.close()
 
 
-def test_each_answer_of_a_connection_has_a_time_of_its_own() -> None:
+def test_each_response_on_a_connection_has_its_own_time_limit() -> None:
     with SocketBackend() as backend:
         connection = asked(backend.port, PATIENCE_S)
         assert connection.getresponse().read() == b"connection 1"

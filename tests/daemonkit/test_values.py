@@ -31,7 +31,7 @@ def test_a_bare_number_is_refused_with_a_hint(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1s1m", "1s2s", "1 s", "30S", "1m 30s", "٣s", "1e3s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="want a duration such as 30s"):
         parse_duration(text)
 
@@ -44,17 +44,17 @@ def test_a_duration_outside_its_range_is_refused_with_the_range() -> None:
 
 
 @pytest.mark.parametrize("text", ["true", "TRUE", "True", "1", "yes", "Yes", " yes "])
-def test_true_is_written_in_these_ways(text: str) -> None:
+def test_true_1_and_yes_are_true_in_any_case(text: str) -> None:
     assert parse_bool(text) is True
 
 
 @pytest.mark.parametrize("text", ["false", "False", "0", "no", "NO"])
-def test_false_is_written_in_these_ways(text: str) -> None:
+def test_false_0_and_no_are_false_in_any_case(text: str) -> None:
     assert parse_bool(text) is False
 
 
 @pytest.mark.parametrize("text", ["", "on", "off", "y", "2", "truee"])
-def test_other_words_are_no_booleans(text: str) -> None:
+def test_other_words_are_refused_as_booleans(text: str) -> None:
     with pytest.raises(ValueError, match="want true, false, 1, 0, yes or no"):
         parse_bool(text)
 
@@ -67,7 +67,7 @@ def test_sizes_are_read_in_bytes(text: str, octets: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5MB", "-1", "1.5MiB", "MiB", "5 M i B"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="want a size such as"):
         parse_size(text)
 
@@ -133,7 +133,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("https://ho st", "want a URL"),
     ],
 )
-def test_what_is_no_usable_url_is_refused(text: str, message: str) -> None:
+def test_an_unusable_url_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_url(text)
 

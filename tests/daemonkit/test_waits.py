@@ -3,5 +3,5 @@ from itertools import islice
 from daemonkit.waits import doubling
 
 
-def test_waits_double_from_the_first_to_the_longest_and_stay_there() -> None:
+def test_waits_double_from_the_first_up_to_the_longest() -> None:
     assert list(islice(doubling(0.5, 3.0), 5)) == [0.5, 1.0, 2.0, 3.0, 3.0]

@@ -97,11 +97,13 @@ def test_a_port_in_use_is_an_error_that_names_the_address(serve: Serve) -> None:
         serve(str(taken))
 
 
-def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serve: Serve, tmp_path: Path) -> None:
+def test_tls_is_served_while_a_client_that_never_completes_its_handshake_blocks_no_other(
+    serve: Serve, tmp_path: Path
+) -> None:
     ca = trustme.CA()
     ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    # The session has to shake hands, and the silent one to be given up, within this.
+    # The session has to complete its handshake, and the silent client to time out, within this.
     server = serve(tls=(str(tmp_path / "both.pem"), str(tmp_path / "both.pem")), threads=1, header_timeout_s=2.0)
     port = server.bound_address.port
 
@@ -129,7 +131,7 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
         ("chain.pem", "locked.pem", "the private key in {}/locked.pem is encrypted, want it without a passphrase"),
     ],
 )
-def test_an_unusable_certificate_is_told_at_start_with_what_is_wrong_in_which_file(
+def test_an_unusable_certificate_fails_the_start_with_the_file_and_the_fault(
     serve: Serve, tmp_path: Path, chain: str, key: str, flaw: str
 ) -> None:
     authority = trustme.CA()
@@ -196,7 +198,7 @@ def test_new_connections_get_a_renewed_certificate(serve: Serve, tmp_path: Path)
     assert files.is_presented_at(port)
 
 
-def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_use(
+def test_a_half_renewed_certificate_is_logged_once_and_the_previous_one_stays_in_use(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = Renewal(tmp_path)
@@ -216,7 +218,7 @@ def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_
     assert files.is_presented_at(port)
 
 
-def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve: Serve, tmp_path: Path) -> None:
+def test_a_key_from_a_pipe_is_not_read_again_when_the_chain_is_renewed(serve: Serve, tmp_path: Path) -> None:
     files = Renewal(tmp_path)
     key = files.key.read_bytes()
     files.key.unlink()
@@ -233,7 +235,7 @@ def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve: S
     assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
 
 
-def test_a_key_that_a_pipe_does_not_give_is_told_of_at_start(serve: Serve, tmp_path: Path) -> None:
+def test_an_empty_pipe_in_place_of_the_key_fails_the_start(serve: Serve, tmp_path: Path) -> None:
     files = Renewal(tmp_path)
     files.key.unlink()
     os.mkfifo(files.key)
@@ -430,10 +432,10 @@ def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(s
         assert _eventually(lambda: _status_of_a_new_client(port) == 200)
 
 
-def test_who_connects_beyond_the_limit_takes_the_place_of_a_connection_that_never_asked_else_of_the_most_idle(
+def test_a_client_beyond_the_limit_replaces_a_connection_without_a_request_or_else_the_longest_idle(
     serve: Serve, app: EchoApp
 ) -> None:
-    # With one thread free, an answer to `newer` says that it is done with `older`.
+    # With one free thread, an answer to `newer` shows that the thread is done with `older`.
     port = serve(threads=2, max_connections=3).bound_address.port
     with RawClient(port) as running, RawClient(port) as older, RawClient(port) as half_sent:
         assert older.get().status_code == 200
@@ -453,7 +455,7 @@ def test_who_connects_beyond_the_limit_takes_the_place_of_a_connection_that_neve
         assert running.answer().status_code == 200
 
 
-def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: Serve) -> None:
+def test_connections_leave_enough_descriptors_for_other_parts_of_the_process(serve: Serve) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 4 * (len(os.listdir("/proc/self/fd")) + 20)  # noqa: PTH208 - numbers, not paths
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
@@ -471,7 +473,7 @@ def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: 
         assert gone.recv(1) == b"", "one more would be too many"
 
 
-def test_a_lack_of_descriptors_at_the_start_is_told_at_once(app: EchoApp) -> None:
+def test_a_lack_of_descriptors_fails_the_start(app: EchoApp) -> None:
     server = HttpServer("short", ListenAddress.parse("127.0.0.1:0"), app, log=get_logger("x"))
     server.bind()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -485,7 +487,7 @@ def test_a_lack_of_descriptors_at_the_start_is_told_at_once(app: EchoApp) -> Non
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
-def test_a_profile_that_forbids_to_ask_for_the_limit_of_open_files_is_told_with_what_to_allow(
+def test_a_seccomp_profile_that_forbids_getrlimit_fails_the_start_with_the_call_to_allow(
     app: EchoApp, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(_resource: int) -> tuple[int, int]:
@@ -551,14 +553,14 @@ def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_
         assert not drain.is_alive()
 
 
-def test_an_idle_connection_is_closed_also_where_draining_begins_as_it_is_handed_back(
+def test_an_idle_connection_is_closed_even_if_draining_begins_as_it_is_handed_back(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve()
     has_data = Input.has_data
 
     def drain_meanwhile(source: Input) -> bool:
-        """A worker asks for this once it has seen that connections are kept."""
+        """A worker thread calls this after it has checked that connections are kept."""
         if threading.current_thread().name.startswith("CP Server"):
             server.drain(time.monotonic() + 0.3)
         return has_data(source)
@@ -578,7 +580,9 @@ def _is_refused(port: int) -> bool:
     return False
 
 
-def test_a_server_that_ends_leaves_the_unix_socket_to_its_successor(serve: Serve, app: EchoApp, tmp_path: Path) -> None:
+def test_a_server_that_ends_does_not_remove_the_unix_socket_of_its_successor(
+    serve: Serve, app: EchoApp, tmp_path: Path
+) -> None:
     path = tmp_path / "api.sock"
     first = serve(f"unix:{path}")
     with RawClient(path=str(path)) as client:
@@ -636,7 +640,7 @@ def test_the_bound_address_is_unknown_before_the_start(app: EchoApp) -> None:
         _ = server.bound_address
 
 
-def test_a_connection_that_has_ended_leaves_nothing_for_the_collector_of_garbage(serve: Serve, app: EchoApp) -> None:
+def test_a_connection_that_has_ended_leaves_nothing_for_the_garbage_collector(serve: Serve, app: EchoApp) -> None:
     server = serve()
     gc.collect()
     gc.disable()

@@ -43,7 +43,7 @@ def test_a_chunked_body_is_refused_as_soon_as_it_passes_the_limit() -> None:
         read_body(request_with(io.BytesIO(b"123456"), None), 5)
 
 
-def test_a_body_that_ends_early_is_an_error_and_no_shorter_body() -> None:
+def test_a_body_shorter_than_its_content_length_is_an_error() -> None:
     with pytest.raises(BodyError, match="ended after 3 bytes, want the announced 5") as cut:
         read_body(request_with(io.BytesIO(b"123"), 5), 10)
     assert cut.value.status_code == 400

@@ -47,7 +47,7 @@ def trickle(client: RawClient, begin: bytes, octet: bytes, pause_s: float) -> fl
     return time.monotonic() - began_s
 
 
-def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve: Serve) -> None:
+def test_a_head_that_arrives_octet_by_octet_is_answered_408_at_its_total_timeout(serve: Serve) -> None:
     with RawClient(serve(header_timeout_s=0.6).bound_address.port) as client:
         assert 0.4 < trickle(client, b"GET / HTTP/1.1\r\nX: ", b"x", 0.1) < 3
         assert client.answer().json["message"] == "the request did not arrive in time"
@@ -56,7 +56,7 @@ def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve: Serve) -
 @pytest.mark.parametrize(
     "head", [b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", CHUNKED + b"fffff\r\n"]
 )
-def test_a_body_that_trickles_ends_with_408_at_its_total_timeout(serve: Serve, head: bytes) -> None:
+def test_a_body_that_arrives_octet_by_octet_is_answered_408_at_its_total_timeout(serve: Serve, head: bytes) -> None:
     with RawClient(serve(body_timeout_s=0.8).bound_address.port) as client:
         assert 0.6 < trickle(client, head, b"x", 0.1) < 5
         answer = client.answer()
@@ -77,7 +77,7 @@ def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(ser
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_clients_that_connect_without_end_and_leave_it_at_that_keep_nobody_from_being_answered(
+def test_clients_that_open_connections_without_end_do_not_keep_others_from_being_served(
     serve: Serve, sent: bytes
 ) -> None:
     port = serve(threads=2, max_connections=20, header_timeout_s=DEADLINE_S).bound_address.port
@@ -92,14 +92,14 @@ def test_clients_that_connect_without_end_and_leave_it_at_that_keep_nobody_from_
                 assert client.get().status_code == 200
 
 
-def test_an_idle_connection_is_closed_without_a_word(serve: Serve) -> None:
+def test_an_idle_connection_is_closed_without_a_response(serve: Serve) -> None:
     with RawClient(serve(idle_timeout_s=0.3).bound_address.port) as client:
         assert client.get().status_code == 200
         assert client.is_closed_by_server()
 
 
 class Stopper(logging.Handler):
-    """Whoever logs that it refuses a client stands still until it may go on."""
+    """Blocks the thread that logs the refusal of a client until it may go on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Stopper(logging.Handler):
 
 @contextlib.contextmanager
 def standing_still(port: int) -> Iterator[None]:
-    """The thread that watches connections does nothing until the block is over; its server is full."""
+    """The thread that watches connections is blocked within the context; its server is full."""
     stopper = Stopper()
     log = logging.getLogger("tests.wsgi")
     log.addHandler(stopper)
@@ -129,7 +129,7 @@ def standing_still(port: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("sent_meanwhile", [5, None])
-def test_a_request_that_came_while_the_server_stood_still_is_answered_though_its_connection_was_idle_too_long(
+def test_a_request_that_came_while_the_server_was_blocked_is_served_though_its_idle_timeout_has_passed(
     serve: Serve, app: EchoApp, sent_meanwhile: int | None
 ) -> None:
     request = b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -154,7 +154,7 @@ def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve: Se
         assert client.is_closed_by_server()
 
 
-def test_a_client_that_does_not_read_its_answer_is_given_up(serve: Serve) -> None:
+def test_a_client_that_does_not_read_its_response_is_disconnected(serve: Serve) -> None:
     port = serve(threads=1, send_timeout_s=0.5).bound_address.port
     with RawClient(port) as deaf, RawClient(port) as other:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -238,7 +238,7 @@ def test_an_unknown_transfer_coding_is_501(serve: Serve) -> None:
 
 
 def test_header_names_with_underscores_are_ignored(serve: Serve) -> None:
-    """To an app X_Role and X-Role are one name: a client could say the one where a proxy has said the other."""
+    """To an app X_Role and X-Role are one name: a client could send one beside the other, which a proxy has set."""
     with RawClient(serve().bound_address.port) as client:
         assert client.get("/role", extra="X_Role: admin\r\n").body == b"none"
         assert client.get("/role", extra="X-Role: guest\r\nX_Role: admin\r\n").body == b"guest"
@@ -264,7 +264,7 @@ def test_a_client_that_half_closes_in_the_middle_of_its_head_is_closed(serve: Se
         assert client.is_closed_by_server()
 
 
-def test_clients_that_vanish_at_any_point_leave_the_server_well(serve: Serve) -> None:
+def test_a_reset_at_any_point_of_a_request_does_not_harm_the_server(serve: Serve) -> None:
     port = serve(threads=1).bound_address.port
     whole = CHUNKED + b"3\r\nabc\r\n0\r\n\r\n"
     for cut in range(len(whole) + 1):
@@ -278,7 +278,7 @@ def test_clients_that_vanish_at_any_point_leave_the_server_well(serve: Serve) ->
     assert sum(thread.name.startswith("CP Server") for thread in threading.enumerate()) >= 1
 
 
-def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(serve: Serve) -> None:
+def test_unread_bodies_that_never_arrive_leave_threads_for_other_clients(serve: Serve) -> None:
     port = serve(threads=2).bound_address.port
     unfinished = [RawClient(port) for _ in range(40)]
     try:
@@ -291,7 +291,7 @@ def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(ser
             client.socket.close()
 
 
-def test_clients_that_never_read_their_answers_leave_threads_to_the_others(serve: Serve) -> None:
+def test_clients_that_never_read_their_responses_leave_threads_for_other_clients(serve: Serve) -> None:
     port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
     with contextlib.ExitStack() as stack:
         for _ in range(4):
@@ -319,7 +319,7 @@ def test_a_client_that_never_reads_its_answer_does_not_keep_a_server_from_stoppi
         assert time.monotonic() - begun_s < DEADLINE_S / 4
 
 
-def test_a_client_that_pauses_gets_its_whole_answer_while_there_are_threads_for_the_others(serve: Serve) -> None:
+def test_a_client_that_pauses_gets_its_whole_response_while_threads_are_free(serve: Serve) -> None:
     port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
     with RawClient(port) as slow, RawClient(port) as other:
         slow.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -332,14 +332,14 @@ def test_a_client_that_pauses_gets_its_whole_answer_while_there_are_threads_for_
 
 
 def test_a_client_that_reads_slowly_gets_its_whole_answer_from_a_server_that_stops(serve: Serve) -> None:
-    """Of megabytes, the kernel asks for more only when it has got rid of a third of those that it holds."""
+    """With megabytes buffered, the kernel reports a socket as writable only once a third of them has been sent."""
     server = serve(send_timeout_s=DEADLINE_S)
     stopping = threading.Thread(target=lambda: server.drain(time.monotonic() + DEADLINE_S))
     with RawClient(server.bound_address.port) as slow:
         slow.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         assert select.select([slow.socket], [], [], DEADLINE_S)[0]
         stopping.start()
-        # Longer than who reads nothing is waited for.
+        # Longer than the wait for a client that reads nothing.
         for _ in range(10):
             stopping.join(0.25)
             slow._buffer += slow.socket.recv(200_000)
@@ -349,7 +349,7 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer_from_a_server_that_sto
     assert not stopping.is_alive()
 
 
-def test_clients_that_never_read_their_answers_do_not_keep_a_server_from_stopping_one_after_another(
+def test_several_clients_that_never_read_their_responses_delay_a_stop_no_longer_than_one(
     serve: Serve,
 ) -> None:
     server = serve(threads=1, send_timeout_s=DEADLINE_S)
@@ -366,8 +366,8 @@ def test_clients_that_never_read_their_answers_do_not_keep_a_server_from_stoppin
         assert time.monotonic() - begun_s < DEADLINE_S / 3
 
 
-def test_a_client_that_reads_in_bursts_is_not_taken_for_one_that_reads_nothing() -> None:
-    """A socket that is filled up after each burst holds the same number of bytes whenever it is looked at."""
+def test_a_client_that_reads_in_bursts_counts_as_reading() -> None:
+    """A socket that is refilled after each burst holds the same number of bytes at every look."""
     near, far = socket.socketpair()
     looks: list[float] = []
 
@@ -386,8 +386,8 @@ def test_a_client_that_reads_in_bursts_is_not_taken_for_one_that_reads_nothing()
     assert all(looks[after] < looks[after - 1] for after in bursts)
 
 
-def test_a_client_that_changes_its_keys_again_and_again_holds_up_nobody(serve: Serve, tmp_path: Path) -> None:
-    """Which is no data for us, so that OpenSSL by itself would read on for as long as it comes."""
+def test_a_flood_of_tls_key_updates_blocks_no_other_client(serve: Serve, tmp_path: Path) -> None:
+    """Key updates carry no application data: OpenSSL by itself would read on for as long as they arrive."""
     authority, secrets, pair = trustme.CA(), tmp_path / "secrets", str(tmp_path / "both.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -426,16 +426,14 @@ class Endless(socket.socket):
 
 
 @pytest.mark.parametrize(("data", "head"), [(b"\r\n" * 8192, Head.ABSENT), (b"G", Head.PARTIAL)])
-def test_a_client_that_sends_without_end_what_is_no_head_yet_lets_others_have_their_turn(
-    data: bytes, head: Head
-) -> None:
-    """Empty lines are ignored; each octet may be in a record of TLS of its own."""
+def test_endless_input_without_a_complete_head_does_not_hold_the_thread(data: bytes, head: Head) -> None:
+    """Empty lines are ignored; each octet may be in a TLS record of its own."""
     with Endless(data) as sock:
         assert Input(sock, 65536).gather_head() is head
 
 
-def test_a_request_that_comes_with_the_end_of_the_tls_handshake_is_taken_in_the_same_turn() -> None:
-    """Which may be the last one, of a server that stops or of a connection whose time is over."""
+def test_a_request_that_arrives_with_the_end_of_the_tls_handshake_is_read_in_the_same_turn() -> None:
+    """It may be the last turn, of a server that stops or of a connection whose time is over."""
     authority = trustme.CA()
     ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.issue_cert("127.0.0.1").configure_cert(ours)
@@ -461,14 +459,14 @@ def test_a_request_that_comes_with_the_end_of_the_tls_handshake_is_taken_in_the_
         assert source.gather_head() is Head.COMPLETE
 
 
-def test_a_body_in_a_tls_record_that_begins_just_in_time_ends_with_408_at_its_total_timeout(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_an_incomplete_tls_record_of_a_body_is_answered_408_at_its_total_timeout(serve: Serve, tmp_path: Path) -> None:
     authority, pair = trustme.CA(), str(tmp_path / "both.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2  # with 1.3, tickets come of which this client knows nothing
+    context.maximum_version = (
+        ssl.TLSVersion.TLSv1_2
+    )  # with 1.3, session tickets arrive that this client does not expect
     address = ("127.0.0.1", serve(tls=(pair, pair), body_timeout_s=2.0).bound_address.port)
     with context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as client:
         began_s = time.monotonic()
@@ -481,7 +479,7 @@ def test_a_body_in_a_tls_record_that_begins_just_in_time_ends_with_408_at_its_to
 
 
 def fills_up(sock: socket.socket) -> bool:
-    """Whether there comes a moment at which it takes nothing more."""
+    """Whether the socket ever stops taking data."""
     deadline_s = time.monotonic() + DEADLINE_S
     while select.select([], [sock], [], 0)[1]:
         if time.monotonic() > deadline_s:
