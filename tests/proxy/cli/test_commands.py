@@ -1,4 +1,4 @@
-"""`check`, `explain` and `schema`: what people are told, and by which exit code."""
+"""`check`, `explain` and `schema`: what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) ->
     return code, out, err
 
 
-def test_check_says_that_a_document_is_sound(capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_check_reports_a_valid_document_as_sound(capsys: pytest.CaptureFixture[str], file: str) -> None:
     assert told(capsys, "check", file) == (0, f"{file}: sound; 3 listeners, 1 route, 0 backends\n", "")
 
 
-def test_check_tells_every_problem_of_every_file(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
+def test_check_prints_every_problem_of_every_file(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text('{"routes": [{"hostnames": ["A"]}, {"colour": 1}]}')
 
@@ -100,7 +102,7 @@ def test_check_reads_standard_input_as_a_real_command() -> None:
     )
 
 
-def test_a_file_that_cannot_be_read_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_read_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = told(capsys, "check", "/nowhere/document.json")
 
     assert (code, out) == (2, "")
@@ -145,10 +147,10 @@ def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file
         ("not \x1b[31mred", ": not  [31mred"),
     ],
 )
-def test_explain_tells_how_a_fixed_answer_begins(
+def test_explain_prints_the_beginning_of_the_body_of_a_fixed_response(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, body: str, shown: str
 ) -> None:
-    """A controller that could not follow a route's reference says so there."""
+    """A controller that could not resolve a route's reference says so in that body."""
     document = tmp_path / "closed.json"
     rule = {"backends": [{"respond": {"statusCode": 500, "body": body}}]}
     document.write_text(json.dumps({"listeners": [{"name": "web", "port": 80}], "routes": [{"rules": [rule]}]}))
@@ -159,13 +161,15 @@ def test_explain_tells_how_a_fixed_answer_begins(
     assert f"outcome: answer 500 (fixed){shown}\n" in out
 
 
-def test_explain_tells_no_text_of_answers_that_nobody_fixed(capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_explain_prints_no_body_of_a_response_that_the_document_does_not_define(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
     _, out, _ = told(capsys, "explain", "--config", file, "GET", "http://elsewhere.example/")
 
     assert "outcome: answer 404 (no_route)\n" in out
 
 
-def test_explain_comes_in_by_the_listener_that_is_named(capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_explain_uses_the_listener_that_is_named(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = told(capsys, "explain", "--config", file, "--listener", "admin", "GET", "http://shop.example/cart")
 
     assert code == 1
@@ -173,9 +177,7 @@ def test_explain_comes_in_by_the_listener_that_is_named(capsys: pytest.CaptureFi
     assert "listener: none takes this host\n" in out
 
 
-def test_explain_goes_through_the_tunnel_where_the_url_says_https(
-    capsys: pytest.CaptureFixture[str], file: str
-) -> None:
+def test_explain_goes_through_the_tunnel_for_an_https_url(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = told(capsys, "explain", "--config", file, "--json", "GET", "https://shop.example/cart")
 
     (report,) = json.loads(out)
@@ -279,13 +281,13 @@ near miss: shop (http), rules[1], match 0, hostname shop.example: hostname wants
     ],
     ids=["redirected", "forwarded", "of no host"],
 )
-def test_explain_tells_one_fact_a_line_also_of_what_a_proxy_shows_without_its_keys(
+def test_explain_prints_one_fact_a_line_for_a_redacted_document_too(
     capsys: pytest.CaptureFixture[str], shown: str, arguments: list[str], text: str
 ) -> None:
     assert told(capsys, "explain", "--config", shown, *arguments) == (0, text, "")
 
 
-def test_explain_of_a_shown_document_that_was_changed_for_the_worse_tells_its_problems(
+def test_explain_prints_the_problems_of_a_redacted_document_that_was_made_invalid(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     changed = tmp_path / "changed.json"
@@ -304,7 +306,7 @@ def test_explain_of_a_shown_document_that_was_changed_for_the_worse_tells_its_pr
         ("a.example", " web (every host) ", 0, "\x1b[32mforward to ", 2),
     ],
 )
-def test_explain_draws_its_report_on_a_terminal(
+def test_explain_formats_its_report_for_a_terminal(
     shown: str, host: str, listener: str, code: int, drawn: str, misses: int
 ) -> None:
     reading, writing = os.openpty()
@@ -313,7 +315,7 @@ def test_explain_draws_its_report_on_a_terminal(
     said = b""
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=writing, env=environ) as child:
         os.close(writing)
-        with contextlib.suppress(OSError):  # nobody has its other end any more
+        with contextlib.suppress(OSError):  # EIO: its other end has been closed
             while select.select([reading], [], [], 60.0)[0]:
                 said += os.read(reading, 4096)
     os.close(reading)
@@ -338,9 +340,7 @@ def test_explain_goes_through_the_tunnel_where_the_listener_named_has_no_port(
     assert (code, out.splitlines()[0]) == (0, f"door: tunnel-{scheme}")
 
 
-def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_explain_says_that_a_document_has_no_listeners(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps({"routes": SHOP["routes"]}))
 
@@ -369,7 +369,7 @@ def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
         (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),
     ],
 )
-def test_a_question_that_makes_no_sense_is_told_why(
+def test_an_invalid_request_to_explain_is_refused_with_the_reason(
     capsys: pytest.CaptureFixture[str], file: str, arguments: list[str], words: list[str]
 ) -> None:
     code, out, err = told(capsys, "explain", "--config", file, *arguments)
@@ -386,7 +386,7 @@ def test_a_question_that_makes_no_sense_is_told_why(
         (b'{"routes": [{"name": "\xff"}]}', "not a JSON document"),
     ],
 )
-def test_explain_of_a_refused_document_tells_its_problems(
+def test_explain_prints_the_problems_of_a_refused_document(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: bytes, place: str
 ) -> None:
     broken = tmp_path / "broken.json"
@@ -398,7 +398,7 @@ def test_explain_of_a_refused_document_tells_its_problems(
     assert place in err
 
 
-def test_explain_takes_a_name_of_another_script_as_clients_ask_for_it(
+def test_explain_converts_an_internationalized_host_to_its_a_labels(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "document.json"
@@ -414,7 +414,7 @@ def test_explain_takes_a_name_of_another_script_as_clients_ask_for_it(
     ("scheme", "hint"),
     [("https", "(no TLS is spoken there: is it http?)"), ("http", "is the scheme right (http or https)?")],
 )
-def test_explain_says_so_where_the_scheme_is_another(
+def test_explain_hints_at_a_wrong_scheme_of_the_proxy_url(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, scheme: str, hint: str
 ) -> None:
     pair = trustme.CA().issue_cert("127.0.0.1")
@@ -428,7 +428,7 @@ def test_explain_says_so_where_the_scheme_is_another(
     assert (code, hint in err) == (2, True)
 
 
-def test_of_several_documents_one_that_cannot_be_read_hides_no_other(
+def test_check_checks_the_other_documents_when_one_cannot_be_read(
     capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
 ) -> None:
     code, out, err = told(capsys, "check", str(tmp_path / "none.json"), file)
@@ -494,7 +494,7 @@ def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(
         (["--proxy", "https://[::1"], {}, ["https://[::1", "Invalid IPv6 URL"]),
     ],
 )
-def test_a_proxy_that_cannot_be_asked_so_is_told_why(
+def test_unusable_options_for_asking_a_proxy_are_reported_with_the_reason(
     capsys: pytest.CaptureFixture[str], arguments: list[str], env: dict[str, str], words: list[str]
 ) -> None:
     where = [] if "--proxy" in arguments else ["--proxy", "https://127.0.0.1:1"]
@@ -506,14 +506,14 @@ def test_a_proxy_that_cannot_be_asked_so_is_told_why(
     assert "geheim" not in err
 
 
-def test_schema_prints_what_the_manual_ships(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_prints_the_schema_of_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "schema")
 
     assert code == 0
     assert out == (REPOSITORY / "docs" / "proxy-document.schema.json").read_text()
 
 
-def test_a_command_that_does_not_exist_is_told_all_that_do() -> None:
+def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
     command = [sys.executable, "-m", "proxy", "chek", "document.json"]
 
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -525,7 +525,7 @@ def test_a_command_that_does_not_exist_is_told_all_that_do() -> None:
     )
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(file: str) -> None:
+def test_a_closed_output_ends_the_command_by_sigpipe_without_a_message(file: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

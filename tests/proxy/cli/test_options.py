@@ -38,9 +38,7 @@ def options(*arguments: str, **environ: str) -> Options:
     ("call", "to_allow"), [("os.memfd_create", "memfd_create"), ("resource.getrlimit", "prlimit64")]
 )
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOSYS])
-def test_a_host_that_forbids_a_call_which_is_needed_is_told_before_any_worker_starts(
-    call: str, to_allow: str, code: int
-) -> None:
+def test_a_forbidden_system_call_is_reported_before_any_worker_starts(call: str, to_allow: str, code: int) -> None:
     command = [sys.executable, "-c", WITHOUT_A_CALL.format(call=call, code=int(code))]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
@@ -50,7 +48,7 @@ def test_a_host_that_forbids_a_call_which_is_needed_is_told_before_any_worker_st
     assert f"allow the system call {to_allow}" in line["error"]
 
 
-def test_a_host_that_is_short_of_memory_at_the_start_does_not_forbid_files_in_it() -> None:
+def test_a_lack_of_memory_at_the_start_does_not_count_as_a_forbidden_memfd_create() -> None:
     with no_memory_files():
         assert refusal() is None
 
@@ -66,7 +64,7 @@ def test_a_token_that_is_set_but_empty_is_fatal(blank: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "t\u00f6ken"])
-def test_a_token_that_nobody_can_send_is_fatal(token: str) -> None:
+def test_a_token_that_does_not_fit_into_a_header_field_is_fatal(token: str) -> None:
     with Daemon("proxy", ["run"], {"PROXY_AUTH_TOKEN": token}) as proxy:
         assert proxy.wait(DEADLINE_S) == 1
         (line,) = proxy.log
@@ -116,7 +114,9 @@ def test_a_token_file_that_is_empty_is_fatal_too(tmp_path: Path) -> None:
         (["--access-log-sample", "2"], {}, ["--access-log-sample"]),
     ],
 )
-def test_bad_options_are_told_with_their_names(arguments: list[str], environ: dict[str, str], words: list[str]) -> None:
+def test_bad_options_are_reported_with_their_names(
+    arguments: list[str], environ: dict[str, str], words: list[str]
+) -> None:
     with pytest.raises(BadOptions) as refused:
         options(*arguments, **environ)
 
@@ -132,7 +132,7 @@ def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8082", "[::1]:8082", "localhost:8082", "unix:/run/proxy.sock"])
-def test_everybody_may_be_let_in_only_where_the_host_itself_is_the_limit(address: str) -> None:
+def test_unauthenticated_config_is_allowed_at_addresses_of_this_host_only(address: str) -> None:
     assert options("--allow-unauthenticated-config", "--config-addr", address).allow_unauthenticated_config
 
 
@@ -144,7 +144,7 @@ def test_everybody_may_be_let_in_only_where_the_host_itself_is_the_limit(address
         (["::ffff:192.0.2.1", "--edge-ip-version", "4"], "192.0.2.1", "4"),
     ],
 )
-def test_the_address_that_connections_come_from_decides_which_of_the_edges_are_dialled(
+def test_the_family_of_the_bind_address_decides_which_edge_addresses_are_dialled(
     given: list[str], used: str, version: str
 ) -> None:
     found = options("--edge-bind-address", *given)
