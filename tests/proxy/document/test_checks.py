@@ -1,4 +1,4 @@
-"""What a document of the right shape can still be refused for, each with the path of its field."""
+"""The reasons to refuse a document that fits the schema, each with the path of its field."""
 
 import json
 from string import ascii_lowercase
@@ -362,7 +362,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("refused", "path", "reason"), REFUSED)
-def test_a_contradiction_is_refused_with_its_place(refused: dict[str, Any], path: str, reason: str) -> None:
+def test_a_contradiction_is_refused_with_the_path_of_its_field(refused: dict[str, Any], path: str, reason: str) -> None:
     with pytest.raises(document.DocumentError) as caught:
         document.decode(json.dumps(refused).encode())
 
@@ -372,7 +372,7 @@ def test_a_contradiction_is_refused_with_its_place(refused: dict[str, Any], path
 
 
 @pytest.mark.parametrize("refused", [refused for refused, _, _ in REFUSED])
-def test_a_reader_that_has_read_a_good_document_before_finds_the_same(refused: dict[str, Any]) -> None:
+def test_a_reader_finds_the_same_problems_after_it_has_read_a_valid_document(refused: dict[str, Any]) -> None:
     data = json.dumps(refused).encode()
     with pytest.raises(document.DocumentError) as caught:
         document.decode(data)
@@ -385,7 +385,7 @@ def test_a_reader_that_has_read_a_good_document_before_finds_the_same(refused: d
     assert caught.value.problems == caught_again.value.problems
 
 
-def test_all_problems_are_told_at_once_up_to_a_bound() -> None:
+def test_all_problems_are_reported_at_once_up_to_a_bound() -> None:
     with pytest.raises(document.DocumentError) as caught:
         document.decode(json.dumps({"routes": [{}] * 100}).encode())
 
@@ -393,7 +393,7 @@ def test_all_problems_are_told_at_once_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"version": 1e400}', b"[" * 5000])
-def test_what_is_no_document_at_all_is_the_one_kind_of_error(data: bytes) -> None:
+def test_bytes_that_are_not_a_document_raise_document_error(data: bytes) -> None:
     with pytest.raises(document.DocumentError):
         document.decode(data)
 
@@ -413,7 +413,7 @@ def test_what_is_no_document_at_all_is_the_one_kind_of_error(data: bytes) -> Non
         ),
     ],
 )
-def test_what_is_no_json_is_told_by_line_and_column(data: bytes, reason: str) -> None:
+def test_a_syntax_error_is_reported_with_line_and_column(data: bytes, reason: str) -> None:
     with pytest.raises(document.DocumentError) as caught:
         document.decode(data)
 
@@ -427,7 +427,7 @@ REPEATING = b"""{
 }"""
 
 
-def test_fields_that_are_there_twice_are_refused_with_their_places() -> None:
+def test_repeated_fields_are_refused_with_their_paths() -> None:
     with pytest.raises(document.DocumentError) as caught:
         document.decode(REPEATING)
 
@@ -437,7 +437,7 @@ def test_fields_that_are_there_twice_are_refused_with_their_places() -> None:
     ]
 
 
-def test_a_reader_that_refuses_a_field_that_is_there_twice_goes_on_from_the_document_before() -> None:
+def test_a_reader_that_refuses_a_repeated_field_keeps_the_routes_of_the_previous_document() -> None:
     reader = document.Reader()
     before = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
 
@@ -454,8 +454,8 @@ def problems_of(refused: dict[str, Any]) -> list[str]:
     return [problem.message for problem in caught.value.problems]
 
 
-def test_no_more_expressions_that_are_too_large_are_tried_than_sound_ones() -> None:
-    """Each costs as much as the largest that may be."""
+def test_the_work_on_expressions_that_are_too_large_counts_towards_the_total_of_a_rule() -> None:
+    """Each of them counts as much as the largest that is allowed."""
     reasons = problems_of(fields_of([f"(a|b)*a(a|b){{{100 + at}}}" for at in range(10)]))
 
     assert [("1024 states" in reason, "too large in total" in reason) for reason in reasons] == [
@@ -464,11 +464,11 @@ def test_no_more_expressions_that_are_too_large_are_tried_than_sound_ones() -> N
     ]
 
 
-def test_expressions_that_are_none_cost_a_rule_nothing() -> None:
+def test_expressions_with_syntax_errors_do_not_count_towards_the_total_of_a_rule() -> None:
     assert all("too large" not in reason for reason in problems_of(fields_of([f"a{at}(" for at in range(16)])))
 
 
-def test_a_rule_may_have_hundreds_of_usual_regular_expressions_and_any_of_them_many_times() -> None:
+def test_a_rule_may_have_hundreds_of_common_regular_expressions_and_repeat_one_of_them() -> None:
     usual = [f"/api/v[0-9]+/users{at}/[a-z0-9-]+" for at in range(200)]
 
     document.decode(json.dumps(fields_of(usual)).encode())
@@ -476,13 +476,13 @@ def test_a_rule_may_have_hundreds_of_usual_regular_expressions_and_any_of_them_m
 
 
 def test_a_rule_may_have_twenty_long_lists_of_words() -> None:
-    """They are not as dear as so many characters of which any may be left out."""
+    """They need less work than as many characters each of which is optional."""
     lists = ["|".join(f"host-{ascii_lowercase[at]}{word:02}" for word in range(30)) for at in range(20)]
 
     document.decode(json.dumps(fields_of([f"({words}).*" for words in lists])).encode())
 
 
-def test_private_keys_are_in_no_message_and_no_repr_and_come_back_as_fingerprints() -> None:
+def test_private_keys_appear_in_no_message_and_no_repr_and_are_redacted_to_fingerprints() -> None:
     tls = {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}
     listener = {"name": "web", "port": 443, "protocol": "HTTPS", "tls": tls}
 
@@ -528,7 +528,7 @@ TAKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("taken", TAKEN)
-def test_what_contradicts_nothing_is_taken(taken: dict[str, Any]) -> None:
+def test_a_document_without_contradictions_is_accepted(taken: dict[str, Any]) -> None:
     document.decode(json.dumps(taken).encode())
 
 
@@ -539,7 +539,7 @@ def test_an_attempt_may_take_as_long_as_its_request() -> None:
 @pytest.mark.parametrize(
     "address", ["b:1", "b:65535", "b.example.:80", "10.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80"]
 )
-def test_addresses_of_every_form_are_taken(address: str) -> None:
+def test_addresses_of_every_form_are_accepted(address: str) -> None:
     (route,) = document.decode(json.dumps({"routes": [{"backends": [{"address": address}]}]}).encode()).routes
 
     assert route.backends[0].address == address

@@ -1,4 +1,4 @@
-"""What workers are told: everything at first, then what has changed."""
+"""What is sent to workers: the whole document at first, then what has changed."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def told(before: document.Content | None, after: document.Content) -> tuple[hand
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 51, 1000])
-def test_who_serves_nothing_is_told_everything_in_order(count: int) -> None:
+def test_a_worker_without_a_document_gets_all_of_it_in_order(count: int) -> None:
     (content,) = contents({"mergeSlashes": False, "routes": [route(number) for number in range(count)]})
 
     leaving, parts = told(None, content)
@@ -36,7 +36,7 @@ def test_who_serves_nothing_is_told_everything_in_order(count: int) -> None:
     assert tuple(map(document.decode_route, texts)) == content.document(document.UNSET).routes
 
 
-def test_no_part_holds_much() -> None:
+def test_no_part_holds_more_than_a_hundred_items() -> None:
     backends = [{"name": f"b{number}", "addresses": ["a.example:80"]} for number in range(300)]
     (content,) = contents({"backends": backends, "routes": [route(number) for number in range(300)]})
 
@@ -46,7 +46,7 @@ def test_no_part_holds_much() -> None:
     assert max(len(part.backends) + len(part.routes) for part in parts) <= 100
 
 
-def test_one_changed_route_of_many_is_all_that_is_told() -> None:
+def test_only_the_changed_route_is_sent() -> None:
     routes = [route(number) for number in range(100)]
     before, after = contents({"routes": routes}, {"routes": [*routes[:-1], route(99, hostnames=["new.example"])]})
 
@@ -56,7 +56,7 @@ def test_one_changed_route_of_many_is_all_that_is_told() -> None:
     assert [document.decode_route(one.text).hostnames for one in part.routes] == [("new.example",)]
 
 
-def test_routes_of_a_changed_backend_leave_and_come_again() -> None:
+def test_routes_of_a_changed_backend_are_removed_and_sent_again() -> None:
     def backend(name: str, address: str) -> dict[str, Any]:
         return {"name": name, "addresses": [address]}
 
@@ -77,7 +77,7 @@ def test_routes_of_a_changed_backend_leave_and_come_again() -> None:
     ]
 
 
-def test_what_is_mostly_new_is_told_as_a_whole() -> None:
+def test_a_mostly_new_document_is_sent_whole() -> None:
     before, after = contents({"routes": [route(0), route(1)]}, {"routes": [route(2), route(3)]})
 
     leaving, _ = told(before, after)
@@ -85,14 +85,14 @@ def test_what_is_mostly_new_is_told_as_a_whole() -> None:
     assert leaving.is_whole
 
 
-def test_nothing_is_told_of_a_document_that_says_the_same() -> None:
+def test_nothing_is_sent_of_a_document_with_equal_content() -> None:
     routes = [route(number) for number in range(3)]
     before, after = contents({"routes": routes, "version": 1}, {"mergeSlashes": True, "routes": routes, "version": 2})
 
     assert told(before, after) == (handover.Leaving(False, None, (), ()), [])
 
 
-def test_white_space_the_order_of_keys_and_defaults_say_nothing() -> None:
+def test_white_space_key_order_and_explicit_defaults_make_no_difference() -> None:
     reader = document.Reader()
     route = b'{"backends": [{"weight": 1, "address": "b:1"}], "name": "a"}'
     one = reader.read(b'{"routes": [%b], "mergeSlashes": true}' % route).content

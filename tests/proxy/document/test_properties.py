@@ -1,4 +1,4 @@
-"""Whatever is put: a document, or the one kind of error with its places; never anything else."""
+"""Any input is a document or raises DocumentError with paths; never another exception."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ values = st.recursive(
 
 
 def verdict(data: bytes) -> document.Document | None:
-    """None: refused, in the way that users are told of."""
+    """None if it is refused with DocumentError."""
     refusal: DocumentError | None = None
     try:
         return document.decode(data)
@@ -67,7 +67,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_an_example_with_something_else_in_one_place_is_taken_or_refused(example: Path, data: st.DataObject) -> None:
+def test_an_example_with_one_value_replaced_is_accepted_or_refused(example: Path, data: st.DataObject) -> None:
     content = json.loads(example.read_text())
     container, key = data.draw(st.sampled_from(places(content)))
     container[key] = data.draw(values)
@@ -75,11 +75,11 @@ def test_an_example_with_something_else_in_one_place_is_taken_or_refused(example
     taken = verdict(msgspec.json.encode(content))
 
     if taken is not None:
-        # What was taken can be used, and says the same when it is written and read again.
+        # An accepted document can be compiled, and is the same when it is encoded and decoded again.
         compile_table(taken)
         assert document.decode(msgspec.json.encode(taken)) == taken
 
 
 @pytest.mark.parametrize("depth", [200, 20_000])
-def test_deep_nesting_is_refused_and_costs_nothing(depth: int) -> None:
+def test_deep_nesting_is_refused_at_little_cost(depth: int) -> None:
     assert verdict(b'{"routes":' + b"[" * depth + b"]" * depth + b"}") is None

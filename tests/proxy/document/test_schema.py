@@ -1,4 +1,4 @@
-"""The published JSON Schema takes what the decoder takes, and refuses what it refuses for its shape."""
+"""The published JSON Schema accepts what the decoder accepts, and refuses what it refuses for its shape."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_the_decoder_takes_fits_the_schema(name: str) -> None:
+def test_what_the_decoder_accepts_fits_the_schema(name: str) -> None:
     document.decode(json.dumps(TAKEN[name]).encode())
 
     Draft202012Validator(SCHEMA).validate(TAKEN[name])
@@ -85,7 +85,7 @@ def test_what_the_decoder_refuses_for_its_shape_does_not_fit_the_schema(name: st
     assert not Draft202012Validator(SCHEMA).is_valid(refused)
 
 
-def test_the_schema_is_one_and_says_what_each_part_and_many_a_field_mean() -> None:
+def test_the_schema_is_valid_and_describes_each_definition_and_each_limit() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
     assert all(part.get("description") for part in SCHEMA["$defs"].values())
