@@ -1,4 +1,4 @@
-"""The automaton gives the verdicts of Python's `re`; its table is bounded, and so are the steps of a match."""
+"""The automaton matches what Python's `re` matches; its table is bounded, and so are the steps of a match."""
 
 import re
 import signal
@@ -77,7 +77,7 @@ ignore_warnings_of_sets = pytest.mark.filterwarnings("ignore:Possible:FutureWarn
 
 @ignore_warnings_of_sets
 @pytest.mark.parametrize(("pattern", "values"), EXAMPLES)
-def test_verdicts_of_examples_are_those_of_re(pattern: str, values: list[str]) -> None:
+def test_the_automaton_matches_examples_as_re_does(pattern: str, values: list[str]) -> None:
     automaton, expected = Automaton(pattern), re.compile(pattern.encode())
 
     for value in values:
@@ -90,7 +90,7 @@ def test_groups_are_named_in_either_spelling() -> None:
         assert [fits(automaton, value) for value in (b"eve/profile", b"/profile", b"eve")] == [True, False, False]
 
 
-# What RE2 has and `re` writes in another way.
+# RE2 syntax for which `re` has another spelling.
 ALIKE = [
     (r"[[:alnum:]]", r"[0-9A-Za-z]"),
     (r"[[:alpha:]]", r"[A-Za-z]"),
@@ -124,7 +124,7 @@ ALIKE = [
 
 @ignore_warnings_of_sets
 @pytest.mark.parametrize(("pattern", "alike"), ALIKE)
-def test_what_re2_writes_in_its_own_way_means_what_it_means_there(pattern: str, alike: str) -> None:
+def test_re2_syntax_that_re_lacks_means_what_it_means_in_re2(pattern: str, alike: str) -> None:
     automaton, expected = Automaton(pattern), re.compile(alike.encode())
     values = [bytes([byte]) for byte in range(256)]
     values += [a + b + c for a in (b"a", b"A", b"/") for b in (b"b", b"B", b"a", b"A", b"") for c in (b"d", b"D", b"")]
@@ -188,7 +188,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("pattern", "what"), REFUSED)
-def test_what_the_dialect_does_not_have_is_refused_by_its_name(pattern: str, what: str) -> None:
+def test_unsupported_syntax_is_refused_by_its_name(pattern: str, what: str) -> None:
     with pytest.raises(PatternError, match=re.escape(what)):
         Automaton(pattern)
 
@@ -203,7 +203,7 @@ values = st.text("ab/1\n", max_size=12)
 
 
 def verdict_of_re(pattern: re.Pattern[bytes], text: bytes) -> bool | None:
-    """None: it takes too long."""
+    """None if `re` takes too long."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError
@@ -219,15 +219,15 @@ def verdict_of_re(pattern: re.Pattern[bytes], text: bytes) -> bool | None:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def test_what_re_takes_too_long_for_is_known_as_such() -> None:
+def test_the_reference_recognizes_a_match_that_takes_re_too_long() -> None:
     assert verdict_of_re(re.compile(rb"(a*)*b"), b"a" * 60) is None
     assert verdict_of_re(re.compile(rb"(a*)*"), b"a" * 60) is True
 
 
 @given(patterns, st.lists(values, min_size=1, max_size=6))
 @settings(max_examples=400, deadline=None)
-def test_verdicts_are_those_of_re(pattern: str, texts: list[str]) -> None:
-    expected = re.compile(pattern.replace("$", r"\Z").encode())  # to `re`, `$` is also before a last newline
+def test_the_automaton_matches_as_re_does(pattern: str, texts: list[str]) -> None:
+    expected = re.compile(pattern.replace("$", r"\Z").encode())  # in `re`, `$` also matches before a final newline
     try:
         automaton = Automaton(pattern)
     except TooManyStates:
@@ -246,14 +246,14 @@ FLAG = re.compile(r"\(\?[a-zA-Z]+\)")
 @example("[[]")
 @example(r"\z|\\z")
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_a_pattern_or_is_refused_and_what_is_accepted_means_what_re_means(pattern: str) -> None:
+def test_any_text_is_refused_or_is_a_pattern_that_matches_as_in_re(pattern: str) -> None:
     try:
         automaton = Automaton(pattern)
     except PatternError as error:
         refusal = str(error)
     else:
         refusal = ""
-        # Characters that stand for themselves, and the few the two dialects share, mean the same.
+        # Literal characters, and the syntax that both dialects share, mean the same.
         assume(not FLAG.search(pattern))  # `re` has flags at the beginning only
         spelled = pattern.replace("(?<", "(?P<")  # `re` names groups in one spelling only
         spelled = re.sub(r"\\(.)", lambda escape: r"\Z" if escape[1] == "z" else escape[0], spelled)
@@ -264,7 +264,7 @@ def test_any_text_is_a_pattern_or_is_refused_and_what_is_accepted_means_what_re_
     assert not refusal or refusal.startswith("regular expression ")
 
 
-# Patterns that make backtracking matchers stand still, with a value that does it. The verdict is known by construction.
+# Patterns with values on which backtracking matchers take exponential time. The verdict is known by construction.
 SLOW_ELSEWHERE = [
     (r"(a*)*b", b"a" * 65536, False),
     (r"(a|a)*b", b"a" * 65536, False),
@@ -280,7 +280,7 @@ SLOW_ELSEWHERE = [
 
 
 class Steps(tuple[int, ...]):
-    """Counts the look-ups in a table."""
+    """A table that counts its look-ups."""
 
     __slots__ = ()
     taken = 0
@@ -305,12 +305,12 @@ def test_a_match_takes_one_step_for_each_byte_whatever_the_pattern(pattern: str,
     ("value", "fits", "read_bytes"),
     [(b"", False, 0), (b"/a", True, 2), (b"/b" + b"x" * 1000, False, 3), (b"x" * 1000, False, 2), (b"/", False, 1)],
 )
-def test_how_much_of_a_value_was_read_is_told(value: bytes, fits: bool, read_bytes: int) -> None:
+def test_read_returns_how_many_bytes_of_the_value_it_has_read(value: bytes, fits: bool, read_bytes: int) -> None:
     assert (fits, read_bytes) == Automaton("/a").read(value)
 
 
-def test_a_value_is_left_where_nothing_can_match_any_more() -> None:
-    """Else each of many expressions would read all of a long path that is for none of them."""
+def test_reading_ends_where_no_match_is_possible_any_more() -> None:
+    """Otherwise each of many expressions would read all of a long path that matches none of them."""
     automaton = Automaton(r"/api/v[0-9]+/.*")
     automaton._table = Steps(automaton._table)
     Steps.taken = 0
@@ -320,7 +320,7 @@ def test_a_value_is_left_where_nothing_can_match_any_more() -> None:
 
 
 class Prepared(bytes):
-    """Counts the bytes that are brought into an automaton's own classes."""
+    """Counts the bytes that are translated to an automaton's character classes."""
 
     bytes_prepared = 0
 
@@ -333,8 +333,8 @@ class Prepared(bytes):
 
 
 @pytest.mark.parametrize("read_bytes", [1, 5, 256, 257, 1024, 1025, 5000, 65536])
-def test_no_more_of_a_value_is_prepared_than_some_times_what_is_read(read_bytes: int) -> None:
-    """Else a thousand expressions took 40 ms for a field of 60 KiB of which they read one byte."""
+def test_the_bytes_prepared_are_bounded_by_a_multiple_of_the_bytes_read(read_bytes: int) -> None:
+    """Otherwise a thousand expressions took 40 ms for a field of 60 KiB of which they read one byte."""
     Prepared.bytes_prepared = 0
 
     found = Automaton("a*").read(Prepared(b"a" * (read_bytes - 1) + b"b" * 1_000_000))
@@ -357,7 +357,7 @@ def test_patterns_whose_table_would_explode_are_refused(pattern: str) -> None:
         Automaton(pattern)
 
 
-def test_ends_upon_ends_are_no_work_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_end_anchors_add_no_work_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     after = _Positions.after
 
@@ -374,7 +374,7 @@ def test_ends_upon_ends_are_no_work_for_each_row(monkeypatch: pytest.MonkeyPatch
     assert not fits(expression, b"\n")
 
 
-def test_rows_are_fewer_where_they_are_longer() -> None:
+def test_the_limit_of_states_falls_with_the_number_of_columns() -> None:
     told_apart = string.ascii_letters + string.digits
     columns = len(told_apart) + len(["newline", "all others"])
 
@@ -399,6 +399,6 @@ def test_patterns_of_everyday_use_stay_far_below_the_limits(pattern: str) -> Non
 @pytest.mark.parametrize(
     "pattern", ["((a{20}){20}){20}", "((((){256}){256}){256}){256}", "(((a|){99}){99}){99}", "a{0,200}b{0,200}"]
 )
-def test_patterns_that_grow_too_large_are_refused_before_they_are_written_out(pattern: str) -> None:
+def test_patterns_that_grow_too_large_are_refused_before_they_are_expanded(pattern: str) -> None:
     with pytest.raises(PatternError, match=f"want at most {MAX_POSITIONS}"):
         Automaton(pattern)
