@@ -1,4 +1,4 @@
-"""From document to document to table to table, by differences, as supervisor and worker do it between them."""
+"""Tables from a series of documents, by differences, as supervisor and worker make them."""
 
 from proxy import document, routing
 from proxy.document import handover

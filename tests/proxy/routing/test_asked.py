@@ -1,4 +1,4 @@
-"""A request is read once, however many conditions there are about it."""
+"""A request is parsed once, however many conditions are checked against it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ class CountingHead:
 
 
 class CountingQuery(bytes):
-    """Counts how often it is taken apart."""
+    """Counts how often it is split."""
 
     taken_apart = 0
 
@@ -64,7 +64,7 @@ def test_a_field_has_the_same_value_whenever_it_is_asked_for(name: bytes) -> Non
     assert asked.header(name) == Asked(b"", head).header(name) == header(head, name)
 
 
-def test_a_query_is_taken_apart_once_and_only_for_conditions_about_it() -> None:
+def test_a_query_is_parsed_once_and_only_for_conditions_on_it() -> None:
     CountingQuery.taken_apart = 0
     asked = Asked(CountingQuery(b"a=1&b=2&a=3&c"), CountingHead())
 
@@ -84,11 +84,11 @@ def test_a_query_is_taken_apart_once_and_only_for_conditions_about_it() -> None:
         (b"A+b=1", None),
     ],
 )
-def test_names_and_values_are_decoded_and_the_first_counts(query: bytes, value: bytes | None) -> None:
+def test_query_names_and_values_are_decoded_and_the_first_value_counts(query: bytes, value: bytes | None) -> None:
     assert Asked(query, CountingHead()).parameter(b"a b") == value
 
 
-def test_a_name_may_also_be_meant_as_it_is_sent() -> None:
+def test_a_parameter_name_also_matches_undecoded() -> None:
     assert Asked(b"a+b=1", CountingHead()).parameter(b"a+b") == b"1"
 
 
@@ -100,7 +100,7 @@ def test_a_value_is_decoded_once() -> None:
     assert asked.parameter(b"a") is value
 
 
-def test_all_expressions_together_read_no_more_of_a_request_than_it_may_have() -> None:
+def test_all_expressions_together_read_a_bounded_number_of_bytes_of_a_request() -> None:
     asked = Asked(b"", CountingHead(), 101)
 
     assert [asked.fits(automaton("a*"), value) for value in (b"a" * 50, b"b" * 1000, b"a" * 49)] == [True, False, True]

@@ -56,7 +56,7 @@ def test_shares_follow_weights_and_broken_references_keep_theirs(
 
 
 @pytest.mark.parametrize("backends", [[], [INVALID], [{"backend": "empty"}], [backend("a", weight=0)]])
-def test_what_a_rule_puts_on_responses_is_on_its_errors_too(backends: list[dict[str, Any]]) -> None:
+def test_the_response_header_fields_of_a_rule_are_set_on_its_errors_too(backends: list[dict[str, Any]]) -> None:
     filters = {
         "cors": {"allowOrigins": ["https://a.example"]},
         "responseHeaderModifier": {"set": [{"name": "X-Mine", "value": "1"}]},
@@ -70,7 +70,7 @@ def test_what_a_rule_puts_on_responses_is_on_its_errors_too(backends: list[dict[
 
 
 @pytest.mark.parametrize(("draw", "chosen"), [(0.0, "a"), (0.2499, "a"), (0.25, "b"), (0.9999999, "b")])
-def test_the_draw_alone_decides_among_weights(draw: float, chosen: str) -> None:
+def test_the_random_draw_alone_chooses_by_weight(draw: float, chosen: str) -> None:
     table = table_of(route("r", rule={"backends": [backend("a", weight=1), backend("b", weight=3)]}))
 
     assert chosen == forwarded(table, request("h/"), draw).backend.spec.addresses[0].partition(".")[0]
@@ -101,7 +101,7 @@ def test_a_rule_may_respond_by_itself() -> None:
     assert (200, b"{}", ((b"content-type", b"application/json"),)) == (answer.status_code, answer.body, answer.headers)
 
 
-def test_equal_references_share_one_backend_and_different_ones_do_not() -> None:
+def test_equal_references_share_one_backend_and_others_have_their_own() -> None:
     tls = {"protocol": "https", "tls": {"serverName": "a.example"}}
     other = {"protocol": "https", "tls": {"serverName": "b.example"}}
     table = table_of(
@@ -132,7 +132,7 @@ def test_policies_reach_the_decision() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("0s", 0.0), (None, None)])
-def test_no_limit_and_the_default_limit_are_told_apart(text: str | None, expected: float | None) -> None:
+def test_a_timeout_of_zero_differs_from_no_timeout(text: str | None, expected: float | None) -> None:
     timeouts = {"request": text} if text else {}
 
     assert (
@@ -213,7 +213,7 @@ def test_a_backends_header_changes_come_after_the_rules() -> None:
     )
 
 
-def test_edits_joined_do_what_they_do_one_after_the_other() -> None:
+def test_joined_edits_do_the_same_as_one_after_the_other() -> None:
     generator = random.Random(11)
 
     def edits() -> routing.HeaderEdits:
@@ -228,7 +228,7 @@ def test_edits_joined_do_what_they_do_one_after_the_other() -> None:
         assert second.apply(first.apply(fields)) == first.then(second).apply(fields)
 
 
-def test_edits_without_a_filter_are_none() -> None:
+def test_a_rule_without_filters_has_no_edits() -> None:
     decision = forwarded(table_of(route("r")), request("h/"))
 
     assert decision.request_edits is None

@@ -66,7 +66,7 @@ def test_the_default_of_max_age_is_five_seconds_and_absent_lists_say_nothing() -
     assert b"5" == dict(answer.headers)[b"access-control-max-age"]
 
 
-def test_stars_stay_stars_without_credentials() -> None:
+def test_wildcards_are_sent_as_wildcards_without_credentials() -> None:
     table = table_with(allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"], exposeHeaders=["*"])
     head = request("h/", "OPTIONS", **PREFLIGHT, access_control_request_headers="x-a, x-b")
 
@@ -79,7 +79,7 @@ def test_stars_stay_stars_without_credentials() -> None:
     assert b"vary" not in fields
 
 
-def test_no_star_is_ever_answered_with_credentials() -> None:
+def test_no_wildcard_is_sent_with_credentials() -> None:
     table = table_with(
         allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"], exposeHeaders=["*"], allowCredentials=True
     )
@@ -93,7 +93,7 @@ def test_no_star_is_ever_answered_with_credentials() -> None:
     assert b"x-a, x-b" == fields[b"access-control-allow-headers"]
 
 
-def test_what_comes_twice_and_is_empty_once_is_repeated_as_if_it_came_once() -> None:
+def test_an_empty_repetition_of_a_preflight_field_is_ignored() -> None:
     """A value that ends in a space cannot be sent (RFC 9113, 8.2.1)."""
     everything = ["*"]
     table = table_with(allowOrigins=everything, allowMethods=everything, allowHeaders=everything, allowCredentials=True)
@@ -108,7 +108,7 @@ def test_what_comes_twice_and_is_empty_once_is_repeated_as_if_it_came_once() -> 
     assert b"x-a" == fields[b"access-control-allow-headers"]
 
 
-def test_actual_responses_lose_what_the_backend_said_and_get_what_the_rule_says() -> None:
+def test_the_cors_fields_of_the_rule_replace_those_of_the_backend() -> None:
     table = table_with(exposeHeaders=["X-C"], allowCredentials=True)
 
     assert {
@@ -120,11 +120,11 @@ def test_actual_responses_lose_what_the_backend_said_and_get_what_the_rule_says(
     } == edits_of(table, origin="https://a.example")
 
 
-def test_a_foreign_origin_is_served_without_permission() -> None:
+def test_a_foreign_origin_is_served_without_access_control_fields() -> None:
     assert {b"x": b"1", b"vary": b"Origin"} == edits_of(table_with(), origin="https://foreign.example")
 
 
-def test_a_request_without_origin_is_not_touched_but_for_caches() -> None:
+def test_the_response_to_a_request_without_origin_gets_vary_at_most() -> None:
     plain = {b"access-control-allow-origin": b"https://backend.example", b"x": b"1"}
 
     assert {**plain, b"vary": b"Origin"} == edits_of(table_with())
@@ -138,7 +138,7 @@ def test_options_without_the_fields_of_a_preflight_is_forwarded(missing: str) ->
     forwarded(table_with(), request("h/", "OPTIONS", **fields))
 
 
-def test_the_filter_comes_before_a_redirect_and_marks_it() -> None:
+def test_the_cors_filter_runs_before_a_redirect_and_sets_its_fields_on_it() -> None:
     filters = {"cors": {"allowOrigins": ["https://a.example"]}, "requestRedirect": {"scheme": "https"}}
     table = table_of(route("r", rule={"backends": [], "filters": filters}))
 
@@ -167,7 +167,7 @@ def taker(head: routing.PlainHead, *routes: dict[str, Any]) -> tuple[str, bool]:
     return winner.route if winner else "", isinstance(decision, routing.Answer) and decision.reason == "preflight"
 
 
-def test_a_preflight_goes_to_the_rule_of_the_method_that_it_asks_for() -> None:
+def test_a_preflight_goes_to_the_rule_of_the_method_that_it_requests() -> None:
     puts = route("puts", path("/api", method="PUT"), rule=OPEN)
     posts = route("posts", path("/api", method="POST"), rule=OPEN)
 
@@ -178,7 +178,7 @@ def test_a_preflight_goes_to_the_rule_of_the_method_that_it_asks_for() -> None:
 
 
 def test_a_preflight_goes_to_the_rule_of_the_fields_that_it_announces() -> None:
-    """Whatever the value: a preflight tells names alone."""
+    """Whatever the value: a preflight announces names alone."""
     exact = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
     pattern = [{"name": "x-version", "value": "[0-9]", "type": "RegularExpression"}]
 
@@ -188,14 +188,14 @@ def test_a_preflight_goes_to_the_rule_of_the_fields_that_it_announces() -> None:
 
 
 @pytest.mark.parametrize(("value", "is_taken"), [("https://a.example", True), ("https://b.example", False)])
-def test_a_field_that_the_preflight_has_itself_is_compared(value: str, is_taken: bool) -> None:
+def test_the_value_of_a_field_that_the_preflight_has_itself_is_compared(value: str, is_taken: bool) -> None:
     asked = route("one", path("/api", headers=headers(Origin=value)), rule=OPEN)
 
     assert is_taken == (("one", True) == taker(PUT_ASKED, asked))
 
 
-def test_what_a_preflight_does_not_announce_is_not_there() -> None:
-    """Browsers send cookies without a word, and never with the preflight."""
+def test_a_field_that_the_preflight_does_not_announce_counts_as_absent() -> None:
+    """Browsers send cookies without announcing them, and never with the preflight."""
     asked = route("one", path("/api", headers=headers(Cookie="a=1")), rule=OPEN)
 
     assert ("everybody", False) == taker(VERSION_ASKED, asked, EVERYBODY)
@@ -214,7 +214,7 @@ def test_all_conditions_have_to_be_announced() -> None:
 
 
 @pytest.mark.parametrize("missing", PREFLIGHT)
-def test_options_that_announce_nothing_are_options(missing: str) -> None:
+def test_an_options_request_that_is_not_a_preflight_matches_as_options(missing: str) -> None:
     fields = {name: value for name, value in PREFLIGHT.items() if name != missing}
     puts = route("puts", path("/api", method="PUT"), rule=OPEN)
     versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
@@ -223,7 +223,7 @@ def test_options_that_announce_nothing_are_options(missing: str) -> None:
     assert ("everybody", False) == taker(head, puts, versions, EVERYBODY)
 
 
-def test_other_methods_announce_nothing() -> None:
+def test_preflight_fields_on_other_methods_are_ignored() -> None:
     head = request("h/api/x", "GET", **PREFLIGHT, access_control_request_headers="x-version")
     puts = route("puts", path("/api", method="PUT"), rule=OPEN)
     versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
@@ -231,7 +231,7 @@ def test_other_methods_announce_nothing() -> None:
     assert ("everybody", False) == taker(head, puts, versions, EVERYBODY)
 
 
-def test_a_rule_without_the_filter_takes_no_preflight_for_another_request() -> None:
+def test_a_rule_without_the_cors_filter_takes_no_preflight_of_another_method_or_field() -> None:
     puts = route("puts", path("/api", method="PUT"))
     versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})))
 
@@ -248,7 +248,7 @@ def test_a_rule_for_options_keeps_its_preflights_unless_the_other_has_the_longer
     assert ("options", True) == taker(PUT_ASKED, puts, route("options", path("/api", method="OPTIONS"), rule=OPEN))
 
 
-def test_what_kept_a_preflight_from_a_rule_is_told() -> None:
+def test_explain_names_what_kept_a_preflight_from_a_rule() -> None:
     posts = route("posts", path("/api", method="POST"), rule=OPEN)
     plain = route("plain", path("/api", method="PUT"))
     versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)

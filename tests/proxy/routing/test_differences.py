@@ -1,4 +1,4 @@
-"""A table that was changed again and again is the table that its last document makes alone."""
+"""A table after any number of changes equals the table that its last document makes alone."""
 
 import json
 from typing import Any
@@ -81,7 +81,7 @@ pool = st.lists(st.one_of(routes("http", http_matches), routes("grpc", grpc_matc
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[bytes]:
-    """Documents that have much in common; some are refused, and nothing must come of those."""
+    """Documents that have much in common; some are refused, and must have no effect."""
     shared = draw(pool)
     history = []
     for _ in range(draw(st.integers(2, 5))):
@@ -117,7 +117,7 @@ def fresh(data: bytes) -> tuple[routing.Table | None, tuple[document.Problem, ..
 
 
 def decisions(table: routing.Table) -> list[object]:
-    """What becomes of each request at each door: by route, rule and match for all that could be taken."""
+    """The decision for each request at each door, as route, rule and match, for all that could be taken."""
     found: list[object] = []
     for door in sorted(table.doors):
         for head in HEADS:
@@ -141,7 +141,7 @@ def holdings(table: routing.Table) -> dict[str, object]:
 
 @given(histories())
 @settings(max_examples=300, deadline=None)
-def test_differences_lead_to_the_table_of_the_whole_document(history: list[bytes]) -> None:
+def test_differences_make_the_same_table_as_the_whole_document(history: list[bytes]) -> None:
     served = Served()
     for data in history:
         whole, problems = fresh(data)
@@ -185,7 +185,7 @@ def one_host_with(matches: list[dict[str, Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("kept", ALONE, ids=str)
-def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[str, Any]) -> None:
+def test_a_hostname_stays_as_long_as_any_match_is_left_under_it(kept: dict[str, Any]) -> None:
     served = Served()
     others = [match for match in ALONE if match != kept]
     for count in range(len(others), -1, -1):
@@ -198,7 +198,7 @@ def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[st
 
 
 @pytest.mark.parametrize("repeated", ["hostnames", "listeners"])
-def test_a_route_goes_whole_that_has_a_name_twice(repeated: str) -> None:
+def test_a_route_that_repeats_a_hostname_or_listener_is_removed_entirely(repeated: str) -> None:
     names = {"hostnames": ["a.example"], "listeners": ["web"]}
     going, staying = (
         {
@@ -220,10 +220,12 @@ def test_a_route_goes_whole_that_has_a_name_twice(repeated: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["http", "grpc"])
-def test_nothing_is_kept_of_hostnames_that_have_come_and_gone(kind: str) -> None:
+def test_nothing_is_kept_of_removed_hostnames(kind: str) -> None:
     def routes_of(*hostnames: str) -> bytes:
         backends = [{"address": "x.test:80"}]
-        staying = [f"stays-{number}.example" for number in range(4)]  # where most leaves, the table is made anew
+        staying = [
+            f"stays-{number}.example" for number in range(4)
+        ]  # enough that most of it stays: otherwise the table is made anew
         named = [
             {"name": name, "kind": kind, "hostnames": [name], "rules": [{"backends": backends}]}
             for name in (*staying, *hostnames)

@@ -1,4 +1,4 @@
-"""Explain: the winner, why it won, what happens then, and the nearest misses."""
+"""Explain: the winner, why it won, the outcome, and the nearest misses."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def explained(head: routing.PlainHead, *routes: dict[str, Any], **settings: Any)
     return routing.explain(table_of(*routes, **(settings or TABLE)), DOOR, head)
 
 
-def test_the_winner_is_told_with_listener_conditions_and_runner_up() -> None:
+def test_the_winner_is_reported_with_listener_conditions_and_runner_up() -> None:
     told = explained(
         request("a.example:8080/api//v1/x?q=1", "POST", x="1"),
         route("exact-host", path("/api", method="POST", headers=headers(X="1")), hostnames=["a.example"]),
@@ -45,7 +45,7 @@ def test_the_winner_is_told_with_listener_conditions_and_runner_up() -> None:
     assert ("shorter", "length of path") == (told.runner_up.route, told.decided_by)
 
 
-def test_what_happens_then_is_told_with_shares_and_filters() -> None:
+def test_the_outcome_is_reported_with_shares_and_filters() -> None:
     filters = {
         "requestHeaderModifier": {"set": [{"name": "X-A", "value": "1"}], "remove": ["X-B"]},
         "urlRewrite": {"hostname": "in.example", "path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/y"}},
@@ -87,9 +87,7 @@ def test_what_happens_then_is_told_with_shares_and_filters() -> None:
         ),
     ],
 )
-def test_what_holds_for_a_whole_rule_is_told_and_nothing_that_does_not(
-    rule: dict[str, Any], said: tuple[str, ...]
-) -> None:
+def test_the_filters_and_policies_of_a_rule_are_reported(rule: dict[str, Any], said: tuple[str, ...]) -> None:
     assert said == explained(request("h.example/"), route("r", rule=rule)).filters
 
 
@@ -105,7 +103,7 @@ def test_what_holds_for_a_whole_rule_is_told_and_nothing_that_does_not(
         ),
     ],
 )
-def test_what_changes_on_the_way_to_a_backend_is_told_and_nothing_that_does_not(
+def test_the_changes_to_request_and_response_are_reported_per_backend(
     filters: dict[str, Any], said: tuple[str, ...]
 ) -> None:
     (share,) = explained(request("h.example/x"), route("r", path("/x"), rule={"filters": filters})).backends
@@ -113,7 +111,7 @@ def test_what_changes_on_the_way_to_a_backend_is_told_and_nothing_that_does_not(
     assert said == share.filters
 
 
-def test_backends_without_weight_share_nothing() -> None:
+def test_backends_of_weight_zero_have_no_share() -> None:
     rule = {"backends": [backend("a", weight=0), backend("b", weight=0)]}
 
     assert [0.0, 0.0] == [share.share for share in explained(request("h.example/"), route("r", rule=rule)).backends]
@@ -132,7 +130,7 @@ def test_an_exact_host_wins_over_a_wildcard_whatever_the_path() -> None:
     assert ("wildcard", "hostname") == (told.runner_up.route, told.decided_by)
 
 
-def test_a_wildcard_that_does_not_cover_the_host_is_missed_by_it_and_one_that_does_is_not() -> None:
+def test_only_a_wildcard_that_does_not_cover_the_host_is_missed_by_hostname() -> None:
     told = explained(
         request("ab.example/x"),
         route("above", path("/y"), hostnames=["*.example"]),
@@ -145,8 +143,8 @@ def test_a_wildcard_that_does_not_cover_the_host_is_missed_by_it_and_one_that_do
     ]
 
 
-def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_none() -> None:
-    """A match of another listener, which all else fits, comes before those of the own one."""
+def test_the_five_nearest_misses_are_reported_and_absent_values_are_none() -> None:
+    """A match that only belongs to another listener is nearer than those of the same listener."""
     told = explained(
         request("a.example/x"),
         route("path", path("/y")),
@@ -163,7 +161,7 @@ def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_none(
     ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]
 
 
-def test_a_parameter_that_is_empty_is_not_one_that_was_not_sent() -> None:
+def test_an_empty_parameter_differs_from_an_absent_one() -> None:
     empty = path("/x", queryParams=headers(q=""))
     one = path("/x", queryParams=headers(q="1"))
 
@@ -174,7 +172,7 @@ def test_a_parameter_that_is_empty_is_not_one_that_was_not_sent() -> None:
     assert ("Exact 1", "") == (seen.wanted, seen.seen)
 
 
-def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
+def test_a_missed_grpc_route_ranks_after_a_missed_path_and_names_the_content_type() -> None:
     call = route("call", {"grpc": {"service": "a.B"}}, kind="grpc")
 
     told = explained(request("a.example/x"), call, route("path", path("/y")))
@@ -186,7 +184,7 @@ def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
     assert ["text/plain"] == [miss.seen for miss in typed.misses]
 
 
-def test_who_is_asked_first_is_told() -> None:
+def test_the_external_authorization_service_is_reported() -> None:
     told = explained(
         request("h.example/"), route("r", rule={"filters": {"externalAuth": {"backend": {"address": "auth:1"}}}})
     )
@@ -194,7 +192,7 @@ def test_who_is_asked_first_is_told() -> None:
     assert told.filters == ("externalAuth by http://auth:1",)
 
 
-def test_misses_are_told_with_the_first_criterion_that_failed_nearest_first() -> None:
+def test_misses_are_reported_with_the_first_criterion_that_failed_nearest_first() -> None:
     told = explained(
         request("a.example/x?q=1", h="1"),
         route("host", path("/x"), hostnames=["b.example"]),
@@ -226,7 +224,7 @@ def test_misses_are_told_with_the_first_criterion_that_failed_nearest_first() ->
         ("RegularExpression", "/x", "h.example/x/y", None),
     ],
 )
-def test_the_condition_on_the_path_is_told_in_the_words_of_the_document(
+def test_the_path_condition_is_reported_in_the_terms_of_the_document(
     type_: str, value: str, target: str, said: str | None
 ) -> None:
     winner = explained(request(target), route("r", {"path": {"type": type_, "value": value}})).winner
@@ -242,7 +240,7 @@ def test_a_match_of_another_listener_is_the_nearest_miss() -> None:
     ]
 
 
-def test_a_match_that_the_listener_has_too_is_no_miss_of_another_one() -> None:
+def test_a_match_of_this_listener_is_not_a_miss_of_another_one() -> None:
     told = explained(request("a.example/"), route("everywhere", listeners=["web", "rest"]), route("everywhere-too"))
 
     assert told.winner is not None
@@ -261,7 +259,7 @@ def test_without_a_listener_the_others_are_named() -> None:
     ]
 
 
-def test_at_a_door_that_is_not_there_nothing_is_found() -> None:
+def test_an_unknown_door_has_neither_listener_nor_winner() -> None:
     told = routing.explain(table_of(route("r")), routing.socket_door("", 9), request("a.example/"))
 
     assert (None, (), None, ()) == (told.listener, told.other_listeners, told.winner, told.misses)
@@ -277,7 +275,7 @@ def test_a_path_without_normal_form_has_no_winner() -> None:
     assert "bad_path" == told.decision.reason
 
 
-def test_a_request_of_which_too_much_would_have_to_be_read_has_no_winner() -> None:
+def test_a_request_beyond_the_limit_of_matching_work_has_no_winner() -> None:
     matches = [path(f".*{n}!", "RegularExpression") for n in range(64)]
     told = explained(request("a.example/" + "v" * 60_000), route("r", *matches))
 
@@ -286,7 +284,7 @@ def test_a_request_of_which_too_much_would_have_to_be_read_has_no_winner() -> No
     assert "too_much_to_match" == told.decision.reason
 
 
-def test_options_about_the_server_as_a_whole_has_no_winner() -> None:
+def test_options_asterisk_has_no_winner() -> None:
     told = explained(routing.PlainHead(b"OPTIONS", b"a.example", b"*"), route("r"))
 
     assert (None, "*") == (told.winner, told.path)
@@ -294,7 +292,7 @@ def test_options_about_the_server_as_a_whole_has_no_winner() -> None:
     assert "no_resource" == told.decision.reason
 
 
-def test_calls_miss_grpc_routes_by_content_type_or_method() -> None:
+def test_grpc_routes_are_missed_by_content_type_or_method() -> None:
     match = {"grpc": {"service": "a.B", "method": "C"}}
     call = route("call", match, kind="grpc")
 

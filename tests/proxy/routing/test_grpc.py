@@ -1,4 +1,4 @@
-"""GRPCRoute: what a match asks of a method, which match wins, and what gRPC clients are told."""
+"""GRPCRoute: what a match requires of a method, which match wins, and the status codes that gRPC clients get."""
 
 from typing import Any
 
@@ -48,12 +48,12 @@ MATCHES = [
 
 
 @pytest.mark.parametrize(("match", "url", "fits"), MATCHES)
-def test_matches_of_calls(match: dict[str, Any], url: str, fits: bool) -> None:
+def test_a_grpc_match_takes_the_calls_of_its_service_and_method(match: dict[str, Any], url: str, fits: bool) -> None:
     assert fits == (taken(table_of(grpc("r", match)), called(url)) == "r")
 
 
 @pytest.mark.parametrize(("match", "url", "fits"), MATCHES)
-def test_explain_says_the_same_of_calls(match: dict[str, Any], url: str, fits: bool) -> None:
+def test_explain_agrees_on_which_calls_a_match_takes(match: dict[str, Any], url: str, fits: bool) -> None:
     table = table_of(grpc("r", match))
 
     assert fits == (routing.explain(table, DOOR, called(url)).winner is not None)
@@ -70,7 +70,7 @@ def test_explain_says_the_same_of_calls(match: dict[str, Any], url: str, fits: b
         (call(None, "G.t", "RegularExpression"), "gRPC RegularExpression * / G.t"),
     ],
 )
-def test_explain_says_what_is_asked_of_a_method(match: dict[str, Any], said: str) -> None:
+def test_explain_prints_the_condition_on_service_and_method(match: dict[str, Any], said: str) -> None:
     winner = routing.explain(table_of(grpc("r", match)), DOOR, called("h/a.Svc/Get")).winner
 
     assert winner is not None
@@ -142,7 +142,7 @@ def test_the_better_match_wins_in_either_order(
     assert loser["name"] == taken(table_of(loser), head)
 
 
-def test_calls_go_to_grpc_routes_first_and_other_requests_never() -> None:
+def test_grpc_calls_go_to_grpc_routes_first_and_other_requests_never() -> None:
     table = table_of(grpc("grpc", call("s")), route("http", path("/s/m", "Exact")))
 
     assert "grpc" == taken(table, called("h/s/m"))
@@ -151,7 +151,7 @@ def test_calls_go_to_grpc_routes_first_and_other_requests_never() -> None:
     assert "404 no_route" == taken(table, request("h/s/other", "POST"))
 
 
-def test_a_better_hostname_of_an_http_route_comes_before_a_grpc_route() -> None:
+def test_a_more_specific_hostname_of_an_http_route_wins_over_a_grpc_route() -> None:
     table = table_of(grpc("grpc", {}, hostnames=["*.example"]), route("http", hostnames=["a.example"]))
 
     assert "http" == taken(table, called("a.example/s/m"))
@@ -169,11 +169,11 @@ CONTENT_TYPES = [
 
 
 @pytest.mark.parametrize(("content_type", "is_call"), CONTENT_TYPES)
-def test_the_content_type_tells_a_call(content_type: str, is_call: bool) -> None:
+def test_the_content_type_decides_whether_a_request_is_a_grpc_call(content_type: str, is_call: bool) -> None:
     assert is_call == routing.is_grpc(request("h/s/m", "POST", content_type=content_type))
 
 
-def test_clients_without_a_route_are_told_unimplemented_and_without_a_backend_unavailable() -> None:
+def test_calls_without_a_route_are_unimplemented_and_without_a_backend_unavailable() -> None:
     table = table_of(
         grpc("none", call("none"), rule={"backends": []}),
         grpc("empty", call("empty"), rule={"backends": [{"backend": "e"}]}),
@@ -187,7 +187,7 @@ def test_clients_without_a_route_are_told_unimplemented_and_without_a_backend_un
 
 
 @pytest.mark.parametrize("wanted", [{}, call(method="Get"), call("a[.]S.*", type_="RegularExpression")], ids=str)
-def test_conditions_on_header_fields_hold_whatever_a_match_asks_of_the_method(wanted: dict[str, Any]) -> None:
+def test_header_conditions_apply_whatever_the_condition_on_the_method(wanted: dict[str, Any]) -> None:
     table = table_of(grpc("r", {**wanted, "headers": headers(tenant="one")}))
 
     assert "r" == taken(table, called("h/a.Svc/Get", tenant="one"))

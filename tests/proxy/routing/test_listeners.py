@@ -35,7 +35,7 @@ HOSTS = [
 
 
 @pytest.mark.parametrize(("host", "owner"), HOSTS)
-def test_only_routes_of_the_closest_listener_are_considered(host: str, owner: str) -> None:
+def test_only_routes_of_the_most_specific_listener_are_considered(host: str, owner: str) -> None:
     names = [str(listener["name"]) for listener in ISOLATED]
     routes = [route(name, path(f"/{name}"), listeners=[name]) for name in names]
     table = table_of(*routes, listeners=ISOLATED)
@@ -46,7 +46,7 @@ def test_only_routes_of_the_closest_listener_are_considered(host: str, owner: st
 
 
 @pytest.mark.parametrize("hostname", ["*.example.com", "a.example.com"])
-def test_a_listener_of_some_hosts_keeps_them_from_the_one_of_every_host(hostname: str) -> None:
+def test_a_listener_with_a_hostname_takes_its_hosts_from_the_listener_without_one(hostname: str) -> None:
     listeners = [{"name": "empty", "port": 8080}, {"name": "some", "port": 8080, "hostname": hostname}]
     table = table_of(route("of-all", listeners=["empty"]), route("of-some", listeners=["some"]), listeners=listeners)
 
@@ -62,8 +62,8 @@ def test_a_host_without_listener_is_not_found() -> None:
     assert "404 no_listener" == taken(table, request("a.example/"), "unknown door")
 
 
-def test_listeners_of_one_address_share_a_door_however_they_spell_it() -> None:
-    """The kernel would deal clients out to two sockets of one address by chance."""
+def test_listeners_on_one_address_share_a_door_whatever_its_spelling() -> None:
+    """The kernel would distribute clients between two sockets of one address at random."""
     table = table_of(
         route("one", listeners=["one"]),
         route("other", listeners=["other"]),
@@ -78,8 +78,8 @@ def test_listeners_of_one_address_share_a_door_however_they_spell_it() -> None:
     assert ["one", "other"] == [taken(table, request(f"{name}.example/"), door) for name in ("one", "other")]
 
 
-def test_the_listener_of_a_host_tells_misdirected_requests() -> None:
-    """A door answers 421 when the host of the request and the name of the connection have different listeners."""
+def test_hosts_that_need_421_on_one_connection_have_different_listeners() -> None:
+    """A door answers 421 when the host of the request and the SNI of the connection have different listeners."""
     table = table_of(
         route("r"),
         listeners=[
@@ -121,7 +121,7 @@ def test_hostnames_of_listener_and_route_intersect(
     assert is_served == (taken(table, request(f"{host}/")) == "r")
 
 
-def test_a_port_shows_its_own_listeners_only() -> None:
+def test_a_port_serves_its_own_listeners_only() -> None:
     listeners = [{"name": "one", "port": 8080}, {"name": "two", "port": 8081, "address": "::1"}]
     table = table_of(route("r1", listeners=["one"]), route("r2", listeners=["two"]), listeners=listeners)
 
@@ -130,7 +130,7 @@ def test_a_port_shows_its_own_listeners_only() -> None:
     assert "[::1]:8081" == routing.socket_door("::1", 8081)
 
 
-def test_a_listener_of_the_tunnel_alone_has_no_port() -> None:
+def test_a_tunnel_only_listener_has_no_port() -> None:
     table = table_of(route("r"), listeners=[tunnel("https", 443)])
 
     assert {routing.TUNNEL_HTTP, routing.TUNNEL_HTTPS} == set(table.doors)
@@ -159,7 +159,7 @@ def test_redirect_to_https_on_80_with_the_application_on_443_does_not_loop() -> 
     assert "app" == taken(table, request("a.example/x"), routing.TUNNEL_HTTPS)
 
 
-def test_a_gateway_with_http_only_gets_https_requests_too() -> None:
+def test_a_tunnel_gateway_with_an_http_listener_only_gets_https_requests_too() -> None:
     change = {"type": "ReplaceFullPath", "replaceFullPath": "/n"}
     redirect = {"backends": [], "filters": {"requestRedirect": {"path": change}}}
     table = table_of(route("app"), route("old", path("/o"), rule=redirect), listeners=[tunnel("http", 80)])
@@ -170,7 +170,7 @@ def test_a_gateway_with_http_only_gets_https_requests_too() -> None:
     assert "302 http://a.example/n" == taken(table, request("a.example/o"), routing.TUNNEL_HTTP)
 
 
-def test_of_two_gateways_with_the_same_host_the_older_one_gets_it() -> None:
+def test_the_oldest_gateway_with_the_same_host_gets_it_in_any_order() -> None:
     young = tunnel("young", 443, gateway="ns/a", createdAt=NEW, hostname="*.example")
     old = tunnel("old", 443, gateway="ns/b", createdAt=OLD, hostname="*.example")
     undated = tunnel("undated", 443, gateway="ns/0", hostname="*.example")
@@ -180,7 +180,7 @@ def test_of_two_gateways_with_the_same_host_the_older_one_gets_it() -> None:
         assert "old" == taken(table_of(*routes, listeners=listeners), request("a.example/"), routing.TUNNEL_HTTPS)
 
 
-def test_a_listener_without_a_time_yields_whatever_the_age_of_its_gateways_others() -> None:
+def test_a_listener_without_a_creation_time_ranks_last_whatever_its_gateway() -> None:
     listeners = [
         tunnel("old-http", 80, gateway="ns/old", createdAt=OLD),
         tunnel("undated-https", 443, gateway="ns/old"),
@@ -193,8 +193,8 @@ def test_a_listener_without_a_time_yields_whatever_the_age_of_its_gateways_other
     assert "old-http" == taken(table, request("a.example/"), routing.TUNNEL_HTTP)
 
 
-def test_hostname_specificity_goes_over_all_gateways_of_the_tunnel() -> None:
-    """An HTTP-only Gateway takes part in https as well, and a young Gateway with the closer name wins."""
+def test_hostname_specificity_is_compared_across_all_gateways_of_the_tunnel() -> None:
+    """An HTTP-only Gateway takes part in https as well, and a younger Gateway with the more specific name wins."""
     listeners = [
         tunnel("old-any", 443, gateway="ns/old", createdAt=OLD),
         tunnel("young-exact", 80, gateway="ns/young", createdAt=NEW, hostname="a.example"),
@@ -228,5 +228,5 @@ def test_listeners_outside_the_tunnel_are_not_reached_through_it() -> None:
         (b"b" + LONGEST_NAME + b".:65535", b""),
     ],
 )
-def test_a_host_has_at_most_253_bytes_beside_final_dot_and_port(authority: bytes, host: bytes) -> None:
+def test_a_host_has_at_most_253_octets_without_final_dot_and_port(authority: bytes, host: bytes) -> None:
     assert host == routing.host_of(authority)

@@ -39,7 +39,7 @@ def test_matches_are_ranked_one_by_one_and_not_by_their_rule() -> None:
     assert "r1" == taken(table, request("h/barn"))
 
 
-def test_a_worse_hostname_is_asked_when_no_match_under_the_better_one_fits() -> None:
+def test_a_less_specific_hostname_is_tried_when_no_match_of_the_more_specific_one_fits() -> None:
     table = table_of(
         route("exact", path("/only-here"), hostnames=["a.example"]),
         route("wild", path("/wild"), hostnames=["*.example"]),
@@ -73,11 +73,11 @@ PREFIXES = [
 
 
 @pytest.mark.parametrize(("prefix", "url", "fits"), PREFIXES)
-def test_prefixes_go_by_whole_elements(prefix: str, url: str, fits: bool) -> None:
+def test_path_prefixes_match_whole_segments(prefix: str, url: str, fits: bool) -> None:
     assert fits == (taken(table_of(route("r", path(prefix))), request(url)) == "r")
 
 
-def test_exact_paths_are_the_whole_path_in_its_case_without_the_query() -> None:
+def test_exact_paths_match_the_whole_path_case_sensitively_without_the_query() -> None:
     table = table_of(route("r", path("/a", "Exact")))
 
     assert "r" == taken(table, request("h/a?x=1"))
@@ -159,7 +159,7 @@ def test_the_order_of_routes_with_names_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("type_", ["Exact", "PathPrefix", "RegularExpression"])
-def test_conditions_on_header_fields_hold_whatever_a_match_asks_of_the_path(type_: str) -> None:
+def test_header_conditions_apply_whatever_the_condition_on_the_path(type_: str) -> None:
     table = table_of(route("r", path("/a", type_, headers=headers(tenant="one"))))
 
     assert "r" == taken(table, request("h/a", tenant="one"))
@@ -167,7 +167,7 @@ def test_conditions_on_header_fields_hold_whatever_a_match_asks_of_the_path(type
     assert "404 no_route" == taken(table, request("h/a"))
 
 
-def test_an_expression_about_what_was_not_sent_does_not_hold() -> None:
+def test_a_regular_expression_does_not_match_an_absent_field_or_parameter() -> None:
     anything = [{"name": "x", "type": "RegularExpression", "value": ".*"}]
     table = table_of(route("head", path("/", headers=anything)), route("query", path("/", queryParams=anything)))
 
@@ -176,8 +176,8 @@ def test_an_expression_about_what_was_not_sent_does_not_hold() -> None:
     assert "404 no_route" == taken(table, request("h/?y=1", y="1"))
 
 
-def test_a_request_that_expressions_would_have_to_read_too_much_of_is_refused() -> None:
-    """Not passed on to a lesser rule: a better one may be there to keep it out."""
+def test_a_request_beyond_the_limit_of_matching_work_is_answered_431() -> None:
+    """Not passed on to a rule of lower precedence: one of higher precedence may be there to keep it out."""
     expressions = [
         path("/", headers=[{"name": "x", "type": "RegularExpression", "value": f".*{n}!"}]) for n in range(64)
     ]
@@ -189,7 +189,7 @@ def test_a_request_that_expressions_would_have_to_read_too_much_of_is_refused() 
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/grpc"])
-def test_the_expressions_of_all_hostnames_of_a_request_count_together(content_type: str) -> None:
+def test_the_limit_of_matching_work_covers_the_expressions_of_all_hostnames(content_type: str) -> None:
     matches = [path("/", headers=[{"name": "x", "type": "RegularExpression", "value": f".*{n}!"}]) for n in range(6)]
     hostnames = ["a.b.example", "*.b.example", "*.example", ""]
     routes = [route(f"r{n}", *matches, hostnames=[name] if name else []) for n, name in enumerate(hostnames)]
@@ -201,7 +201,7 @@ def test_the_expressions_of_all_hostnames_of_a_request_count_together(content_ty
         assert seen == taken(table, request_)
 
 
-def test_paths_and_calls_count_too_where_expressions_read_them() -> None:
+def test_the_limit_of_matching_work_covers_path_and_method_expressions() -> None:
     paths = [path(f".*{n}!", "RegularExpression") for n in range(64)]
     calls = [{"grpc": {"type": "RegularExpression", "method": f".*{n}!"}} for n in range(64)]
     head = routing.PlainHead(b"POST", b"h", b"/s/" + b"v" * 60_000, ((b"content-type", b"application/grpc"),))

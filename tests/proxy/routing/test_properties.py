@@ -1,4 +1,4 @@
-"""Properties of routing: it agrees with a plain reference, does not look at the order, and never raises."""
+"""Properties of routing: it agrees with a plain reference, does not depend on the order, and never raises."""
 
 import json
 import random
@@ -107,7 +107,7 @@ preflights = st.fixed_dictionaries(
 
 
 def named(plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each route with a name, and with a backend that tells it."""
+    """Each route with a name, and with a backend that identifies it."""
     return [
         {
             **route,
@@ -169,7 +169,7 @@ def test_preflights_agree_with_the_reference(plain: list[dict[str, Any]], reques
 @given(st.lists(matches, min_size=2, max_size=12))
 @settings(max_examples=80, deadline=None)
 def test_precedence_is_a_total_order(plain: list[dict[str, Any]]) -> None:
-    """Ranks are distinct and comparable, even of matches that say the same."""
+    """Ranks are distinct and comparable, even of equal matches."""
     listed = named([{"rules": [{"matches": [match]}]} for match in plain])
     routes_ = next(iter(table_of(*listed, listeners=[]).doors[routing.TUNNEL_HTTP])).routes
     ranks = [match.rank for _, match in routes_]
@@ -232,7 +232,7 @@ EVERYTHING: list[dict[str, Any]] = [
 
 @given(wild_heads, st.floats(0, 1, exclude_max=True))
 @settings(max_examples=400, deadline=None)
-def test_no_head_makes_routing_raise(head: routing.PlainHead, chance: float) -> None:
+def test_routing_raises_for_no_request_head(head: routing.PlainHead, chance: float) -> None:
     table = table_of(*EVERYTHING, listeners=[{"name": "web", "port": 8080}])
 
     decision = routing.decide(table, DOOR, head, lambda: chance, now_s=1e9)
@@ -243,13 +243,13 @@ def test_no_head_makes_routing_raise(head: routing.PlainHead, chance: float) -> 
     assert chance > 0 or type(decision) is type(explanation.decision)
 
 
-def test_long_hosts_and_deep_paths_are_not_looked_up_piece_by_piece() -> None:
-    """Work is bounded by what the table holds, not by what a client sends."""
+def test_the_work_for_long_hosts_and_deep_paths_is_bounded() -> None:
+    """By what the table holds, not by what a client sends."""
     table = table_of(*named([{"hostnames": ["*.example"], "rules": [{"matches": [{"path": {"value": "/a/b"}}]}]}]))
     index: PathIndex = next(iter(next(iter(table.doors[DOOR])).routes.indexes_of(b"x.example")))[1]
 
     class Counted(bytes):
-        """A path that counts how often it is cut."""
+        """A path that counts how often it is sliced."""
 
         cuts = 0
 
@@ -271,7 +271,7 @@ PIECES = st.sampled_from(
 
 @settings(deadline=None)
 @given(st.sampled_from(["Exact", "PathPrefix"]), st.lists(PIECES, max_size=6).map("".join))
-def test_the_table_takes_every_path_that_a_document_may_have(type_: str, path: str) -> None:
+def test_every_path_that_a_document_accepts_compiles(type_: str, path: str) -> None:
     rule = {"matches": [{"path": {"type": type_, "value": f"/{path}"}}], "backends": [{"address": "b:80"}]}
     try:
         made = document.decode(json.dumps({"routes": [{"rules": [rule]}]}).encode())
@@ -286,7 +286,7 @@ def test_the_table_takes_every_path_that_a_document_may_have(type_: str, path: s
     st.lists(st.sampled_from(["/", ".", "..", "%2e", ";", "a", "ä", "%"]), max_size=4),
 )
 @settings(max_examples=300, deadline=None)
-def test_a_path_that_is_taken_into_a_document_can_be_served(kind: str, parts: list[str]) -> None:
+def test_every_accepted_path_with_dot_segments_compiles(kind: str, parts: list[str]) -> None:
     match = {"path": {"type": kind, "value": "/" + "".join(parts)}}
     try:
         read = document.decode(json.dumps({"routes": [{"rules": [{"matches": [match]}]}]}).encode())

@@ -1,4 +1,4 @@
-"""Redirects, rewrites and normal forms: the tables of Gateway API, row by row."""
+"""Redirects, rewrites and path normalization: the tables of Gateway API, row by row."""
 
 import re
 from typing import Any
@@ -41,10 +41,10 @@ def test_redirects_name_scheme_and_port(
         (80, "", "http://example.org"),
     ],
 )
-def test_a_proxy_that_is_believed_says_what_scheme_its_client_has_used(
+def test_x_forwarded_proto_of_a_trusted_proxy_sets_the_scheme_of_redirects(
     public_port: int, given: str, expected: str
 ) -> None:
-    """A balancer that ends TLS. A port that is the scheme's own goes with it."""
+    """As of a load balancer that terminates TLS. A default port changes with the scheme."""
     table = table_of(
         route("r", rule={"backends": [], "filters": {"requestRedirect": {"statusCode": 302}}}),
         listeners=[{"name": "web", "port": 8080, "publicPort": public_port}],
@@ -78,7 +78,7 @@ def test_redirects_have_the_status_code_that_is_asked_for(status_code: int) -> N
 
 
 @pytest.mark.parametrize(("sent", "prefix", "replacement", "expected"), PREFIX_CHANGES)
-def test_prefixes_are_exchanged_by_elements(sent: str, prefix: str, replacement: str, expected: str) -> None:
+def test_prefixes_are_replaced_by_whole_segments(sent: str, prefix: str, replacement: str, expected: str) -> None:
     change = {"type": "ReplacePrefixMatch", "replacePrefixMatch": replacement}
     rewriting = table_of(route("r", path(prefix), rule={"filters": {"urlRewrite": {"path": change}}}))
     redirect = {"path": change, "hostname": "o", "port": 80}
@@ -135,7 +135,7 @@ def test_a_backends_rewrite_wins_over_the_rules_part_by_part(
     assert expected == (decision.authority, decision.path)
 
 
-def test_what_nobody_rewrites_is_passed_on_as_the_same_object() -> None:
+def test_path_and_authority_without_a_rewrite_are_forwarded_as_the_same_objects() -> None:
     head = request("h/a/b?c=d")
 
     decision = forwarded(table_of(route("r")), head)
@@ -163,7 +163,7 @@ def test_request_paths_have_one_normal_form_for_matching_and_forwarding(sent: st
         assert expected.encode() + b"?x=//..%2f" == decision.path
 
 
-def test_options_about_the_server_as_a_whole_finds_no_resource() -> None:
+def test_options_asterisk_is_answered_404() -> None:
     decision = routing.decide(table_of(route("r")), DOOR, routing.PlainHead(b"OPTIONS", b"h", b"*"), draws())
 
     assert isinstance(decision, routing.Answer)
@@ -171,7 +171,7 @@ def test_options_about_the_server_as_a_whole_finds_no_resource() -> None:
     assert b"OPTIONS * is not supported" in decision.body
 
 
-def test_slashes_are_kept_on_request() -> None:
+def test_repeated_slashes_are_kept_if_merge_slashes_is_off() -> None:
     table = table_of(route("a", path("/a/b")), route("root"), mergeSlashes=False)
 
     decision = forwarded(table, request("h/a//b"))
@@ -181,7 +181,7 @@ def test_slashes_are_kept_on_request() -> None:
 
 
 @pytest.mark.parametrize("sent", [form for form, expected in NORMAL_FORMS if expected])
-def test_a_normal_form_is_its_own_normal_form(sent: str) -> None:
+def test_normalization_is_idempotent(sent: str) -> None:
     once = normalise(sent.encode(), merge_slashes=True)
 
     assert once == normalise(once, merge_slashes=True)
@@ -191,7 +191,7 @@ UNRESERVED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._
 
 
 def spelled_plainly(path: bytes) -> bytes | None:
-    """The same as the standard says it, a character at a time (RFC 3986, 6.2.2); None: there is no such path."""
+    """The normal form as the standard defines it, a character at a time (RFC 3986, 6.2.2); None: no such path."""
     spelled = b""
     for unit in re.findall(rb"%[0-9A-Fa-f]{2}|.", path, re.DOTALL):
         meant = unquote_to_bytes(unit) if len(unit) == 3 else unit
@@ -222,7 +222,7 @@ def test_each_character_of_a_path_has_one_spelling(pieces: list[bytes]) -> None:
     assert normal == spelled_plainly(path)
 
 
-def test_rules_are_brought_into_the_same_form() -> None:
+def test_the_paths_of_rules_are_normalized_too() -> None:
     table = table_of(route("r", path("/caf%c3%a9/%7Euser")), route("plain", path("/grüße", "Exact")))
 
     assert "r" == taken(table, request("h/caf%C3%A9/~user/x"))
@@ -231,8 +231,8 @@ def test_rules_are_brought_into_the_same_form() -> None:
 
 @pytest.mark.parametrize("value", ["/geräte/{id}", "/ger%C3%A4te/%7Bid%7D"])
 @pytest.mark.parametrize("sent", ["/geräte/{id}", "/ger%c3%a4te/%7bid%7d", "/ger\\xC3%A4te/{id%7D"])
-def test_no_spelling_of_a_path_slips_past_its_rule(value: str, sent: str) -> None:
-    """Over HTTP/2 any byte can come in a path, and backends take all of these for one."""
+def test_no_spelling_of_a_path_bypasses_its_rule(value: str, sent: str) -> None:
+    """Over HTTP/2 a path can have any octet, and backends take all of these for the same path."""
     table = table_of(route("r", path(value, "Exact")), route("plain"))
     target = sent.encode().replace(b"\\xC3", b"\xc3")
 
@@ -244,8 +244,8 @@ def test_no_spelling_of_a_path_slips_past_its_rule(value: str, sent: str) -> Non
 
 
 @pytest.mark.parametrize("sent", ["/x[1]", "/x%5b1]", "/x%5B1%5D"])
-def test_a_regular_expression_sees_the_normal_form_alone(sent: str) -> None:
-    """It describes text, which has no spelling of its own that could be changed."""
+def test_a_regular_expression_is_matched_against_the_normalized_path(sent: str) -> None:
+    """The expression itself cannot be normalized: it describes text."""
     table = table_of(
         route("raw", path(r"/x\[[0-9]\]", "RegularExpression")),
         route("encoded", path("/x%5B[0-9]%5D", "RegularExpression")),
@@ -255,7 +255,7 @@ def test_a_regular_expression_sees_the_normal_form_alone(sent: str) -> None:
     assert "encoded" == taken(table, request(f"h{sent}"))
 
 
-def test_an_unusable_path_is_told_apart_from_other_errors() -> None:
+def test_an_unusable_path_has_an_error_type_of_its_own() -> None:
     with pytest.raises(UnusablePath):
         normalise(b"/../x", merge_slashes=True)
 
@@ -266,7 +266,7 @@ def test_a_redirect_keeps_an_address_in_its_brackets() -> None:
     assert "302 https://[2001:db8::1]/a" == taken(table, request("[2001:DB8::1]:8080/a"))
 
 
-def test_a_redirect_never_repeats_a_host_that_is_none() -> None:
+def test_an_invalid_host_is_never_repeated_in_a_redirect() -> None:
     table = table_of(route("r", rule={"backends": [], "filters": {"requestRedirect": {"scheme": "https"}}}))
 
     for authority in (b"a b", b'"x"', b"", b"a/b", b"a@b", b"a\r\nset-cookie: x"):

@@ -1,4 +1,4 @@
-"""Session persistence: a client stays with its backend and address until its time is over or they are gone."""
+"""Session persistence: a client keeps its backend and address until the session expires or they are gone."""
 
 import base64
 import re
@@ -100,7 +100,7 @@ def test_a_client_of_several_rules_keeps_its_session_with_each() -> None:
     assert ["a", "b"] == [name_of(forwarded(table, head, now_s=NOW_S)) for head in heads]
 
 
-def test_rules_that_a_client_of_one_host_may_meet_have_sessions_of_different_names() -> None:
+def test_rules_of_one_host_have_sessions_of_different_names() -> None:
     everything = {"matches": [path("/")]}
     by_header = {"matches": [path("/", headers=headers(x="1"))]}
     sessions = names(
@@ -117,7 +117,7 @@ def test_the_sessions_of_a_rule_that_matches_everything_have_a_plain_name(matche
     assert ["tunnelgw-session"] == names(shop({"matches": matches}, hostnames=["a.example"], name="shop"))
 
 
-def test_a_name_stays_whatever_changes_beside_its_rule() -> None:
+def test_the_session_name_of_a_rule_does_not_depend_on_other_rules_and_routes() -> None:
     alone = shop(API, listeners=["web", "admin"])
     other = {"name": "later", "backends": [backend("c")], **API}
     (before,) = names(alone)
@@ -178,7 +178,7 @@ FORGED = [b"", b"x", b"A" * 31, b"A" * 32, b"A" * 30 + b"==", b"A" * 31 + b"=", 
 
 
 @pytest.mark.parametrize("token", FORGED)
-def test_what_is_no_token_of_ours_is_no_session(token: bytes) -> None:
+def test_an_invalid_token_is_not_a_session(token: bytes) -> None:
     head = routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"tunnelgw-session=" + token),))
 
     assert forwarded(table_with(), head, 0.0, now_s=NOW_S).session is None
@@ -224,7 +224,7 @@ def test_sessions_end_by_age_and_by_idleness(policy: dict[str, Any], age_s: floa
 
 
 @pytest.mark.parametrize(("created_s", "used_s"), [(MAX_CLOCK_SKEW_S, 0.0), (0.0, MAX_CLOCK_SKEW_S)])
-def test_neither_time_of_a_session_may_be_ahead_by_more_than_clocks_differ(created_s: float, used_s: float) -> None:
+def test_the_times_of_a_session_may_be_ahead_by_the_clock_skew_at_most(created_s: float, used_s: float) -> None:
     table = table_with(idleTimeout="1h", absoluteTimeout="2h")
 
     def is_valid(more_s: float) -> bool:
@@ -278,8 +278,8 @@ def of_addresses(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("names", ["cba", "ab", "abcd"])
-def test_a_session_outlives_changes_of_the_other_addresses(names: str) -> None:
-    """A backend without a name is called by its addresses; its end of time stays what it was."""
+def test_a_session_survives_changes_of_the_other_addresses(names: str) -> None:
+    """The key of a backend without a name is its addresses; the session's absolute timeout is not extended."""
     policy = {"absoluteTimeout": "1h"}
     before, after = table_with(of_addresses(*"abc"), **policy), table_with(of_addresses(*names), **policy)
     key = forwarded(before, request("h/")).backend.key
@@ -310,7 +310,7 @@ def test_a_session_whose_address_has_left_is_over() -> None:
 
 @pytest.mark.parametrize("weight", [0, 1])
 def test_a_session_whose_backend_has_no_address_any_more_is_over(weight: int) -> None:
-    """As at the end of a change from one version to the next: all that the new one serves goes there."""
+    """As at the end of a rollout: the new version gets all requests."""
     bound = cookie(binding(table_with(), "a"))
     gone = {"backend": "a", "weight": weight}
     policy: dict[str, Any] = {"backends": [gone, backend("b", weight=99)], "sessionPersistence": {}}
@@ -331,7 +331,7 @@ def test_the_backend_that_a_session_names_comes_before_others_with_its_address()
     assert key == forwarded(table, cookie(field[1]), 0.0, now_s=NOW_S).backend.key
 
 
-def test_cookies_say_how_long_they_live_and_that_scripts_need_not_see_them() -> None:
+def test_a_permanent_cookie_has_max_age_and_is_http_only() -> None:
     policy = persistence(table_with(absoluteTimeout="1h", lifetimeType="Permanent", sessionName="sid"))
 
     field = policy.response_field(None, "k", "a:1", NOW_S, is_secure=True)
@@ -355,7 +355,7 @@ def test_a_cookie_keeps_the_spelling_of_its_name_and_is_secure_over_tls_alone() 
     assert [b"Path=/", b"HttpOnly", b"SameSite=Lax"] == attributes
 
 
-def test_a_cookie_of_the_browser_session_has_no_age() -> None:
+def test_a_session_cookie_has_no_max_age() -> None:
     assert b"Max-Age" not in binding(table_with(absoluteTimeout="1h"), "a")
 
 
@@ -375,8 +375,8 @@ def test_the_cookie_of_a_session_is_the_first_of_its_name(cookies: bytes) -> Non
     assert wanted is (session is not None)
 
 
-def test_to_look_for_a_session_costs_no_more_where_thousands_of_rules_have_their_own() -> None:
-    """Beyond the thousand names of which a compiled form was kept, each request took a tenth of a millisecond more."""
+def test_finding_a_session_costs_no_more_with_thousands_of_session_names() -> None:
+    """Beyond a thousand names, whose compiled forms were cached, each request took a tenth of a millisecond more."""
     head = routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"a=b; c=d"),))
 
     def calls(rules: int) -> int:

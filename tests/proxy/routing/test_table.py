@@ -1,4 +1,4 @@
-"""Tables are built in slices, from what has changed only, and let go in slices."""
+"""Tables are built in slices, from what has changed only, and released in slices."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def answers(table: routing.Table, count: int) -> list[str]:
     return [taken(table, request(f"h{n}.example/{n}/x")) for n in range(count)]
 
 
-def test_a_table_that_was_handed_over_decides_like_one_built_at_once() -> None:
+def test_a_table_built_from_differences_decides_like_one_built_at_once() -> None:
     routes = many(9)
     whole = routing.compile_table(document_of(*routes, listeners=LISTENERS))
 
@@ -77,7 +77,7 @@ def test_a_changed_listener_takes_effect_though_its_routes_stay() -> None:
     assert "r" == taken(after, request("a.example/"))
 
 
-def test_the_place_of_nameless_routes_is_never_taken_from_an_older_table() -> None:
+def test_nameless_routes_are_never_reused_from_an_older_table() -> None:
     nameless = [{"backends": [backend(name)]} for name in ("one", "two")]
     before, after = tables(encoded(*nameless), encoded(*reversed(nameless)))
 
@@ -85,7 +85,7 @@ def test_the_place_of_nameless_routes_is_never_taken_from_an_older_table() -> No
     assert "two" == taken(after, request("h/"))
 
 
-def test_decisions_outlive_a_table_that_is_taken_apart() -> None:
+def test_decisions_stay_valid_after_their_table_is_dismantled() -> None:
     (table,) = tables(encoded(*many(30)))
     decision = routing.decide(table, DOOR, request("h3.example/3"), float)
     assert isinstance(decision, routing.Forward)
@@ -110,7 +110,7 @@ def test_the_minimal_document_serves_every_path_of_its_host() -> None:
     assert "routes[0]" == decision.rule.route_name
 
 
-def test_prefixes_of_any_length_are_found_when_the_longest_is_gone() -> None:
+def test_shorter_prefixes_are_found_after_the_longest_is_removed() -> None:
     rest = [route("longer", path("/a/b")), route("shorter", path("/a"))]
     before, after = tables(encoded(route("longest", path("/a/b/c")), *rest), encoded(*rest))
 
@@ -118,8 +118,8 @@ def test_prefixes_of_any_length_are_found_when_the_longest_is_gone() -> None:
     assert taken(after, request("h/a/c")) == "shorter"
 
 
-def test_a_prefix_is_taken_out_without_a_look_at_all_others_of_its_host() -> None:
-    """Thousands that leave together would take seconds, in steps that are to take some tenths of a millisecond."""
+def test_a_prefix_is_removed_without_a_look_at_all_others_of_its_host() -> None:
+    """Removing thousands together would take seconds, in steps that should take some tenths of a millisecond."""
 
     class Counted(bytes):
         looks = 0
@@ -142,7 +142,7 @@ def test_a_prefix_is_taken_out_without_a_look_at_all_others_of_its_host() -> Non
     assert Counted.looks <= len(matches)
 
 
-def test_a_table_names_the_backends_that_are_probed_before_anybody_asks_for_them() -> None:
+def test_a_table_names_the_backends_with_active_health_checks() -> None:
     plain = {"name": "b", "addresses": ["b.test:80"]}
     probed = {**plain, "activeHealth": {"path": "/healthy"}}
     before, between, after = tables(*(encoded(route("r"), backends=[one]) for one in (plain, probed, plain)))
