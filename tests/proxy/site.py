@@ -34,7 +34,7 @@ class Proxy(ProxyDaemon):
         return self.send(body, {**headers, **authorization})
 
     def use(self, document: Document) -> Mapping[str, Any]:
-        """The answer to a PUT that must succeed."""
+        """PUTs the document, which must succeed; returns the response."""
         response = self.put(document)
         assert response.status_code == 200, response.text
         answer: Mapping[str, Any] = response.json()
@@ -50,7 +50,7 @@ class Proxy(ProxyDaemon):
         return response.status_code, response.json()["message"]
 
     def worker_pid(self, index: int = 0, nth: int = 1) -> int:
-        """Of the `nth` process in that place."""
+        """Of the `nth` worker process in that slot."""
         line = self.wait_for_line(
             lambda line: '"worker started"' in line and f'"worker":{index},' in line,
             f"start {nth} of worker {index}",
@@ -64,7 +64,7 @@ class _QuietServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is what some tests want."""
+        """Silent: in some tests a client disconnects on purpose."""
 
 
 class Backend:
@@ -90,7 +90,7 @@ class Backend:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Tests look at answers."""
+                """Silent: tests look at responses."""
 
         self._server = _QuietServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_port}"
@@ -109,13 +109,13 @@ class Backend:
 
 @contextlib.contextmanager
 def reserved_port(host: str = LOOPBACK) -> Iterator[int]:
-    """A port that nobody else is given, and that the proxy, which sets SO_REUSEPORT as well, can bind."""
+    """A port that nothing else is given, and that the proxy, which sets SO_REUSEPORT as well, can bind."""
     with ReservedPort(host) as port:
         yield port.number
 
 
 def fixed(port: int, body: str = "fixed", **more: Any) -> dict[str, Any]:
-    """A document that answers everything on a port of loopback by itself."""
+    """A document with a fixed response to every request on a loopback port."""
     route = {"rules": [{"respond": {"statusCode": 200, "body": body}}]}
     return {"listeners": [{"name": "main", "address": "127.0.0.1", "port": port}], "routes": [route], **more}
 
@@ -134,7 +134,7 @@ def ask(port: int, path: str = "/") -> requests.Response:
 
 
 def eventually(is_so: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:
-    """Look again and again, for what cannot be waited on: another process's state."""
+    """Polls, for what cannot be waited on: another process's state."""
     pause = threading.Event()
     for _ in range(int(timeout_s / 0.05)):
         if is_so():

@@ -1,4 +1,4 @@
-"""Every case of the corpus through both codecs: what a strict and independent backend (h11) reads is what was meant."""
+"""Every case of the corpus through both codecs: a strict, independent backend (h11) reads what was meant."""
 
 import h11
 import pytest

@@ -1,4 +1,4 @@
-"""Every case of the corpus through a real door: what exchanges are begun, and how the client is told."""
+"""Every case of the corpus through a real door: which exchanges begin, and what the client is answered."""
 
 import re
 import socket
