@@ -1,4 +1,4 @@
-"""A PUT /config of which a part has come."""
+"""A PUT /config of which only a part has arrived."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BegunPut:
-    """The proxy has its head, and has said so, by the 100 that the client asked for; soon it waits for the body."""
+    """The proxy has received its head, as its 100 (Continue) shows, and is about to wait for the body."""
 
     def __init__(self, proxy: Proxy, document: Document) -> None:
         self._body = json.dumps(document).encode()
@@ -31,7 +31,7 @@ class BegunPut:
         assert self._sock.recv(len(_CONTINUE), socket.MSG_WAITALL) == _CONTINUE
 
     def fileno(self) -> int:
-        """Readable when it is answered before any part of the body has come: it is refused."""
+        """Readable if the proxy answers before any part of the body has arrived: it is refused."""
         return self._sock.fileno()
 
     def finish(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A worker that says what the test has it say, and the fleet of it alone."""
+"""A worker whose messages the test sends, and a fleet of it alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=ToWorker)
 
 
 class PlayedWorker:
-    """In the place of a `WorkerProcess`: the test says what it says."""
+    """In the place of a `WorkerProcess`: the test sends its messages."""
 
     pid = 0
     crashed = False
@@ -58,7 +58,7 @@ class PlayedWorker:
         self._theirs.close()
 
     def close(self) -> None:
-        """Both ends; for one that never was anybody's."""
+        """Both ends; for one that no fleet has taken."""
         self.channel.close()
         self._theirs.close()
 
@@ -71,7 +71,7 @@ class PlayedWorker:
 
 @contextlib.contextmanager
 def begun_fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """That worker alone, which has not said yet that it is ready."""
+    """A fleet of that worker alone, which has not reported yet that it is ready."""
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
     (slot,) = fleet.slots
     living = threading.Thread(target=slot.run, daemon=True)
@@ -87,7 +87,7 @@ def begun_fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
 
 @contextlib.contextmanager
 def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """That worker alone, which is ready."""
+    """A fleet of that worker alone, which is ready."""
     with begun_fleet_of(worker) as fleet:
         worker.says(Ready())
         fleet.start()

@@ -23,9 +23,7 @@ from tests.support.lettinggo import lets_go
         ("/readyz", "GET", b""),
     ],
 )
-def test_nothing_of_a_call_is_left_for_the_collector_of_garbage(
-    path: str, method: str, body: bytes, is_open: bool
-) -> None:
+def test_a_request_leaves_nothing_for_the_garbage_collector(path: str, method: str, body: bytes, is_open: bool) -> None:
     api = ConfigApi(
         Configuration(Fleet([], {}), ListeningSockets(0), None),
         OpsApp(lambda: None, lambda: None, CollectorRegistry()),

@@ -1,4 +1,4 @@
-"""Where the config API listens: TCP, TLS, a unix socket; and what is said when it cannot."""
+"""Where the config API listens: TCP, TLS, a unix socket; and the errors when it cannot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_unix_socket_may_be_used_without_a_token(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_unix_socket_wants_the_token_too_where_there_is_one(tmp_path: Path) -> None:
+def test_a_unix_socket_requires_the_token_if_one_is_set(tmp_path: Path) -> None:
     path = tmp_path / "config.sock"
     with Proxy("--config-addr", f"unix:{path}", token="t") as proxy:
         proxy.address("config")
@@ -46,7 +46,7 @@ def test_a_unix_socket_wants_the_token_too_where_there_is_one(tmp_path: Path) ->
         assert put(path, {"routes": []}, Authorization="Bearer t")[0] == 200
 
 
-def test_without_a_token_and_without_leave_nothing_is_taken() -> None:
+def test_without_a_token_requests_are_refused_by_default() -> None:
     with Proxy(token=None) as proxy:
         response = proxy.put({"routes": []}, token=None)
 
@@ -56,7 +56,7 @@ def test_without_a_token_and_without_leave_nothing_is_taken() -> None:
         assert any("PROXY_AUTH_TOKEN is not set" in line["msg"] for line in proxy.log)
 
 
-def test_with_leave_loopback_takes_documents_from_everybody() -> None:
+def test_with_allow_unauthenticated_config_documents_are_accepted_without_a_token() -> None:
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
         assert proxy.put({"routes": []}, token=None).status_code == 200
         assert proxy.get(token=None).status_code == 200
@@ -65,8 +65,8 @@ def test_with_leave_loopback_takes_documents_from_everybody() -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil", "::1"]
 )
-def test_without_a_token_no_page_of_a_browser_gets_in_by_a_name_that_leads_here(host: str) -> None:
-    """DNS rebinding: whoever owns the name decides where it leads, after the page came from there."""
+def test_without_a_token_a_foreign_host_name_is_answered_403(host: str) -> None:
+    """DNS rebinding: the owner of a name can point it at this address after a browser has loaded a page from it."""
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
         named = {"Host": host.format(port=proxy.address("config").rpartition(":")[2])}
         url = f"http://{proxy.address('config')}/config"
@@ -79,14 +79,14 @@ def test_without_a_token_no_page_of_a_browser_gets_in_by_a_name_that_leads_here(
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:8082", "127.0.0.1", "[::1]:8082"])
-def test_without_a_token_the_proxy_is_called_by_its_address_or_localhost(host: str) -> None:
+def test_without_a_token_the_host_may_be_a_loopback_address_or_localhost(host: str) -> None:
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
         url = f"http://{proxy.address('config')}/config"
 
         assert requests.put(url, json={"routes": []}, headers={"Host": host}, timeout=DEADLINE_S).status_code == 200
 
 
-def test_with_a_token_any_name_will_do() -> None:
+def test_with_a_token_any_host_is_accepted() -> None:
     with Proxy(token="t") as proxy:
         url = f"http://{proxy.address('config')}/config"
         headers = {"Host": "proxy.example", "Authorization": "Bearer t"}
@@ -94,7 +94,7 @@ def test_with_a_token_any_name_will_do() -> None:
         assert requests.put(url, json={"routes": []}, headers=headers, timeout=DEADLINE_S).status_code == 200
 
 
-def test_over_a_unix_socket_any_name_will_do(tmp_path: Path) -> None:
+def test_over_a_unix_socket_any_host_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "config.sock"
     with Proxy("--config-addr", f"unix:{path}", "--allow-unauthenticated-config", token=None) as proxy:
         proxy.address("config")
@@ -124,7 +124,7 @@ def test_the_config_api_speaks_tls_where_a_certificate_is_given(tmp_path: Path) 
 
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-def test_how_long_the_certificate_of_the_config_api_is_valid_is_a_metric_and_its_end_told_once_it_has_come(
+def test_the_validity_of_the_config_api_certificate_is_a_metric_and_its_expiry_is_logged(
     tmp_path: Path,
 ) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -155,7 +155,7 @@ def test_how_long_the_certificate_of_the_config_api_is_valid_is_a_metric_and_its
         eventually(lambda: told(url) == {"before": since, "after": later.timestamp()}, "the end of the new one")
 
 
-def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:
+def test_an_address_in_use_fails_the_start_with_a_log_line_that_says_so() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -168,7 +168,7 @@ def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:
 
 
 def test_a_second_proxy_at_the_same_address_takes_neither_the_ports_nor_the_state_of_the_first(tmp_path: Path) -> None:
-    """Its sockets would share the ports, and what came to them be reset when it ends: by a unit, every two seconds."""
+    """Its sockets would share the ports, and their connections be reset when it ends: by a unit, every two seconds."""
     state, file = tmp_path / "state", tmp_path / "document.json"
     state.mkdir()
     with reserved_port() as port, Proxy("--state-dir", str(state)) as proxy:
@@ -184,7 +184,7 @@ def test_a_second_proxy_at_the_same_address_takes_neither_the_ports_nor_the_stat
         assert ask(port).text == "the first"
 
 
-def test_a_unix_socket_is_gone_when_the_document_cannot_be_used(tmp_path: Path) -> None:
+def test_the_unix_socket_is_removed_when_the_document_cannot_be_used(tmp_path: Path) -> None:
     path, file = tmp_path / "config.sock", tmp_path / "document.json"
     file.write_text("{")
     proxy = Proxy("--config-addr", f"unix:{path}", "--allow-unauthenticated-config", "--config", str(file)).start()

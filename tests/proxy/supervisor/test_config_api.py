@@ -1,4 +1,4 @@
-"""PUT and GET /config: who may, how much, what, and what is answered."""
+"""PUT and GET /config: authentication, size limits, media types, and the responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def proxy() -> Iterator[Proxy]:
 
 
 def raw(proxy: Proxy, request: bytes) -> bytes:
-    """What comes until the proxy closes."""
+    """All that is received until the proxy closes the connection."""
     host, _, port = proxy.address("config").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
         sock.sendall(request)
@@ -41,7 +41,7 @@ def raw(proxy: Proxy, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], TOKEN + "x", "tökén"])
-def test_without_the_token_neither_put_nor_get_is_answered(proxy: Proxy, token: str | None) -> None:
+def test_without_the_token_put_and_get_are_refused(proxy: Proxy, token: str | None) -> None:
     given = None if token is None else token.encode().decode("latin-1")
     for response in (proxy.put({"routes": [ROUTE]}, token=given), proxy.get(token=given)):
         assert response.status_code == 401
@@ -102,7 +102,7 @@ def test_the_default_limit_is_64_mib() -> None:
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "application/yaml"])
-def test_a_clearly_foreign_media_type_is_refused(proxy: Proxy, media_type: str) -> None:
+def test_a_media_type_other_than_json_is_refused(proxy: Proxy, media_type: str) -> None:
     response = proxy.put({"routes": []}, **{"Content-Type": media_type})
 
     assert response.status_code == 415
@@ -110,7 +110,7 @@ def test_a_clearly_foreign_media_type_is_refused(proxy: Proxy, media_type: str) 
 
 
 @pytest.mark.parametrize(("coding", "status_code"), [("gzip", 415), ("x, identity", 415), ("Identity", 200), ("", 200)])
-def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, status_code: int) -> None:
+def test_a_content_coding_is_refused_with_415(proxy: Proxy, coding: str, status_code: int) -> None:
     response = proxy.put({"routes": []}, **{"Content-Encoding": coding})
 
     assert response.status_code == status_code
@@ -129,7 +129,7 @@ def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, 
         ("If-None-Match", '"41"', 200, ""),
     ],
 )
-def test_neither_a_part_nor_a_condition_that_cannot_hold_is_taken_for_a_whole_document(
+def test_a_partial_put_and_a_failed_precondition_change_nothing(
     proxy: Proxy, name: str, value: str, status_code: int, words: str
 ) -> None:
     proxy.use({"routes": []})
@@ -142,7 +142,7 @@ def test_neither_a_part_nor_a_condition_that_cannot_hold_is_taken_for_a_whole_do
     assert (proxy.get().headers["Configuration-Version"] == before) == (status_code != 200)
 
 
-def test_who_wants_to_replace_a_document_sends_no_first_one_and_who_wants_to_send_the_first_may() -> None:
+def test_before_the_first_document_if_match_fails_and_if_none_match_holds() -> None:
     with Proxy() as proxy:
         refused = proxy.put({"routes": []}, **{"If-Match": "*"})
         assert (refused.status_code, refused.json()["message"]) == (
@@ -157,7 +157,7 @@ def test_who_wants_to_replace_a_document_sends_no_first_one_and_who_wants_to_sen
 @pytest.mark.parametrize(
     "media_type", ["application/json; charset=utf-8", "Application/JSON", "application/x+json", ""]
 )
-def test_json_by_any_name_or_none_is_taken(proxy: Proxy, media_type: str) -> None:
+def test_any_json_media_type_or_none_is_accepted(proxy: Proxy, media_type: str) -> None:
     assert proxy.put({"routes": []}, **{"Content-Type": media_type}).status_code == 200
 
 
@@ -170,7 +170,9 @@ def test_json_by_any_name_or_none_is_taken(proxy: Proxy, media_type: str) -> Non
         ({"routes": [{"backends": [{"address": "127.0.0.1:3000"}]}, {"backends": [{"address": "x"}]}]}, "routes[1]"),
     ],
 )
-def test_a_document_that_is_wrong_is_told_where(proxy: Proxy, document: dict[str, object], path: str) -> None:
+def test_an_invalid_document_is_refused_with_the_path_of_the_problem(
+    proxy: Proxy, document: dict[str, object], path: str
+) -> None:
     response = proxy.put(document)
 
     assert response.status_code == 400
@@ -180,7 +182,7 @@ def test_a_document_that_is_wrong_is_told_where(proxy: Proxy, document: dict[str
     assert path in response.json()["message"]
 
 
-def test_all_problems_are_told_at_once(proxy: Proxy) -> None:
+def test_all_problems_are_reported_at_once(proxy: Proxy) -> None:
     response = proxy.put({"routes": [{"hostnames": ["A"]}, {"hostnames": ["B"]}]})
 
     assert [problem["path"] for problem in response.json()["problems"]] == [
@@ -197,7 +199,7 @@ def test_what_is_no_document_at_all_is_refused(proxy: Proxy, body: bytes) -> Non
     assert response.json()["error"] == "bad document"
 
 
-def test_other_methods_and_paths_are_told_what_there_is(proxy: Proxy) -> None:
+def test_other_methods_are_answered_405_with_allow_and_other_paths_404(proxy: Proxy) -> None:
     deleted = requests.delete(proxy.config_url, timeout=DEADLINE_S)
     unknown = requests.get(f"{proxy.url('config')}/configs", timeout=DEADLINE_S)
 
@@ -205,7 +207,7 @@ def test_other_methods_and_paths_are_told_what_there_is(proxy: Proxy) -> None:
     assert {"GET", "PUT"} <= set(deleted.headers["Allow"].replace(",", " ").split())
 
 
-def test_who_asks_for_another_path_is_told_that_of_the_document(proxy: Proxy) -> None:
+def test_a_404_and_the_index_list_the_known_paths(proxy: Proxy) -> None:
     misspelt = requests.get(f"{proxy.url('config')}/config/", timeout=DEADLINE_S).json()["message"]
     index = requests.get(f"{proxy.url('config')}/", timeout=DEADLINE_S).json()
 
@@ -213,7 +215,7 @@ def test_who_asks_for_another_path_is_told_that_of_the_document(proxy: Proxy) ->
     assert index == {"paths": ["/config", "/healthz", "/readyz", "/readyz/direct", "/metrics"]}
 
 
-def test_before_the_first_document_there_is_none_to_get_and_the_proxy_is_not_ready() -> None:
+def test_before_the_first_document_get_is_answered_404_and_the_proxy_is_not_ready() -> None:
     with Proxy() as proxy:
         assert proxy.get().status_code == 404
         for part in ("", "direct"):
@@ -262,7 +264,7 @@ def test_the_version_alone_can_be_asked_for(proxy: Proxy) -> None:
     assert requests.head(proxy.config_url, timeout=DEADLINE_S).status_code == 401
 
 
-def test_a_certificate_that_has_expired_is_served_and_told_of_once() -> None:
+def test_an_expired_certificate_is_served_and_logged_once() -> None:
     from tests.proxy.supervisor.certificates import certificate
 
     pair = certificate("a.example", not_after=datetime(2024, 2, 29, 12, tzinfo=UTC))
@@ -278,7 +280,7 @@ def test_a_certificate_that_has_expired_is_served_and_told_of_once() -> None:
         assert [(line["listener"], line["expired_at"]) for line in told] == [("s", "2024-02-29T12:00:00+00:00")]
 
 
-def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: Proxy) -> None:
+def test_a_certificate_that_openssl_cannot_use_is_refused_with_its_path(proxy: Proxy) -> None:
     from tests.proxy.supervisor.certificates import certificate
 
     pair = {**certificate("a.example"), "privateKey": certificate("b.example")["privateKey"]}
@@ -305,9 +307,7 @@ def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: 
     ],
     ids=["a backend", "a mirror of the rule", "a mirror of a backend"],
 )
-def test_an_authority_that_openssl_cannot_read_is_a_problem_wherever_it_stands(
-    proxy: Proxy, rule: dict[str, Any], path: str
-) -> None:
+def test_a_ca_that_openssl_cannot_read_is_refused_with_its_path(proxy: Proxy, rule: dict[str, Any], path: str) -> None:
     response = proxy.put({"routes": [{"rules": [rule]}]})
 
     assert response.status_code == 400

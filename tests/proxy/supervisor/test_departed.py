@@ -1,4 +1,4 @@
-"""Numbers of what is gone: kept while they may be missed, then forgotten everywhere at once."""
+"""Metrics of removed routes and backends: kept for a while, then dropped everywhere at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(*slots: Totals) -> dict[str, tuple[int, int]]:
     return {name: (total.route(name).responses[2], total.backend(name).requests) for name in names}
 
 
-def test_what_a_worker_counts_no_longer_is_shown_as_before() -> None:
+def test_the_counts_of_a_removed_route_are_still_exported() -> None:
     one, other = Totals(), Totals()
     one.update(counted(shop=5, gone=7))
     other.update(counted(gone=2))
@@ -34,7 +34,7 @@ def test_what_a_worker_counts_no_longer_is_shown_as_before() -> None:
     assert shown(one, other) == {"shop": (6, 6), "gone": (9, 9)}
 
 
-def test_what_comes_back_goes_on_from_there() -> None:
+def test_the_counts_of_a_route_that_returns_continue() -> None:
     totals = Totals()
     totals.update(counted(gone=7))
     totals.update(counted())
@@ -43,7 +43,7 @@ def test_what_comes_back_goes_on_from_there() -> None:
     assert shown(totals) == {"gone": (8, 8)}
 
 
-def test_what_no_worker_counts_is_forgotten_after_a_while() -> None:
+def test_a_route_that_no_worker_counts_is_dropped_after_a_while() -> None:
     totals, departed = Totals(), Departed()
     totals.update(counted(shop=5, gone=7))
     totals.update(counted(shop=5))
@@ -56,7 +56,7 @@ def test_what_no_worker_counts_is_forgotten_after_a_while() -> None:
     assert shown(totals) == {"shop": (5, 5)}
 
 
-def test_nothing_is_forgotten_while_any_worker_counts_it() -> None:
+def test_a_route_is_not_dropped_while_any_worker_counts_it() -> None:
     one, other, departed = Totals(), Totals(), Departed()
     one.update(counted(download=7))
     other.update(counted(download=2))
@@ -75,7 +75,7 @@ def test_nothing_is_forgotten_while_any_worker_counts_it() -> None:
     assert shown(one, other) == {}
 
 
-def test_the_time_begins_anew_when_something_came_back_meanwhile() -> None:
+def test_the_time_until_a_route_is_dropped_restarts_when_it_returns() -> None:
     totals, departed = Totals(), Departed()
     totals.update(counted(gone=1))
     totals.update(counted())
@@ -89,7 +89,7 @@ def test_the_time_begins_anew_when_something_came_back_meanwhile() -> None:
     assert shown(totals) == {"gone": (2, 2)}
 
 
-def test_what_belongs_to_no_route_is_never_forgotten() -> None:
+def test_the_counts_that_belong_to_no_route_are_never_dropped() -> None:
     totals, departed = Totals(), Departed()
     totals.update(counted(**{NO_ROUTE: 3, OTHER: 4}))
     totals.retire()
@@ -100,8 +100,8 @@ def test_what_belongs_to_no_route_is_never_forgotten() -> None:
     assert shown(totals)[NO_ROUTE][0] == 3
 
 
-def test_many_names_are_added_up_without_mixing_them() -> None:
-    """Else a name would move to the rest, and back, as others come and go."""
+def test_the_names_of_several_workers_are_added_up_without_a_common_limit() -> None:
+    """Otherwise a name would move to the series of the rest, and back, as others come and go."""
     one, other = Totals(), Totals()
     one.update(counted(**{f"one{n}": 1 for n in range(MAX_SERIES)}))
     other.update(counted(**{f"other{n}": 1 for n in range(MAX_SERIES)}))
@@ -112,7 +112,7 @@ def test_many_names_are_added_up_without_mixing_them() -> None:
     assert OTHER not in seen
 
 
-def test_what_is_kept_of_the_dead_is_bounded_too() -> None:
+def test_the_series_of_removed_routes_are_bounded() -> None:
     totals = Totals()
     for generation in range(3):
         totals.update(counted(**{f"{generation}-{n}": 1 for n in range(MAX_SERIES)}))

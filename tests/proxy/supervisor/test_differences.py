@@ -1,4 +1,4 @@
-"""A worker is told differences; what it cannot use comes again as a whole."""
+"""A worker is sent differences; after one that it cannot use, it is sent the whole document."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DEADLINE_S = 30.0
 
 
 class BrokenDifference(Deployment):
-    """Whose difference to any other is nonsense, as a bug would make it."""
+    """A deployment whose differences are nonsense, as a bug would make them."""
 
     def since(self, before: Deployment | None) -> bytes:
         return super().since(None) if before is None else b"\x00\x00\x00\x02{]"
 
 
 class BrokenWhole(BrokenDifference):
-    """Nor is the whole any good."""
+    """A deployment whose whole document is nonsense too."""
 
     def since(self, before: Deployment | None) -> bytes:
         return b"\x00\x00\x00\x02{]"
@@ -76,7 +76,7 @@ def test_a_difference_that_cannot_be_used_is_followed_by_the_whole(place: Place)
     assert (place.slot.refused, place.slot.restarts) == (0, 0)
 
 
-def test_differences_that_were_on_their_way_already_do_no_harm(place: Place) -> None:
+def test_a_difference_sent_right_after_an_unusable_one_does_no_harm(place: Place) -> None:
     first, second, third = contents(3)
     place.slot.deploy(Deployment(1, 1, first, {}))
     assert place.wait_until_served(1)

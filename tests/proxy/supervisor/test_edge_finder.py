@@ -1,4 +1,4 @@
-"""The edge's addresses, asked of name servers that are ours."""
+"""The edge's addresses, looked up at name servers of the tests."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def resolver(records: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Itera
 def over_tls(
     records: tuple[str, ...], directory: Path, monkeypatch: pytest.MonkeyPatch, said: bytes | None = None
 ) -> Iterator[tuple[DnsOverTls, list[str]]]:
-    """`said`: in the place of any answer."""
+    """`said` is sent in the place of an answer."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(directory / "system.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(directory / "system.pem"))
@@ -107,7 +107,7 @@ def over_tls(
         server.shutdown()
 
 
-def test_two_regions_with_the_port_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discovery_finds_two_regions_with_the_port_of_the_srv_record(monkeypatch: pytest.MonkeyPatch) -> None:
     with resolver(RECORDS, monkeypatch) as server:
         first, second = DiscoveredEdge("").find()
     assert EdgeAddress("127.0.0.1", 7844) in first
@@ -115,13 +115,13 @@ def test_two_regions_with_the_port_of_the_record(monkeypatch: pytest.MonkeyPatch
     assert server.asked == [SRV]
 
 
-def test_the_region_of_the_token_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_srv_name_has_the_region_of_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with resolver((), monkeypatch) as server, pytest.raises(DiscoveryFailed, match="_fed-v2-origintunneld"):
         DiscoveredEdge("fed", DnsOverTls("127.0.0.1", 1, "localhost", 1.0)).find()
     assert server.asked == ["_fed-v2-origintunneld._tcp.argotunnel.com."]
 
 
-def test_a_resolver_without_an_answer_is_passed_over_for_one_over_tls(
+def test_discovery_falls_back_to_dns_over_tls_if_the_resolver_has_no_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
@@ -133,7 +133,7 @@ def test_a_resolver_without_an_answer_is_passed_over_for_one_over_tls(
 @pytest.mark.parametrize(
     "content", [b"nameserver 127.0.0.1:53\n", b"# f\xfcr zuhause\nnameserver 127.0.0.1\n"], ids=["port", "Latin-1"]
 )
-def test_a_configuration_of_the_resolver_that_cannot_be_read_is_passed_over_likewise(
+def test_discovery_falls_back_to_dns_over_tls_if_resolv_conf_cannot_be_used(
     content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "resolv.conf"
@@ -145,7 +145,7 @@ def test_a_configuration_of_the_resolver_that_cannot_be_read_is_passed_over_like
     assert asked == [SRV]
 
 
-def test_resolvers_that_the_host_has_by_now_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_changed_resolv_conf_is_used_for_the_next_lookup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "resolv.conf"
     ports: dict[str, int] = {}
 
@@ -183,7 +183,7 @@ def test_an_answer_over_tls_counts_only_with_the_right_certificate(
 
 
 @pytest.mark.parametrize("said", [b"", b"\x00", b"\x00\xffcut", b"\x00\x04junk"], ids=["end", "cut", "short", "junk"])
-def test_no_answer_over_tls_either_is_told_as_the_first_failure(
+def test_if_dns_over_tls_fails_too_the_first_error_is_reported(
     said: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch, said) as (fallback, asked):
@@ -202,7 +202,7 @@ def test_named_addresses_make_two_regions_and_names_that_do_not_exist_are_left_o
     ("version", "ip"),
     [(IpVersion.AUTO, "2001:db8::1"), (IpVersion.IPV4, "192.0.2.1"), (IpVersion.IPV6, "2001:db8::1")],
 )
-def test_a_name_with_addresses_of_both_families_stands_for_the_first_that_may_be_dialled(
+def test_a_dual_stack_name_is_its_first_address_of_an_allowed_family(
     version: IpVersion, ip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [
@@ -215,7 +215,7 @@ def test_a_name_with_addresses_of_both_families_stands_for_the_first_that_may_be
 
 
 class Names:
-    """Stands for the host's resolver: `errors` by host; `blocked` ones get the answer of a DNS filter."""
+    """In the place of the host's resolver: `errors` by host; `blocked` names get the answer of a DNS filter."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: dict[str, int] = {}
@@ -237,7 +237,7 @@ class Names:
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["named", "discovered"])
-def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until_it_is_known_to_have_none(
+def test_a_host_whose_lookup_fails_keeps_its_addresses_until_it_is_known_not_to_exist(
     is_named: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, aa = EdgeAddress("192.0.2.1", 7844), EdgeAddress("192.0.2.2", 7844)
@@ -265,7 +265,7 @@ def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["named", "discovered"])
-def test_a_host_that_a_dns_filter_blocks_keeps_its_addresses_and_has_none_if_it_never_had_others(
+def test_a_host_that_a_dns_filter_blocks_keeps_the_addresses_it_had(
     is_named: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, aa = EdgeAddress("192.0.2.1", 7844), EdgeAddress("192.0.2.2", 7844)
@@ -286,11 +286,11 @@ def test_a_host_that_a_dns_filter_blocks_keeps_its_addresses_and_has_none_if_it_
             finder.find()
 
 
-def test_the_address_of_this_host_may_be_named() -> None:
+def test_the_unspecified_address_may_be_named_as_edge() -> None:
     assert NamedEdge([ListenAddress("0.0.0.0", 7844)]).find() == ((EdgeAddress("0.0.0.0", 7844),), ())
 
 
-def test_hosts_of_the_edge_are_asked_for_without_search_domains_unless_the_hosts_file_has_them(
+def test_discovered_hosts_are_looked_up_without_search_domains_unless_in_the_hosts_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hosts_file = tmp_path / "hosts"
@@ -306,18 +306,18 @@ def test_hosts_of_the_edge_are_asked_for_without_search_domains_unless_the_hosts
     assert names.asked[2:] == ["region1.example.", "region2.example"]
 
 
-def test_names_of_the_operator_are_asked_for_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_the_operator_are_looked_up_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(monkeypatch)
     NamedEdge([ListenAddress("edge", 7844)]).find()
     assert names.asked == ["edge"]
 
 
-def test_no_name_that_exists_is_told_with_the_host() -> None:
+def test_a_nonexistent_host_is_named_in_the_error() -> None:
     with pytest.raises(DiscoveryFailed, match=r"nowhere\.invalid: no such host"):
         NamedEdge([ListenAddress.parse("nowhere.invalid:1")]).find()
 
 
 @pytest.mark.parametrize("host", ["a..example", "x" * 64 + ".example"])
-def test_a_name_that_can_be_no_host_is_told_like_one_that_does_not_exist(host: str) -> None:
+def test_an_invalid_host_name_is_reported_like_a_nonexistent_one(host: str) -> None:
     with pytest.raises(DiscoveryFailed, match=r"example: no such host \(.*label"):
         NamedEdge([ListenAddress.parse(f"{host}:1")]).find()

@@ -1,4 +1,4 @@
-"""The edge's published roots: fetched over HTTPS, believed only by their fingerprints, kept."""
+"""The edge's published root certificates: fetched over HTTPS, trusted by their fingerprints only, kept."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_roots_are_kept_in_memory_without_a_state_directory(publisher: Publisher
     assert publisher.requests == 2
 
 
-def test_a_certificate_with_another_fingerprint_is_not_believed(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_certificate_with_another_fingerprint_is_not_trusted(publisher: Publisher, tmp_path: Path) -> None:
     published = publisher.published
     publisher.pages["/rsa.pem"] = trustme.CA().cert_pem.bytes().decode()
     with pytest.raises(TrustUnavailable) as refused:
@@ -103,14 +103,14 @@ def test_a_certificate_with_another_fingerprint_is_not_believed(publisher: Publi
     assert not (tmp_path / "state" / NAME).exists()
 
 
-def test_two_certificates_in_the_place_of_one_are_not_believed(publisher: Publisher) -> None:
+def test_two_certificates_in_the_place_of_one_are_not_trusted(publisher: Publisher) -> None:
     published = publisher.published
     publisher.pages["/ecc.pem"] += trustme.CA().cert_pem.bytes().decode()
     with pytest.raises(TrustUnavailable):
         fetch(published)
 
 
-def test_what_was_tampered_with_in_the_state_directory_is_fetched_anew(publisher: Publisher, tmp_path: Path) -> None:
+def test_roots_that_were_altered_in_the_state_directory_are_fetched_again(publisher: Publisher, tmp_path: Path) -> None:
     published = publisher.published
     (tmp_path / NAME).write_text(trustme.CA().cert_pem.bytes().decode() * 2)
     roots = PublishedRoots(tmp_path, published).roots()
@@ -121,26 +121,26 @@ def test_what_was_tampered_with_in_the_state_directory_is_fetched_anew(publisher
 
 
 @pytest.mark.parametrize("url", ["https://localhost:1/x.pem", "https://nowhere.invalid/x.pem"])
-def test_a_download_that_fails_says_what_helps(url: str) -> None:
+def test_a_failed_download_is_reported_with_the_command_that_helps(url: str) -> None:
     with pytest.raises(TrustUnavailable, match="fetch them elsewhere with `tunnelgw-proxy edge-ca`"):
         PublishedRoots(None, (PublishedRoot(url, "0" * 64),)).roots()
 
 
-def test_the_command_that_brings_them_says_what_helps_where_it_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_edge_ca_command_without_internet_access_says_where_to_run_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert not write_roots("-", (PublishedRoot("https://nowhere.invalid/x.pem", "0" * 64),))
     said = capsys.readouterr().err
     assert said.endswith("; run it where there is Internet access, and copy the file\n")
     assert "`tunnelgw-proxy edge-ca`" not in said
 
 
-def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+def test_an_edge_ca_file_without_certificates_is_named_in_the_error(tmp_path: Path) -> None:
     file = tmp_path / "edge.pem"
     file.write_text("-----BEGIN PRIVATE KEY-----\n")
     with pytest.raises(TrustUnavailable, match=r"--edge-ca-file .*edge\.pem: cannot read certificates \(PEM\)"):
         edge_trust(str(file), None).roots()
 
 
-def test_a_site_that_the_system_store_does_not_vouch_for_is_refused(
+def test_a_site_that_the_system_trust_store_does_not_verify_is_refused(
     publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other.pem"
@@ -150,7 +150,7 @@ def test_a_site_that_the_system_store_does_not_vouch_for_is_refused(
         fetch(publisher.published)
 
 
-def test_the_command_writes_a_file_that_the_option_takes(
+def test_the_edge_ca_command_writes_a_file_that_edge_ca_file_accepts(
     publisher: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "roots.pem"
@@ -170,7 +170,7 @@ def test_the_fingerprints_are_those_of_the_fact_sheet() -> None:
 @pytest.mark.parametrize(
     "said", [b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\nshort"], ids=["SSH", "half"]
 )
-def test_who_speaks_no_http_in_the_way_is_told_with_the_remedy(said: bytes) -> None:
+def test_a_server_that_does_not_speak_http_is_reported_with_the_command_that_helps(said: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def talk() -> None:

@@ -1,4 +1,4 @@
-"""Workers that start before the supervisor is there to have them, and what a start imports."""
+"""Workers that start before their supervisor, and what a start imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_process_that_runs_already_is_the_first_of_its_slot() -> None:
+def test_a_process_that_already_runs_becomes_the_first_worker_of_its_slot() -> None:
     with first_workers(1) as first, fleet_of(first) as fleet:
         assert fleet.slots[0].pid == first[0].pid
 
@@ -35,7 +35,7 @@ def test_a_signal_for_all_processes_does_not_end_one_that_still_starts(number: s
             assert fleet.slots[0].pid == first[0].pid
 
 
-def test_processes_that_nobody_takes_end_with_the_attempt_to_start() -> None:
+def test_processes_that_no_fleet_takes_end_with_their_context() -> None:
     with first_workers(2) as first:
         pids = [process.pid for process in first.values()]
         assert len(pids) == 2
@@ -54,11 +54,11 @@ def test_a_failed_start_ends_its_workers() -> None:
     "room", ["proxy.supervisor.main", "proxy.supervisor.tunnel", "proxy.supervisor.edgefinder", "proxy.worker.main"]
 )
 def test_a_start_imports_nothing_large_that_it_does_not_need(room: str) -> None:
-    """They would be a third of the time until the first registration."""
+    """Those imports would take a third of the time until the first registration."""
     assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & _imported_by(room)
 
 
-def test_a_supervisor_that_tries_certificates_imports_nothing_that_serves_requests() -> None:
+def test_a_supervisor_that_checks_certificates_imports_no_code_that_serves_requests() -> None:
     rooms = "proxy.supervisor.main, proxy.doors.tls, proxy.backend.tls"
 
     assert not {"hpack", "httptools", "proxy.h1", "proxy.h2", "proxy.exchange.exchange"} & _imported_by(rooms)

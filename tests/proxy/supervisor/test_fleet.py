@@ -1,4 +1,4 @@
-"""When a document is in use, by what its workers have said."""
+"""When a document is in use, by the reports of the workers."""
 
 import json
 import threading
@@ -31,9 +31,7 @@ TAKEN, LATE, REFUSED, WAITING = "taken", "late", "refused", "waiting"
         (WAITING, WAITING, "no worker runs; the log says how they ended"),
     ],
 )
-def test_a_document_is_in_use_when_every_worker_that_lives_has_taken_it(
-    first: str, second: str, missing: str | None
-) -> None:
+def test_a_document_is_in_use_when_every_live_worker_has_taken_it(first: str, second: str, missing: str | None) -> None:
     fleet = Fleet([Begin(index, "error", "json", AccessLogSettings("off", 1.0)) for index in range(2)])
     for slot, how in zip(fleet.slots, (first, second), strict=True):
         slot.state = State.WAITING if how == WAITING else State.RUNNING
@@ -69,8 +67,8 @@ def test_a_worker_that_has_taken_a_document_or_never_will_is_not_waited_for(
     assert found == [missing]
 
 
-def test_what_workers_were_told_is_not_kept_beside_the_document() -> None:
-    """The whole document once more, for as long as it is in use."""
+def test_the_encoded_messages_to_workers_are_not_kept() -> None:
+    """They would be a second copy of the document, for as long as it is in use."""
     route = {"rules": [{"respond": {"statusCode": 200, "body": "b" * 60_000}}]}
     data = json.dumps({"routes": [route] * 50}).encode()
     deployment = Deployment(1, 1, document.Reader().read(data).content, {})
@@ -110,7 +108,7 @@ def test_proxies_are_ready_while_one_worker_serves_and_none_fails_again_and_agai
     assert fleet.problem() == "stopping"
 
 
-def test_who_waits_for_a_document_to_be_taken_hears_of_the_end_at_once() -> None:
+def test_waiting_for_a_document_to_be_taken_ends_as_soon_as_the_fleet_stops() -> None:
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
     (slot,) = fleet.slots
     slot.state = State.RUNNING
@@ -124,7 +122,7 @@ def test_who_waits_for_a_document_to_be_taken_hears_of_the_end_at_once() -> None
     assert found == ["worker 0 has not taken the document within 3600 s"]
 
 
-def test_a_start_without_any_worker_fails_and_with_one_of_two_it_succeeds() -> None:
+def test_a_start_fails_without_any_worker_and_succeeds_with_one_of_two() -> None:
     fleet = Fleet([Begin(index, "error", "json", AccessLogSettings("off", 1.0)) for index in range(2)])
     for slot in fleet.slots:
         slot.failed_starts = 1

@@ -1,4 +1,4 @@
-"""Workers with the interpreter's JIT: where it can be had, and what becomes of one that crashes with it.
+"""Workers with the interpreter's JIT: where it is available, and what happens after a crash.
 
 Interpreters without a JIT take no notice of `PYTHON_JIT`, so most of this can be seen with all of them.
 """
@@ -34,16 +34,16 @@ print(jit.missing())
 
 
 def setting_of(pid: int | None) -> str | None:
-    """How the process was told to have its JIT."""
+    """PYTHON_JIT in the environment of the process."""
     environment = Path(f"/proc/{pid}/environ")
-    # A process that has just been started has none for a moment: exec makes it last.
+    # A process that has just been started has no environment for a moment, during exec.
     eventually(lambda: bool(environment.read_text()), "an environment")
     variables = environment.read_text().split("\0")
     return next((variable for variable in variables if variable.startswith("PYTHON_JIT=")), None)
 
 
 @pytest.mark.parametrize(("asked", "setting"), [(True, ON), (False, OFF), (None, None)])
-def test_a_worker_has_its_jit_as_it_was_asked_for(
+def test_the_jit_of_a_worker_is_set_as_requested(
     asked: bool | None, setting: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHON_JIT", raising=False)
@@ -51,7 +51,7 @@ def test_a_worker_has_its_jit_as_it_was_asked_for(
         assert setting_of(first[0].pid) == setting
 
 
-def test_without_the_option_workers_do_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_option_the_environment_decides_on_the_jit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_JIT", "1")
     with first_workers(1) as first:
         assert setting_of(first[0].pid) == ON
@@ -74,8 +74,8 @@ def test_the_successor_of_a_worker_that_crashed_has_no_jit(fault: signal.Signals
         assert slot.jit is (setting == ON)
 
 
-def test_where_memory_cannot_be_made_executable_it_is_left_off() -> None:
-    """The interpreter ends the process there as soon as something is worth compiling."""
+def test_the_jit_stays_off_where_memory_cannot_be_made_executable() -> None:
+    """There the interpreter aborts the process as soon as the JIT compiles something."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXECUTABLE_MEMORY], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -85,7 +85,7 @@ def test_where_memory_cannot_be_made_executable_it_is_left_off() -> None:
     )
 
 
-def test_a_proxy_asked_for_it_has_it_or_says_what_is_in_the_way_and_serves_as_well() -> None:
+def test_a_proxy_with_jit_enables_it_or_warns_why_not_and_serves_either_way() -> None:
     reason = jit.missing()
     with reserved_port() as port, Proxy("--jit") as proxy:
         proxy.use(fixed(port))

@@ -28,7 +28,7 @@ def test_a_limit_that_cannot_be_raised_stays() -> None:
     assert limits_after(256) == [256, 256]
 
 
-def test_a_hard_limit_beyond_all_need_is_not_used_up() -> None:
+def test_the_soft_limit_is_raised_to_about_a_million_at_most() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft, _ = limits_after(hard)
 

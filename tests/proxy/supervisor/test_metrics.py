@@ -64,7 +64,7 @@ def test_requests_that_no_route_takes_are_counted_as_such() -> None:
         assert proxy.metric("tunnelgw_proxy_requests_total", route="(none)", status_class="4xx") == 1
 
 
-def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+def test_openmetrics_is_served_if_accepted() -> None:
     with Proxy() as proxy:
         answer = page(proxy, "application/openmetrics-text; version=1.0.0")
 
@@ -72,7 +72,7 @@ def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
     assert answer.text.rstrip().endswith("# EOF")
 
 
-def test_what_may_be_counted_of_a_door_and_a_route_is_zero_before_it_happens() -> None:
+def test_the_counters_of_doors_and_routes_start_at_zero() -> None:
     with reserved_port() as port, Proxy() as proxy:
         proxy.use(fixed(port))
         ask(port)
@@ -82,8 +82,8 @@ def test_what_may_be_counted_of_a_door_and_a_route_is_zero_before_it_happens() -
             assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause=cause) == 0
 
 
-def test_proxies_say_by_a_number_whether_they_serve_the_same_whatever_its_version(tmp_path: Path) -> None:
-    """Each counts versions by itself: a replica that was replaced begins anew."""
+def test_proxies_with_equal_documents_have_the_same_config_hash_whatever_the_version(tmp_path: Path) -> None:
+    """Each replica counts versions by itself: one that was replaced begins at 1."""
 
     def hash_of(proxy: Proxy) -> float | None:
         return proxy.metric("tunnelgw_proxy_config_hash")
@@ -105,7 +105,7 @@ def test_proxies_say_by_a_number_whether_they_serve_the_same_whatever_its_versio
             assert (again.metric("tunnelgw_proxy_config_version"), hash_of(again)) == (2, of_document)
 
 
-def test_how_long_certificates_are_valid_is_told_by_listener_as_long_as_it_has_them() -> None:
+def test_the_validity_of_certificates_is_a_metric_of_each_listener_that_has_some() -> None:
     from tests.proxy.supervisor.certificates import certificate
 
     name = "tunnelgw_proxy_certificate_not_after_timestamp_seconds"
@@ -126,7 +126,7 @@ def test_how_long_certificates_are_valid_is_told_by_listener_as_long_as_it_has_t
         assert proxy.metric(since) is None
 
 
-def test_a_refused_client_is_counted_under_a_cause_that_is_known() -> None:
+def test_a_refused_client_is_counted_by_its_cause() -> None:
     with reserved_port() as port, Proxy() as proxy:
         proxy.use(fixed(port))
         with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
@@ -136,7 +136,7 @@ def test_a_refused_client_is_counted_under_a_cause_that_is_known() -> None:
         assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause="protocol") == 1
 
 
-def test_the_numbers_of_a_route_that_has_left_do_not_run_backwards() -> None:
+def test_the_counters_of_a_removed_route_never_decrease() -> None:
     with reserved_port() as port, Proxy("--workers", "2") as proxy:
         before, after = fixed(port), fixed(port)
         before["routes"][0]["name"], after["routes"][0]["name"] = "gone", "stays"
@@ -149,7 +149,7 @@ def test_the_numbers_of_a_route_that_has_left_do_not_run_backwards() -> None:
             ask(port)
         proxy.use(after)
         ask(port)
-        # Each look makes the workers report: the second time they let go of it.
+        # Each scrape makes the workers report: with the second one they drop the route.
         assert [requests_of_gone() for _ in range(4)] == [8] * 4
 
         proxy.use(before)

@@ -1,4 +1,4 @@
-"""What workers have counted, as they report it when they are asked."""
+"""The counts of workers, as they report them on request."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TellsOfWaits(threading.Condition):
         return super().wait(timeout)
 
 
-def test_who_asks_for_numbers_does_not_get_those_of_a_question_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may have been counted before what this one has seen happen."""
+def test_a_scrape_does_not_use_a_report_that_was_requested_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That report may be older than events that this scrape's client has seen."""
     monkeypatch.setattr(fleets, "_REPORT_S", WAIT_S)
     worker = PlayedWorker()
     told: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -78,7 +78,7 @@ def out_of_memory() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("lack", [out_of_memory, out_of_descriptors])
-def test_numbers_that_this_process_has_no_room_for_cost_neither_it_nor_the_worker_anything(
+def test_a_report_that_cannot_be_mapped_harms_neither_supervisor_nor_worker(
     lack: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> None:
     worker = PlayedWorker()
@@ -98,7 +98,7 @@ def test_numbers_that_this_process_has_no_room_for_cost_neither_it_nor_the_worke
 
 
 class EndsWhenRead(Totals):
-    """Those of a worker that dies while somebody reads its numbers, one after another."""
+    """The totals of a worker that dies while they are read, one after another."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class EndsWhenRead(Totals):
         return 0
 
 
-def test_the_cpu_time_of_a_worker_that_dies_while_it_is_read_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_time_of_a_worker_that_dies_during_a_scrape_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # It answers no more.
     monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
     worker = PlayedWorker()
@@ -134,7 +134,7 @@ def test_the_cpu_time_of_a_worker_that_dies_while_it_is_read_is_counted_once(mon
 
 
 class Looks(threading.Event):
-    """The watch takes so many."""
+    """Lets the watch take `count` looks."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -147,13 +147,13 @@ class Looks(threading.Event):
 
 @pytest.fixture
 def after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was heard of any worker for an hour, nor does an answer come at once."""
+    """No message from any worker for an hour, and none arrives at once."""
     monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
     monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0))
 
 
 @pytest.mark.usefixtures("after_a_pause")
-def test_a_worker_that_was_paused_with_all_the_rest_is_not_killed_before_it_can_answer() -> None:
+def test_a_worker_that_was_paused_with_its_supervisor_is_not_killed_before_it_can_answer() -> None:
     worker = PlayedWorker()
     with fleet_of(worker) as fleet:
         (slot,) = fleet.slots
@@ -171,14 +171,14 @@ def test_a_worker_that_was_paused_with_all_the_rest_is_not_killed_before_it_can_
 
 
 @pytest.mark.usefixtures("after_a_pause")
-def test_a_worker_that_answers_no_look_is_killed() -> None:
+def test_a_worker_that_answers_none_of_the_looks_is_killed() -> None:
     worker = PlayedWorker()
     with fleet_of(worker) as fleet:
         fleet.watch(Looks(fleets.STANDSTILL_LOOKS))
         assert worker.is_killed
 
 
-def test_a_worker_that_was_heard_of_20_seconds_ago_is_not_killed_however_many_looks_were_in_vain(
+def test_a_worker_silent_for_20_seconds_is_not_killed_however_many_looks_it_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
@@ -194,7 +194,7 @@ def test_a_worker_that_was_heard_of_20_seconds_ago_is_not_killed_however_many_lo
         assert worker.is_killed
 
 
-def test_a_fleet_forgets_what_none_of_its_workers_counts_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_drops_a_route_that_none_of_its_workers_counts_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     fleet = fleets.Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])

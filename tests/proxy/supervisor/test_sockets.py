@@ -1,4 +1,4 @@
-"""Listening sockets: what is bound, what cannot be, and what becomes of that."""
+"""Listening sockets: which are bound, which cannot be, and what happens then."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_ipv6_address_means_that_family_alone(sockets: ListeningSockets) -> N
         assert not connects("127.0.0.1", port)
 
 
-def test_an_address_that_is_spelled_anew_keeps_its_sockets(sockets: ListeningSockets) -> None:
+def test_an_address_in_another_spelling_keeps_its_sockets(sockets: ListeningSockets) -> None:
     if not socket.has_dualstack_ipv6():
         not_possible_here("this host has no IPv6")
     with reserved_port("::1") as port:
@@ -108,7 +108,7 @@ def test_a_link_local_address_is_bound_on_its_interface() -> None:
     assert "name an interface of this host" in done.stdout
 
 
-def test_a_link_local_address_without_its_interface_is_told_what_it_lacks(sockets: ListeningSockets) -> None:
+def test_a_link_local_address_without_its_interface_is_a_problem_that_says_so(sockets: ListeningSockets) -> None:
     sockets.use([listener(8080, address="fe80::5")])
 
     (problem,) = sockets.problems
@@ -142,7 +142,7 @@ def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sock
 def test_a_privileged_port_says_what_to_do() -> None:
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
         not_possible_here("every user may bind low ports on this host")
-    # Rights are given up after the imports: another user may have no way to this interpreter.
+    # Privileges are dropped after the imports: another user may have no access to this interpreter.
     code = (
         "import os; from proxy.document import Listener; from proxy.supervisor.sockets import ListeningSockets\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
@@ -155,7 +155,7 @@ def test_a_privileged_port_says_what_to_do() -> None:
     assert "CAP_NET_BIND_SERVICE" in done.stdout
 
 
-def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> None:
+def test_a_port_in_use_affects_no_other_listener_and_is_bound_once_it_is_free() -> None:
     with reserved_port() as free, reserved_port() as taken, socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", taken))
@@ -181,7 +181,7 @@ def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> Non
             assert "Configuration-Problems" not in proxy.get().headers
 
 
-def test_a_port_that_the_next_document_does_not_name_is_let_go() -> None:
+def test_a_port_that_the_next_document_does_not_name_is_released() -> None:
     with reserved_port() as first, reserved_port() as second, Proxy("--workers", "2") as proxy:
         proxy.use(fixed(first))
         proxy.use(fixed(second))
@@ -193,8 +193,8 @@ def test_a_port_that_the_next_document_does_not_name_is_let_go() -> None:
 
 
 def test_listeners_leave_descriptors_for_everything_else() -> None:
-    """The config API and the workers need some, or no smaller document could ever come."""
-    # In a process of its own: what other tests hold open would count.
+    """The config API and the workers need some, or no smaller document could be delivered."""
+    # In a process of its own: descriptors of other tests would count.
     code = (
         "import os, resource\n"
         "from proxy.document import Listener\n"

@@ -40,7 +40,7 @@ def test_a_restarted_proxy_serves_the_last_document_with_its_version(tmp_path: P
             assert proxy.use(fixed(port, "next"))["version"] == 42
 
 
-def test_after_kill_9_the_last_acknowledged_document_is_there(tmp_path: Path) -> None:
+def test_after_sigkill_the_last_acknowledged_document_is_restored(tmp_path: Path) -> None:
     with reserved_port() as port:
         proxy = Proxy("--state-dir", str(tmp_path)).start()
         proxy.use(fixed(port, "one"))
@@ -52,7 +52,7 @@ def test_after_kill_9_the_last_acknowledged_document_is_there(tmp_path: Path) ->
             assert ask(port).text == "two"
 
 
-def test_the_kept_document_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_kept_document_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     with reserved_port() as port, Proxy("--state-dir", str(tmp_path / "new")) as proxy:
         proxy.use(fixed(port))
 
@@ -72,7 +72,7 @@ def is_replaced(configuration: Configuration, before: Loaded | None) -> bool:
 
 
 class HangingDisk:
-    """Until it is to answer, which it does after the deadline of a test as well."""
+    """fsync blocks until `answers` is set, at most for twice the deadline of a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_asked, self.answers = threading.Event(), threading.Event()
@@ -91,7 +91,7 @@ def document_file(directory: Path, name: str) -> Path:
     return path
 
 
-def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_end(
+def test_a_hanging_disk_does_not_block_a_stop_and_gets_the_last_document_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = HangingDisk(monkeypatch)
@@ -118,10 +118,10 @@ def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_e
     assert (kept["version"], kept["routes"][0]["name"]) == (2, "second")
 
 
-def test_a_disk_that_hangs_is_waited_for_by_one_document_and_has_the_last_one_in_the_end(
+def test_only_one_document_waits_for_a_hanging_disk_and_the_last_one_is_kept_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Four that waited without end were all that may be on their way: those that came next were refused."""
+    """Four documents that waited without end used up the limit of concurrent ones: the next ones were refused."""
     disk = HangingDisk(monkeypatch)
     monkeypatch.setattr(configurations, "KEEP_S", 0.1)
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
@@ -147,7 +147,7 @@ def test_a_disk_that_hangs_is_waited_for_by_one_document_and_has_the_last_one_in
     assert configuration.is_kept
 
 
-def test_a_disk_that_hangs_at_the_start_holds_up_no_document_and_has_it_in_the_end(
+def test_a_disk_that_hangs_at_the_start_does_not_block_a_document_and_gets_it_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_asked, answers, makes = threading.Event(), threading.Event(), tempfile.TemporaryFile
@@ -181,10 +181,10 @@ def test_a_disk_that_hangs_at_the_start_holds_up_no_document_and_has_it_in_the_e
     assert configuration.is_kept
 
 
-def test_what_the_state_directory_holds_is_loaded_where_no_thread_can_be_had(tmp_path: Path) -> None:
+def test_the_kept_document_is_loaded_even_if_no_thread_can_be_started(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(document_file(tmp_path, "kept").read_bytes())
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path))
-    # None can be started: no address space has room for such a stack.
+    # No thread can be started: no address space has room for such a stack.
     usual = threading.stack_size(1 << 60)
     try:
         configuration.open_state(restores=True)
@@ -195,8 +195,8 @@ def test_what_the_state_directory_holds_is_loaded_where_no_thread_can_be_had(tmp
     assert json.loads(configuration.loaded.content.encode(1))["routes"][0]["name"] == "kept"
 
 
-def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_document_when_that_comes(tmp_path: Path) -> None:
-    """It did nothing at all, and said nothing, until then."""
+def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_kept_document_later(tmp_path: Path) -> None:
+    """It neither answered nor logged anything until then."""
     kept = tmp_path / NAME
     os.mkfifo(kept)
     with reserved_port() as port, Proxy("--state-dir", str(tmp_path)) as proxy:
@@ -204,7 +204,7 @@ def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_document_w
         assert (line["level"], line["path"]) == ("WARNING", str(tmp_path))
         eventually(lambda: proxy.readiness() == (503, "no configuration is loaded yet"), "an answer")
 
-        # Who reads waits for whom writes.
+        # The reader waits for a writer.
         descriptor = os.open(kept, os.O_WRONLY | os.O_NONBLOCK)
         try:
             os.write(descriptor, json.dumps({"version": 41, **fixed(port, "kept")}).encode())
@@ -225,7 +225,7 @@ def test_a_proxy_whose_disk_hangs_at_the_start_can_be_stopped(tmp_path: Path) ->
         assert proxy.stop() == 0
 
 
-def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_written_causes_a_warning_only(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     with reserved_port() as port, Proxy("--state-dir", str(blocked / "below")) as proxy:
@@ -238,7 +238,7 @@ def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path:
         assert proxy.metric("tunnelgw_proxy_config_kept") == 0
 
 
-def test_a_state_directory_that_cannot_be_written_is_told_before_there_is_a_document(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_written_is_logged_before_the_first_document(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     with Proxy("--state-dir", str(blocked / "below")) as proxy:
@@ -247,7 +247,7 @@ def test_a_state_directory_that_cannot_be_written_is_told_before_there_is_a_docu
         assert line["path"] == str(blocked / "below")
 
 
-def test_a_file_in_place_of_the_state_directory_is_told_once_with_what_to_do(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_state_directory_is_logged_once_with_the_remedy(tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.touch()
     remedy = "no directory can be made there: choose another --state-dir (PROXY_STATE_DIR)"
@@ -281,7 +281,7 @@ def test_a_document_that_could_not_be_kept_leaves_the_one_before_for_the_restart
             assert ask(port).text == "kept"
 
 
-def test_a_document_that_could_not_be_kept_is_kept_when_it_comes_again(tmp_path: Path) -> None:
+def test_a_document_that_could_not_be_kept_is_kept_when_it_is_put_again(tmp_path: Path) -> None:
     state, aside = tmp_path / "state", tmp_path / "aside"
     with reserved_port() as port, Proxy("--state-dir", str(state)) as proxy:
         proxy.use({"version": 1, **fixed(port, "kept")})
@@ -299,7 +299,7 @@ def test_a_document_that_could_not_be_kept_is_kept_when_it_comes_again(tmp_path:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
-def test_a_kept_document_that_cannot_be_used_is_said_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_an_unusable_kept_document_is_logged_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     kept = tmp_path / "document.json"
     kept.write_bytes(content)
     with Proxy("--state-dir", str(tmp_path)) as proxy:
@@ -353,12 +353,12 @@ def test_sighup_without_a_file_is_ignored() -> None:
 
 @contextlib.contextmanager
 def held_at(fifo: Path) -> Iterator[None]:
-    """The proxy that reads its token from `fifo` stands still inside; it gets the token on leaving."""
+    """Within the context, the proxy that reads its token from `fifo` is blocked; it gets the token at the end."""
     writers: list[int] = []
 
     def is_read() -> bool:
         with contextlib.suppress(OSError):
-            # Nobody can open it for writing until somebody reads.
+            # It cannot be opened for writing until it is open for reading.
             writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
         return bool(writers)
 
@@ -393,7 +393,7 @@ def test_sighup_while_the_proxy_starts_has_its_file_read_again(token_fifo: Path,
         proxy.wait_for_message("configuration file is unchanged")
 
 
-def test_the_file_comes_before_what_the_state_directory_holds_and_a_put_replaces_both(tmp_path: Path) -> None:
+def test_the_file_of_config_wins_over_the_kept_document_and_a_put_replaces_both(tmp_path: Path) -> None:
     file = tmp_path / "document.json"
     state = tmp_path / "state"
     with reserved_port() as port:
@@ -418,7 +418,7 @@ def test_a_file_that_cannot_be_used_ends_the_start_with_all_its_problems(tmp_pat
     assert any(f"{file}: routes[1].hostnames[0]" in line for line in proxy.lines)
 
 
-def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_config_file_that_does_not_exist_is_named_in_the_error(tmp_path: Path) -> None:
     proxy = Proxy("--config", str(tmp_path / "none.json")).start()
 
     assert proxy.wait(DEADLINE_S) == 2

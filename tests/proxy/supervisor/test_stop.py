@@ -1,4 +1,4 @@
-"""The end: what runs is finished, what is queued is served, and nobody waits longer than was said."""
+"""The stop: running requests are finished, queued ones are served, and the grace period is the limit."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_a_proxy_that_is_stopped_before_its_workers_have_a_document_says_that_it
         Configuration(fleet, ListeningSockets(1), None).put(b'{"routes": []}')
 
 
-def test_a_document_is_refused_from_the_moment_on_in_which_readiness_says_that_the_proxy_stops() -> None:
-    """It was taken until the daemon had told its other parts."""
+def test_a_document_is_refused_as_soon_as_readiness_reports_the_stop() -> None:
+    """It was accepted until the daemon had notified its other parts."""
     arguments = ["--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
     _, options = parse(Options, prefix=PREFIX, argv=arguments, environ={}, commands=COMMANDS)
     fleet = Fleet([])
@@ -90,7 +90,7 @@ def test_a_document_is_refused_from_the_moment_on_in_which_readiness_says_that_t
     assert configuration.loaded is None
 
 
-def test_a_worker_that_begins_after_the_ports_were_closed_is_not_taken_for_one_that_hears_nothing(
+def test_a_worker_that_starts_after_the_ports_were_closed_is_not_killed_as_unresponsive(
     tmp_path: Path,
 ) -> None:
     file, worker = tmp_path / "document.json", PlayedWorker()
@@ -111,7 +111,7 @@ def test_a_worker_that_begins_after_the_ports_were_closed_is_not_taken_for_one_t
         assert not worker.is_killed
 
 
-def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_again() -> None:
+def test_a_document_completed_while_the_proxy_stops_is_refused_and_binds_no_port() -> None:
     with Backend() as backend, reserved_port() as port, Proxy() as proxy:
         proxy.use(forwarding(port, backend.address))
         running = Asking(port, "/wait")
@@ -131,7 +131,7 @@ def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_ag
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_proxy_that_was_given_a_file_ends_as_any_other(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_proxy_with_a_config_file_stops_like_any_other(number: signal.Signals, tmp_path: Path) -> None:
     file = tmp_path / "document.json"
     with reserved_port() as port:
         file.write_text(json.dumps(fixed(port)), encoding="utf-8")
@@ -144,7 +144,7 @@ def test_a_proxy_that_was_given_a_file_ends_as_any_other(number: signal.Signals,
             proxy.wait_for_message("stopped")
 
 
-def test_nobody_is_let_in_after_the_listeners_have_closed() -> None:
+def test_connections_and_documents_are_refused_after_the_listeners_have_closed() -> None:
     with Backend() as backend, reserved_port() as port, Proxy() as proxy:
         proxy.use(forwarding(port, backend.address))
         running = Asking(port, "/wait")
@@ -164,8 +164,8 @@ def test_nobody_is_let_in_after_the_listeners_have_closed() -> None:
         running.join()
 
 
-def test_what_a_proxy_that_stops_has_no_more_is_not_told_as_missing() -> None:
-    """Requests may take an hour to end where the grace period is as long, and alerts have minutes."""
+def test_a_proxy_that_stops_exports_no_metrics_that_would_raise_alerts() -> None:
+    """With a long grace period, requests may take an hour to end, and alerts fire after minutes."""
     up = "tunnelgw_proxy_worker_up"
     with Backend() as backend, reserved_port() as port, Proxy("--workers", "2") as proxy:
         proxy.use(forwarding(port, backend.address))
@@ -183,7 +183,7 @@ def test_what_a_proxy_that_stops_has_no_more_is_not_told_as_missing() -> None:
         running.join()
 
 
-def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
+def test_requests_that_still_run_after_the_grace_period_are_aborted() -> None:
     with Backend() as backend, reserved_port() as port, Proxy("--grace-period", "1s") as proxy:
         proxy.use(forwarding(port, backend.address))
         running = Asking(port, "/wait")
@@ -202,8 +202,8 @@ def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
         assert (told["path"], told["status_code"]) == ("/wait", 0)
 
 
-def test_a_response_that_is_cut_off_is_reset_and_told_to_the_access_log() -> None:
-    """To a client of HTTP/1.0 the end of the connection would be the end of a response that is all there."""
+def test_a_response_that_is_cut_off_is_reset_and_logged_in_the_access_log() -> None:
+    """To an HTTP/1.0 client, an orderly close of the connection would be the end of a complete response."""
     arguments = ("--grace-period", "1s", "--access-log", "all")
     with socket.create_server((LOOPBACK, 0)) as backend, reserved_port() as port, Proxy(*arguments) as proxy:
         proxy.use(forwarding(port, f"{LOOPBACK}:{backend.getsockname()[1]}"))

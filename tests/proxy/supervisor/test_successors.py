@@ -1,4 +1,4 @@
-"""What the successor of a worker inherits, and what not: waits, standstill, questions without an answer."""
+"""What the successor of a worker inherits, and what not: delays, missed looks, requests without an answer."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def successors(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedWorker]]:
         worker.close()
 
 
-def test_a_successor_has_as_much_time_as_the_one_that_stood_still(
+def test_a_successor_of_an_unresponsive_worker_has_the_full_number_of_looks(
     successors: list[PlayedWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
-    # As after a pause: nothing was heard of anybody for an hour.
+    # As after a pause: no message from any worker for an hour.
     monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0))
     worker, successor = PlayedWorker(), successors[0]
     with fleet_of(worker) as fleet:
@@ -58,7 +58,7 @@ class OneLook(threading.Event):
         return before
 
 
-def test_questions_that_a_dead_worker_has_left_open_are_not_waited_for(successors: list[PlayedWorker]) -> None:
+def test_unanswered_report_requests_of_a_dead_worker_are_not_waited_for(successors: list[PlayedWorker]) -> None:
     worker, successor = PlayedWorker(), successors[0]
     with fleet_of(worker) as fleet:
         (slot,) = fleet.slots
@@ -76,7 +76,7 @@ def test_questions_that_a_dead_worker_has_left_open_are_not_waited_for(successor
         eventually(lambda: slot.reports >= asked, "the answer")
 
 
-def test_a_worker_that_does_not_end_when_it_has_hung_up_is_killed_before_the_next_begins(
+def test_a_worker_that_closes_its_channel_and_does_not_exit_is_killed_before_its_successor_starts(
     successors: list[PlayedWorker],
 ) -> None:
     """Its listening sockets would go on taking their share of the connections."""
@@ -93,7 +93,7 @@ def test_a_worker_that_does_not_end_when_it_has_hung_up_is_killed_before_the_nex
         assert worker.is_killed
 
 
-def test_a_successor_that_starts_while_the_end_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_successor_that_starts_during_a_drain_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     worker, successor = PlayedWorker(), PlayedWorker()
     with fleet_of(worker) as fleet:
         (slot,) = fleet.slots
@@ -110,7 +110,7 @@ def test_a_successor_that_starts_while_the_end_comes_is_not_waited_for(monkeypat
 
 
 @pytest.mark.parametrize(("stable_s", "waits_s"), [(0.0, [0.1, 0.1, 0.1]), (3600.0, [0.1, 0.2, 0.4])])
-def test_who_ran_well_for_a_while_is_replaced_as_fast_as_the_first(
+def test_the_restart_delay_is_reset_after_a_worker_was_stable(
     successors: list[PlayedWorker],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""The file of the tunnel's token, where it is none that can be read twice."""
+"""The file of the tunnel's token, where it cannot be read twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.proxy.site import DEADLINE_S
 
 
 class Looks(threading.Event):
-    """Set after so many waits, none of which takes time."""
+    """Set after a number of waits, none of which takes time."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Looks(threading.Event):
         return self.is_set()
 
 
-def test_a_pipe_that_gave_the_token_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pipe_that_gave_the_token_is_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fifo = tmp_path / "token"
     os.mkfifo(fifo)
     used: list[Secret] = []
@@ -43,8 +43,8 @@ def test_a_pipe_that_gave_the_token_is_not_waited_for(tmp_path: Path, caplog: py
     assert (used, caplog.records) == ([], [])
 
 
-def test_a_file_that_cannot_be_looked_at_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its folder may be closed to us for a while, or its server away; a name that is too long fails alike."""
+def test_a_token_file_that_cannot_be_read_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its directory may be inaccessible for a while, or its file server; a name that is too long fails alike."""
     file = TokenFile(Secret("a token", str(tmp_path / ("n" * 300))), lambda _: None)
 
     file.watch(Looks(3))

@@ -1,4 +1,4 @@
-"""Adding up workers: counters never run backwards, gauges die with their process."""
+"""Adding up workers: counters never decrease, gauges end with their process."""
 
 from proxy.stats import Stats
 from proxy.supervisor.totals import Totals
@@ -38,7 +38,7 @@ def test_a_snapshot_replaces_the_one_before() -> None:
     assert total(totals) == counted(7, 1)
 
 
-def test_counters_of_dead_processes_stay_and_gauges_go() -> None:
+def test_counters_of_dead_processes_stay_and_gauges_are_dropped() -> None:
     totals = Totals()
     totals.update(counted(5, 2))
     totals.retire()
@@ -56,7 +56,7 @@ def test_counters_of_dead_processes_stay_and_gauges_go() -> None:
     assert (seen.swaps, seen.access_log_dropped) == (2, 6)
 
 
-def test_several_slots_add_up() -> None:
+def test_the_totals_of_several_slots_add_up() -> None:
     one, other = Totals(), Totals()
     one.update(counted(5, 2))
     other.update(counted(3, 1))
@@ -69,7 +69,7 @@ def test_several_slots_add_up() -> None:
     assert abs(result.routes["shop/cart"].duration_sum_s - 8 * 0.02) < 1e-9
 
 
-def test_adding_up_changes_nothing_that_is_added() -> None:
+def test_adding_up_does_not_change_the_summands() -> None:
     totals = Totals()
     totals.update(counted(5, 2))
     total(totals)

@@ -1,4 +1,4 @@
-"""The tunnel's will, with real workers and a simulated edge: what it makes of searches that fail, hang or change."""
+"""The tunnel's decisions, with real workers and a simulated edge: searches that fail, hang or change."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def edge() -> Iterator[Edge]:
         yield edge
 
 
-def test_an_edge_that_is_looked_at_again_and_again_is_told_of_once(
+def test_an_edge_that_is_probed_repeatedly_is_logged_once(
     edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "PROBE_PERIOD_S", 0.01)
@@ -132,7 +132,7 @@ def test_an_edge_that_is_looked_at_again_and_again_is_told_of_once(
     [DiscoveryFailed("SRV: no answer"), TrustUnavailable("cannot fetch the roots"), RuntimeError("a bug")],
     ids=["no address", "no authorities", "bug"],
 )
-def test_a_search_that_fails_is_a_failed_attempt_and_is_made_again(
+def test_a_failed_search_is_a_failed_attempt_and_is_retried(
     edge: Edge, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     has_looked = threading.Event()
@@ -156,7 +156,7 @@ def test_a_search_that_fails_is_a_failed_attempt_and_is_made_again(
     assert len(bugs) == (2 if isinstance(error, RuntimeError) else 0)
 
 
-def test_a_search_without_a_thread_is_a_failed_attempt_and_is_made_again(
+def test_a_search_whose_thread_cannot_start_is_a_failed_attempt_and_is_retried(
     edge: Edge, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lack = StartFailed("can't start new thread")
@@ -173,7 +173,7 @@ def test_a_search_without_a_thread_is_a_failed_attempt_and_is_made_again(
     assert (line["attempt"], str(line["error"])) == (1, str(lack))
 
 
-def test_a_dial_that_no_memory_is_left_to_order_is_a_failed_attempt_and_is_made_again(
+def test_a_dial_without_memory_for_its_order_is_a_failed_attempt_and_is_retried(
     edge: Edge, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_full = threading.Event()
@@ -190,7 +190,7 @@ def test_a_dial_that_no_memory_is_left_to_order_is_a_failed_attempt_and_is_made_
     assert "cannot hand it to a worker" in str(lines_of(caplog, BOOTSTRAP_LINE)[0]["error"])
 
 
-def test_a_push_is_acknowledged_by_a_worker_that_has_no_memory_for_what_comes_along_with_messages(edge: Edge) -> None:
+def test_a_push_is_acknowledged_though_no_memory_file_can_be_made(edge: Edge) -> None:
     with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
         edge.wait_for_registered(1, WAIT_S)
         assert edge.push(3, {}).last_applied_version == 3
@@ -211,7 +211,7 @@ def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: p
         assert tunnel.places[0].failures == {"dial": 1}
 
 
-def test_a_new_search_leaves_addresses_to_those_who_dial_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_search_does_not_reassign_an_address_that_is_being_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     # Always the first address that is free, and no waits.
     monkeypatch.setattr(random, "randrange", lambda _count: 0)
@@ -234,7 +234,7 @@ def test_a_new_search_leaves_addresses_to_those_who_dial_them(monkeypatch: pytes
             assert record.address == free
 
 
-def test_addresses_are_not_looked_for_again_soon(edge: Edge) -> None:
+def test_a_search_is_not_repeated_soon_after_failed_attempts(edge: Edge) -> None:
     edge.refuse()
     searches = Searches(edge, found(edge.addresses))
     with tunnel_of(edge, searches) as tunnel:
@@ -246,7 +246,7 @@ def test_addresses_are_not_looked_for_again_soon(edge: Edge) -> None:
 
 
 def test_an_attempt_that_becomes_due_just_before_the_wait_is_made(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread stands still for a moment before it waits; nothing else happens that would wake it."""
+    """The thread is delayed before it waits, and nothing else happens that would wake it."""
     passed_s = 0.0
     monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
     wait_s = Tunnel._wait_s
@@ -277,7 +277,9 @@ def test_a_stop_does_not_wait_for_a_search(edge: Edge) -> None:
     over.set()
 
 
-def test_an_order_that_a_workers_successor_gets_is_its_own(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_reaches_the_successor_of_its_worker_is_carried_out(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The worker dies between the choice and the order."""
     obeyed = Slot.order
 
@@ -315,7 +317,7 @@ def test_an_order_to_a_worker_that_has_died_waits_for_another(edge: Edge, monkey
         assert not tunnel.places[0].failures
 
 
-def test_another_token_is_tried_at_once_however_long_the_wait_was(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_token_is_tried_at_once_however_long_the_delay_was(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
     other = new_tunnel()
     edge.tunnels.add(other)
@@ -328,7 +330,7 @@ def test_another_token_is_tried_at_once_however_long_the_wait_was(edge: Edge, mo
         edge.wait_for_registered(1, WAIT_S)
 
 
-def test_a_token_of_another_region_is_taken_to_the_edge_of_that_region_alone() -> None:
+def test_a_token_of_another_region_is_used_with_the_edge_of_that_region_only() -> None:
     with Edge(["127.0.0.1:0"] * 4) as edge:
         here, there = sorted(edge.addresses[:2]), sorted(edge.addresses[2:])
         everywhere = Searches(edge, found(here))
@@ -345,7 +347,7 @@ def test_a_token_of_another_region_is_taken_to_the_edge_of_that_region_alone() -
             assert len(edge.ledger.records) == 4
 
 
-def test_a_search_in_the_region_of_an_earlier_token_that_fails_delays_nothing_and_is_not_told_of_another_edge(
+def test_a_failed_search_in_the_region_of_a_previous_token_causes_neither_delay_nor_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     is_asked_elsewhere = threading.Event()
@@ -370,10 +372,10 @@ def test_a_search_in_the_region_of_an_earlier_token_that_fails_delays_nothing_an
         assert not lines_of(caplog, BOOTSTRAP_LINE)
 
 
-def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
+def test_known_addresses_stay_in_use_while_searches_fail(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The Internet is away for a while; when it is back, the host's resolver is not."""
+    """After an outage of the Internet connection, the host's resolver does not work yet."""
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     with Edge(["127.0.0.1:0"]) as edge:
         edge.refuse()
@@ -387,10 +389,10 @@ def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
     assert (str(told[0]["error"]), told[0]["edge"]) == ("SRV: no answer", searches.name)
 
 
-def test_addresses_that_are_known_are_dialled_again_while_a_resolver_lets_wait(
+def test_known_addresses_are_dialled_again_while_a_search_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The Internet is away for a while; when it is back, the host's resolver has still to give up."""
+    """After an outage of the Internet connection, the host's resolver has not timed out yet."""
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     monkeypatch.setattr(edgesearch, "SEARCH_PATIENCE_S", 0.1)
     searching, over = threading.Event(), threading.Event()
@@ -410,9 +412,7 @@ def test_addresses_that_are_known_are_dialled_again_while_a_resolver_lets_wait(
     over.set()
 
 
-def test_addresses_that_were_not_found_at_first_are_looked_for_again(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_is_repeated_if_it_found_too_few_addresses(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
     searches = Searches(edge, found(edge.addresses[:1]), failing(DiscoveryFailed("")), found(edge.addresses))
@@ -421,7 +421,7 @@ def test_addresses_that_were_not_found_at_first_are_looked_for_again(
         assert not any(place.failures for place in tunnel.places)
 
 
-def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_good(
+def test_failing_addresses_are_searched_again_while_another_connection_is_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
@@ -435,7 +435,7 @@ def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_go
             assert sorted(record.address for record in records) == sorted([good, new])
 
 
-def test_a_duplicate_is_no_reason_to_try_the_family_that_leads_nowhere(
+def test_a_duplicate_does_not_switch_back_to_the_unreachable_family(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "random", lambda: 0.0)
@@ -449,10 +449,10 @@ def test_a_duplicate_is_no_reason_to_try_the_family_that_leads_nowhere(
         assert tunnel.places[0].failures == {"dial": 1, "lost": 1, "duplicate": 1}
 
 
-def test_a_dial_that_fails_with_an_earlier_token_delays_the_other_no_further(
+def test_a_dial_that_fails_with_a_previous_token_counts_as_the_first_failure(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would wait as long as the earlier one has come to wait."""
+    """Otherwise the new token would inherit the long delay of the previous one."""
     monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
     other = new_tunnel()
     edge.tunnels.add(other)
@@ -471,7 +471,7 @@ def test_a_dial_that_fails_with_an_earlier_token_delays_the_other_no_further(
         edge.wait_for_registered(1, WAIT_S)
 
 
-def test_a_connection_that_is_moved_to_another_token_begins_without_failures(edge: Edge) -> None:
+def test_a_connection_moved_to_another_token_starts_with_no_previous_attempts(edge: Edge) -> None:
     other = new_tunnel()
     edge.tunnels.add(other)
     edge.plan(Behaviour(refusal=busy(0.0)), Behaviour(refusal=busy(0.0)))
@@ -483,7 +483,7 @@ def test_a_connection_that_is_moved_to_another_token_begins_without_failures(edg
         assert asked == [0, 1, 2, 0]
 
 
-def test_while_the_proxy_stops_pushes_are_answered_and_what_ends_is_no_failure(edge: Edge) -> None:
+def test_during_a_stop_pushes_are_answered_and_a_closed_connection_is_not_a_failure(edge: Edge) -> None:
     with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
         (record,) = edge.wait_for_registered(1, WAIT_S)
         until(lambda: tunnel.registered == 1, "word of it")
@@ -529,10 +529,10 @@ def test_connections_are_spread_again_when_a_worker_has_come_back(
     assert len(lines_of(caplog, "moving an edge connection to another worker")) == moved + 2
 
 
-def test_connections_are_dialled_for_small_packets_once_full_ones_do_not_reach_the_edge(
+def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_the_edge(
     edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is registered already is moved."""
+    """One that is already registered is moved."""
     monkeypatch.setattr(random, "random", lambda: 0.0)
     stop, worker = threading.Event(), PlayedWorker()
 

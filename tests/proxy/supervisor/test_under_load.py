@@ -1,4 +1,4 @@
-"""What goes on at the config API is nothing that traffic notices."""
+"""Requests to the config API do not affect traffic."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_64_mib_and_one_byte_are_refused_while_requests_are_served(site: tuple[P
     proxy, port, _ = site
     with Load(port) as load:
         load.go_on()
-        # Chunked: the size is known only when it has come.
+        # Chunked: the size is known only when all of it has arrived.
         with contextlib.suppress(requests.ConnectionError):
             response = requests.put(
                 proxy.config_url,
@@ -101,7 +101,7 @@ def test_64_mib_and_one_byte_are_refused_while_requests_are_served(site: tuple[P
     assert proxy.readiness()[0] == 200
 
 
-def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Proxy, int, Backend]) -> None:
+def test_slow_uploads_of_documents_do_not_block_the_api(site: tuple[Proxy, int, Backend]) -> None:
     proxy, port, backend = site
     document = forwarding(port, backend.address)
     with contextlib.ExitStack() as slow:
@@ -119,8 +119,8 @@ def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Pr
     assert proxy.put(document).status_code == 200
 
 
-def test_documents_that_no_worker_takes_keep_nobody_else_from_the_api(site: tuple[Proxy, int, Backend]) -> None:
-    """Nor do those that a disk which hangs keeps from being answered: a probe without an answer ends the proxy."""
+def test_documents_that_no_worker_takes_do_not_block_the_api(site: tuple[Proxy, int, Backend]) -> None:
+    """Nor do those that wait for a hanging disk: a liveness probe without an answer would restart the proxy."""
     proxy, port, backend = site
     document = forwarding(port, backend.address)
     document["routes"].append({**document["routes"][0], "hostnames": ["new.example"]})
@@ -158,7 +158,7 @@ def test_a_hundred_documents_are_taken_into_use_while_requests_are_served(site: 
     assert load.failures == []
 
 
-def test_a_request_outlives_the_documents_that_come_meanwhile(site: tuple[Proxy, int, Backend]) -> None:
+def test_a_request_continues_while_documents_are_replaced(site: tuple[Proxy, int, Backend]) -> None:
     proxy, port, backend = site
     proxy.use(forwarding(port, backend.address))
     answers: list[str] = []

@@ -20,7 +20,7 @@ ONE = {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0
 OTHER = {"routes": [{"hostnames": ["b.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
 
 
-def test_without_a_version_the_loaded_one_is_counted_up() -> None:
+def test_a_document_without_a_version_gets_the_next_one() -> None:
     with Proxy() as proxy:
         assert proxy.use(ONE) == {"version": 1, "changed": True}
         assert proxy.use(OTHER) == {"version": 2, "changed": True}
@@ -28,7 +28,7 @@ def test_without_a_version_the_loaded_one_is_counted_up() -> None:
         assert proxy.use(OTHER) == {"version": 11, "changed": True}
 
 
-def test_the_loaded_version_with_equal_content_changes_nothing_however_it_is_written() -> None:
+def test_the_loaded_version_with_equal_content_changes_nothing_however_it_is_formatted() -> None:
     with Proxy() as proxy:
         proxy.use({"version": 5, **ONE})
         loaded_at_s = proxy.metric("tunnelgw_proxy_config_loaded_timestamp_seconds")
@@ -67,7 +67,7 @@ def test_a_newer_version_with_equal_content_is_taken_over_without_a_swap() -> No
         assert proxy.metric("tunnelgw_proxy_config_version") == 6
 
 
-def test_the_first_document_may_have_any_version_and_above_the_last_there_is_none() -> None:
+def test_the_first_document_may_have_any_version_and_the_largest_has_no_successor() -> None:
     with Proxy() as proxy:
         assert proxy.use({"version": 2**63 - 1, **ONE})["version"] == 2**63 - 1
 
@@ -85,7 +85,7 @@ def test_a_refused_document_leaves_version_and_content_alone() -> None:
         assert proxy.use(OTHER)["version"] == 6
 
 
-def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
+def test_concurrent_documents_are_processed_one_after_another() -> None:
     with Proxy("--workers", "2") as proxy:
         proxy.address("config")
         versions: list[int] = []
@@ -106,8 +106,8 @@ def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
         assert proxy.get().json()["version"] == 12
 
 
-def test_a_document_that_a_bug_kept_from_use_is_news_when_it_comes_again(tmp_path: Path) -> None:
-    """It was answered as if workers served it."""
+def test_a_document_that_a_bug_kept_from_use_counts_as_changed_when_it_is_loaded_again(tmp_path: Path) -> None:
+    """It was answered as if workers already served it."""
 
     class BrokenOnce(ListeningSockets):
         is_broken = True

@@ -1,4 +1,4 @@
-"""Workers die, stand still or cannot start; the others, and their successors, serve."""
+"""Workers die, hang or cannot start; the others, and their successors, serve."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_only_the_requests_of_the_killed_worker_are_lost() -> None:
         assert proxy.metric("tunnelgw_proxy_worker_restarts_total", worker="1") == 0
 
 
-def test_a_document_that_comes_while_a_worker_is_dead_reaches_its_successor() -> None:
+def test_a_document_that_arrives_while_a_worker_is_dead_reaches_its_successor() -> None:
     with reserved_port() as port, Proxy("--workers", "2") as proxy:
         proxy.use(fixed(port, "one"))
         os.kill(proxy.worker_pid(0), signal.SIGKILL)
@@ -109,7 +109,7 @@ def test_a_document_that_comes_while_a_worker_is_dead_reaches_its_successor() ->
         assert {ask(port).text for _ in range(16)} == {"two"}
 
 
-def test_workers_serve_on_where_their_supervisor_has_no_memory_to_hand_a_document_over_and_get_it_when_it_has() -> None:
+def test_workers_serve_on_without_memory_for_a_new_document_and_get_it_once_there_is_some() -> None:
     with reserved_port() as port, Proxy("--workers", "2") as proxy, concurrent.futures.ThreadPoolExecutor(1) as pool:
         proxy.use(fixed(port, "one"))
         with no_memory_files(proxy.pid):
@@ -122,13 +122,13 @@ def test_workers_serve_on_where_their_supervisor_has_no_memory_to_hand_a_documen
         assert [proxy.metric("tunnelgw_proxy_worker_restarts_total", worker=worker) for worker in "01"] == [0, 0]
 
 
-def test_a_worker_without_descriptors_for_a_document_keeps_its_clients_and_takes_it_when_it_has_some() -> None:
+def test_a_worker_without_descriptors_for_a_document_keeps_its_clients_and_takes_it_later() -> None:
     with contextlib.ExitStack() as stack:
         port, new = (stack.enter_context(reserved_port()) for _ in range(2))
         proxy = stack.enter_context(Proxy())
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
         proxy.use(fixed(port, "one"))
-        # More than what it keeps back: the limit below is for what it may open else.
+        # More than the descriptors that it holds in reserve, so that none is left under the limit below.
         clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S) for _ in range(80)]
         for client in clients:
             stack.callback(client.close)
@@ -153,7 +153,7 @@ def answer_to(client: http.client.HTTPConnection) -> bytes:
 
 
 def wait_for_death(proxy: Proxy, nth: int) -> None:
-    """Of worker 0; the machine may have ended one more, of another place as well."""
+    """Of worker 0; under load, another worker may have died too."""
     proxy.wait_for_line(
         lambda line: '"worker died' in line and '"worker":0,' in line, f"death {nth} of worker 0", DEADLINE_S, nth
     )
@@ -223,8 +223,8 @@ def test_workers_end_when_their_supervisor_is_killed() -> None:
         eventually(lambda: all(map(is_gone, pids)), "no worker is left")
 
 
-def test_what_runs_when_the_supervisor_is_killed_is_reset_and_told_to_the_access_log() -> None:
-    """Nobody could end it any more. A client of HTTP/1.0 would take half a response for all of it."""
+def test_requests_that_run_when_the_supervisor_is_killed_are_reset_and_logged() -> None:
+    """Nothing could stop them any more. An HTTP/1.0 client would take half a response for a complete one."""
     with (
         socket.create_server((LOOPBACK, 0)) as backend,
         reserved_port() as port,
@@ -250,8 +250,8 @@ def test_what_runs_when_the_supervisor_is_killed_is_reset_and_told_to_the_access
     assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy is stopping")
 
 
-def test_a_worker_that_is_stopped_ends_when_its_supervisor_is_killed() -> None:
-    """It kept its share of the ports: what the kernel gave to it waited, also beside a proxy started since."""
+def test_a_worker_paused_by_sigstop_ends_when_its_supervisor_is_killed() -> None:
+    """It kept its share of the ports: the connections that the kernel gave it waited, even beside a new proxy."""
     with reserved_port() as port:
         proxy = Proxy("--workers", "2").start()
         proxy.use(fixed(port))
@@ -266,7 +266,7 @@ def test_a_worker_that_is_stopped_ends_when_its_supervisor_is_killed() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_signals_to_a_worker_are_the_supervisors_business() -> None:
+def test_a_worker_ignores_termination_signals() -> None:
     with reserved_port() as port, Proxy() as proxy:
         proxy.use(fixed(port))
         pid = proxy.worker_pid()
@@ -277,13 +277,13 @@ def test_signals_to_a_worker_are_the_supervisors_business() -> None:
         assert not is_gone(pid)
 
 
-def test_a_worker_has_no_secret_in_its_environment_and_nothing_open_that_is_not_its_own() -> None:
+def test_a_worker_has_no_secret_in_its_environment_and_no_sockets_but_its_own() -> None:
     with Proxy() as proxy:
         pid = proxy.worker_pid()
         environment = Path(f"/proc/{pid}/environ").read_bytes()
         assert b"PROXY_AUTH_TOKEN" not in environment
         listening = [name for name in map(os.readlink, Path(f"/proc/{pid}/fd").iterdir()) if "socket" in name]
-        # The control channel, and the pair that wakes the loop.
+        # The control channel, and the socket pair that wakes the loop.
         assert len(listening) == 3
 
 
