@@ -1,4 +1,4 @@
-"""What connections of either side never do, whatever the OpenSSL of a host allows by itself."""
+"""What client and server contexts never allow, whatever the defaults of the host's OpenSSL."""
 
 import ssl
 
@@ -9,7 +9,7 @@ from tests.support.edge.authority import EdgeAuthority
 
 
 @pytest.mark.parametrize("protocol", [ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT])
-def test_neither_old_versions_nor_renegotiation_nor_compression_are_offered(protocol: ssl._SSLMethod) -> None:
+def test_old_tls_versions_renegotiation_and_compression_are_disabled(protocol: ssl._SSLMethod) -> None:
     context = make_context(protocol, ["h2"])
 
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
@@ -26,7 +26,7 @@ def test_a_bundle_of_authorities_may_have_comments_in_any_language() -> None:
 
 
 @pytest.mark.parametrize("ca", ["", "# Főtanúsítvány\n", "-----BEGIN CERTIFICATE-----\nő\n-----END CERTIFICATE-----\n"])
-def test_a_text_without_a_certificate_makes_no_authorities(ca: str) -> None:
+def test_a_ca_bundle_without_a_certificate_is_refused(ca: str) -> None:
     context = make_context(ssl.PROTOCOL_TLS_CLIENT, ["h2"])
 
     with pytest.raises(UnusableTLS, match="want certificates in PEM"):

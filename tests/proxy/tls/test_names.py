@@ -1,4 +1,4 @@
-"""Which hosts a certificate is for, and which of several is for a host."""
+"""Which hosts a certificate covers, and which of several certificates is chosen for a host."""
 
 import ssl
 from datetime import UTC, datetime
@@ -40,7 +40,9 @@ LABELS = st.lists(st.sampled_from(["a", "b", "A", "*"]), min_size=1, max_size=4)
         ("", "", False),
     ],
 )
-def test_hosts_are_covered_as_the_standard_says(pattern: str, host: str, is_covered: bool) -> None:
+def test_a_name_covers_its_host_and_a_leftmost_wildcard_covers_one_label(
+    pattern: str, host: str, is_covered: bool
+) -> None:
     assert CertificateNames((pattern,), (), ()).covers_host(host) is is_covered
 
 
@@ -52,7 +54,7 @@ def test_an_ip_is_covered_by_the_ip_alone() -> None:
 
 
 @given(st.text("ab.*", max_size=8), st.text("ab.", min_size=1, max_size=8))
-def test_a_pattern_without_star_covers_itself_only(pattern: str, host: str) -> None:
+def test_a_name_without_a_wildcard_covers_itself_only(pattern: str, host: str) -> None:
     if CertificateNames((pattern,), (), ()).covers_host(host) and "*" not in pattern:
         assert pattern.rstrip(".") == host.rstrip(".")
 
@@ -96,15 +98,15 @@ def certificate_with(extension: x509.ExtensionType) -> tuple[x509.Certificate, s
     return certificate, key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
 
 
-def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_a_problem_of_its_place() -> None:
-    """It was answered 500, since what is raised is no ValueError."""
+def test_a_certificate_with_an_unreadable_name_type_is_refused_with_its_path() -> None:
+    """It was answered 500, since the exception raised is not a ValueError."""
     certificate, key = certificate_with(PARTY)
 
     with pytest.raises(UnusableTLS, match=r"certificates\[0\].certificate: cannot be read: "):
         check(ListenerTLS((Certificate(certificate.public_bytes(PEM).decode(), key),)))
 
 
-def test_a_certificate_of_another_version_cannot_be_read() -> None:
+def test_a_certificate_of_an_unknown_x509_version_cannot_be_read() -> None:
     certificate, _ = certificate_with(x509.SubjectAlternativeName([x509.DNSName("a.example")]))
     der = certificate.public_bytes(DER)
     version = bytes.fromhex("a003 020102")
