@@ -1,4 +1,4 @@
-"""A line to the edge: it takes what the connector sends as slowly as a test says, or loses it, and is wide back."""
+"""A line to the edge: it takes what the connector sends as slowly as a test says, or loses it; back it is wide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NarrowLine:
         host, _, port = edge_address.rpartition(":")
         self._edge = (host, int(port))
         self._listener = socket.socket()
-        # What the line itself holds is little, and does not grow by itself.
+        # The line buffers little, and its buffers do not grow.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         self._listener.bind((LOOPBACK, 0))
         self._listener.listen()
@@ -40,7 +40,7 @@ class NarrowLine:
             self._allowed_bytes = 0
 
     def take(self, size_bytes: int = _EVERYTHING) -> None:
-        """As much, and wait for it where it is not everything."""
+        """Take that many bytes and wait for them; without a number, take everything from now on."""
         with self._news:
             self._allowed_bytes = size_bytes
             self._news.notify_all()
@@ -48,15 +48,15 @@ class NarrowLine:
                 assert self._news.wait_for(lambda: not self._allowed_bytes, PATIENCE_S), "the connector sends nothing"
 
     def lose(self) -> None:
-        """Whatever the connector sends from now on, however often; that it has received something still comes."""
+        """Lose all data that the connector sends from now on, retransmissions too; its acknowledgements get through."""
         lose_data(self._sockets[0])
 
     def wait_until_repeated(self, times: int) -> None:
-        """The connector's kernel has sent the same again so often, one time after the other."""
+        """Waits until the connector's kernel has retransmitted the same data that many times in a row."""
         wait_for_repeats(self._sockets[0].getpeername()[1], times)
 
     def wait_until_closed(self) -> None:
-        """The connector has closed it."""
+        """Waits until the connector has closed the connection."""
         self._threads[0].join(PATIENCE_S)
         assert not self._threads[0].is_alive(), "the connector keeps it"
 

@@ -1,4 +1,4 @@
-"""A worker's connections to an edge, in a loop of a thread of its own, with a clock that tests put forward.
+"""A worker's connections to an edge, in a loop in its own thread, with a clock that tests advance.
 
 The edge is the simulated one on real sockets; requests are answered by the exchanges of the doors' tests.
 """
@@ -61,7 +61,7 @@ class Rig:
         registers: bool = True,
         conn_index: int = 0,
     ) -> int:
-        """Its number."""
+        """Returns the number of the dial."""
         self._numbers += 1
         roots = self.edge.authority.pem.decode() if roots is None else roots
         means = DialMeans(token or self.edge.tunnel.token, CLIENT_ID, roots)
@@ -96,7 +96,7 @@ class Rig:
             return [*self._reports]
 
     def wait_for(self, kind: type[R], number: int) -> R:
-        """The only report of this kind on a dial."""
+        """Returns the only report of this kind on a dial."""
         return self.wait_for_one(kind, lambda report: getattr(report, "number", None) == number)
 
     def wait_for_one(self, kind: type[R], is_wanted: Callable[[R], bool] = lambda _: True) -> R:
@@ -114,11 +114,11 @@ class Rig:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def call(self, what: Callable[[], T]) -> T:
-        """In the loop's thread."""
+        """Runs `what` in the loop's thread."""
         return call_in(self.loop, what, PATIENCE_S)
 
     def pass_time(self, seconds: float) -> None:
-        """For the loop; deadlines that are over by then are met before this returns."""
+        """Advances the loop's clock; deadlines that have expired by then are handled before this returns."""
         self.clock.passed_s += seconds
         for _ in range(2):
             self.call(lambda: None)

@@ -40,7 +40,7 @@ def test_connections_are_spread_over_both_regions(draw: Callable[[int], int]) ->
     assert None is addresses.address_for(4)
 
 
-def test_chance_decides_between_equals() -> None:
+def test_the_choice_between_equal_regions_is_random() -> None:
     assert v4(1) == EdgeAddresses([ONE, TWO], IpVersion.AUTO, first).address_for(0)
     assert v4(12) == EdgeAddresses([ONE, TWO], IpVersion.AUTO, last).address_for(0)
 
@@ -85,7 +85,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize(("ip_version", "resolved", "usable"), FAMILIES.values(), ids=FAMILIES)
-def test_the_family_is_the_one_asked_for(
+def test_only_addresses_of_the_configured_family_are_used(
     ip_version: IpVersion, resolved: list[EdgeAddress], usable: set[EdgeAddress]
 ) -> None:
     addresses = EdgeAddresses([resolved], ip_version, first)
@@ -94,7 +94,7 @@ def test_the_family_is_the_one_asked_for(
     assert usable == {addresses.address_for(index) for index in range(len(usable))}
 
 
-def test_the_family_that_was_asked_for_stays_whatever_fails() -> None:
+def test_the_configured_family_stays_whatever_fails() -> None:
     addresses = EdgeAddresses([[v6(1), v6(2), v4(1)]], IpVersion.IPV6, first)
     addresses.address_for(0)
 
@@ -102,7 +102,7 @@ def test_the_family_that_was_asked_for_stays_whatever_fails() -> None:
     assert v6(1) == addresses.another_for(0, 0.0)
 
 
-def test_an_ipv4_address_that_fails_leads_to_no_ipv6_where_the_resolver_prefers_ipv4() -> None:
+def test_a_failed_ipv4_address_does_not_lead_to_ipv6_if_the_resolver_prefers_ipv4() -> None:
     addresses = EdgeAddresses([[v4(1), v4(2), v6(1)]], IpVersion.AUTO, first)
     addresses.address_for(0)
 
@@ -116,7 +116,7 @@ def test_no_family_is_better_than_the_other_before_an_address_has_failed() -> No
     assert v6(1) == addresses.address_for(0)
 
 
-def test_an_ipv4_address_that_fails_is_no_reason_to_choose_ipv4() -> None:
+def test_a_failed_ipv4_address_does_not_make_ipv4_preferred() -> None:
     addresses = EdgeAddresses([[v4(1), v4(2)], [v6(1), v6(2), v6(3)]], IpVersion.AUTO, first, {0: v4(1)})
 
     assert v6(1) == addresses.another_for(0, 0.0)
@@ -135,19 +135,19 @@ class TestFallbackToIpv4:
         assert v6(1) == addresses.address_for(0)
         return addresses
 
-    def test_an_ipv6_address_that_fails_turns_its_region_to_ipv4(self) -> None:
+    def test_a_failed_ipv6_address_switches_its_region_to_ipv4(self) -> None:
         addresses = self.site()
 
         assert v4(1) == addresses.another_for(0, 100.0)
         assert v4(2) == addresses.address_for(1)
 
-    def test_an_ipv4_address_that_fails_turns_it_back(self) -> None:
+    def test_a_failed_ipv4_address_switches_the_region_back(self) -> None:
         addresses = self.site()
         addresses.another_for(0, 100.0)
 
         assert v6(1) == addresses.another_for(0, 101.0)
 
-    def test_where_the_edge_has_answered_the_family_stays_as_long_as_it_has_another_address(self) -> None:
+    def test_after_an_answer_of_the_edge_the_family_stays_while_it_has_another_address(self) -> None:
         addresses = self.site()
 
         assert v6(2) == addresses.another_for(0, 100.0, was_reached=True)
@@ -157,7 +157,7 @@ class TestFallbackToIpv4:
         assert v4(1) == addresses.address_for(1)
         assert v6(1) == addresses.another_for(0, 102.0, was_reached=True)
 
-    def test_an_ipv6_address_that_fails_meanwhile_turns_it_back_after_ten_minutes_only(self) -> None:
+    def test_another_failed_ipv6_address_switches_the_region_back_after_ten_minutes_only(self) -> None:
         addresses = self.site()
         assert v6(2) == addresses.address_for(1)
         addresses.another_for(0, 100.0)
@@ -175,7 +175,7 @@ class TestFallbackToIpv4:
 
         assert v6(2) == addresses.another_for(0, 0.0)
 
-    def test_the_connection_takes_an_ipv4_address_next_whatever_region_it_is_of(self) -> None:
+    def test_the_next_address_is_ipv4_whatever_its_region(self) -> None:
         for draw in (first, last):
             addresses = EdgeAddresses([[v6(1), v6(2), v4(1)], [v6(11), v6(12), v4(11)]], IpVersion.AUTO, draw)
             failed = addresses.address_for(0)
@@ -187,7 +187,7 @@ class TestFallbackToIpv4:
             assert another is not None
             assert not another.is_ipv6
 
-    def test_another_search_within_ten_minutes_does_not_turn_it_back(self) -> None:
+    def test_a_new_search_within_ten_minutes_does_not_switch_the_region_back(self) -> None:
         before = self.site()
         before.another_for(0, 100.0)
 
@@ -196,7 +196,7 @@ class TestFallbackToIpv4:
             found.go_on(before, now_s)
             assert found.address_for(1) == expected
 
-    def test_nor_does_an_ipv6_address_that_fails_after_it_before_the_ten_minutes_are_over(self) -> None:
+    def test_a_failed_ipv6_address_after_a_new_search_switches_back_after_ten_minutes_only(self) -> None:
         before = self.site()
         before.another_for(0, 100.0)
         found = EdgeAddresses([[v6(1), v6(2), v6(3), v4(1), v4(2)]], IpVersion.AUTO, first, {0: v6(1), 1: v6(2)})
@@ -205,7 +205,7 @@ class TestFallbackToIpv4:
         assert v4(1) == found.another_for(0, 99.0 + AUTO_RETURN_S)
         assert v6(1) == found.another_for(1, 100.0 + AUTO_RETURN_S)
 
-    def test_another_search_leaves_a_region_alone_that_has_turned_back(self) -> None:
+    def test_a_new_search_keeps_a_region_that_has_switched_back(self) -> None:
         before = self.site()
         before.another_for(0, 100.0)
         assert v6(1) == before.another_for(0, 101.0)
@@ -216,7 +216,7 @@ class TestFallbackToIpv4:
         assert v6(2) == found.address_for(1)
 
     @pytest.mark.parametrize("now_there", [[v6(1), v6(2)], [v4(2), v6(1)], [v4(2)]])
-    def test_another_search_turns_to_ipv4_only_where_that_is_the_second_choice(
+    def test_a_new_search_switches_to_ipv4_only_where_it_is_the_second_choice(
         self, now_there: list[EdgeAddress]
     ) -> None:
         before = self.site()
@@ -227,7 +227,7 @@ class TestFallbackToIpv4:
 
         assert now_there[0] == found.address_for(1)
 
-    def test_the_other_region_keeps_its_family_at_once_and_with_another_search(self) -> None:
+    def test_the_other_region_keeps_its_family_before_and_after_a_new_search(self) -> None:
         regions = [[v6(1), v6(2), v4(1)], [v6(11), v6(12), v6(13), v4(11)]]
         before = EdgeAddresses(regions, IpVersion.AUTO, first, {0: v6(1)})
         before.another_for(0, 100.0)
@@ -265,7 +265,7 @@ def test_no_two_connections_ever_share_an_address(
         assert one + two == addresses.free_count + len(held)
 
 
-def test_what_connections_have_from_an_earlier_search_is_theirs() -> None:
+def test_connections_keep_their_addresses_of_a_previous_search() -> None:
     addresses = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, lambda _: 0, {1: v4(1), 2: v4(9)})
 
     assert addresses.free_count == 1
@@ -275,7 +275,7 @@ def test_what_connections_have_from_an_earlier_search_is_theirs() -> None:
     assert addresses.another_for(2, 0.0) is None
 
 
-def test_what_a_connection_was_to_dial_next_is_still_its_own_if_another_search_finds_it_too() -> None:
+def test_a_new_search_that_finds_the_next_address_of_a_connection_keeps_it() -> None:
     before = EdgeAddresses([[v4(1), v4(2), v4(3)]], IpVersion.AUTO, first, {0: v4(1), 1: v4(2), 2: v4(3)})
     addresses = EdgeAddresses([[v4(1), v4(2), v4(4)]], IpVersion.AUTO, last, {1: v4(2)})
 
@@ -285,7 +285,7 @@ def test_what_a_connection_was_to_dial_next_is_still_its_own_if_another_search_f
     assert addresses.address_for(2) == v4(4)
 
 
-def test_an_address_that_another_connection_has_by_now_is_not_its_own_any_more() -> None:
+def test_an_address_that_another_connection_has_taken_is_not_kept() -> None:
     before = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, first, {0: v4(1)})
     addresses = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, first, {1: v4(1)})
 
@@ -298,7 +298,7 @@ def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
     assert ((v4(1), v4(3)), (v4(2), v4(4))) == static_regions([v4(1), v4(2), v4(3), v4(4)])
 
 
-def test_addresses_are_shown_as_people_write_them() -> None:
+def test_ipv6_addresses_are_shown_in_brackets() -> None:
     assert ("192.0.2.1:7844", "[2001:db8::1]:7844") == (str(v4(1)), str(v6(1)))
 
 
@@ -316,7 +316,5 @@ def test_addresses_are_shown_as_people_write_them() -> None:
         (FailureCause.LOST, False),
     ],
 )
-def test_only_failures_that_another_address_may_spare_cost_the_address(
-    cause: FailureCause, is_of_address: bool
-) -> None:
+def test_only_failures_that_may_depend_on_the_address_change_it(cause: FailureCause, is_of_address: bool) -> None:
     assert is_of_address == cause.is_of_address

@@ -88,12 +88,12 @@ def test_what_is_written_is_read_back(root: Struct) -> None:
 
 
 @given(ROOTS)
-def test_segments_make_no_difference(root: Struct) -> None:
+def test_the_division_into_segments_makes_no_difference(root: Struct) -> None:
     assert [root] == read(encode_scattered(root))
 
 
 @given(st.lists(st.sampled_from(sorted(vectors.ALL.values())), max_size=4), st.lists(st.integers(0, 900), max_size=8))
-def test_cuts_make_no_difference(messages: list[bytes], cuts: list[int]) -> None:
+def test_the_division_of_the_stream_into_pieces_makes_no_difference(messages: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(messages)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     reader = MessageReader()
@@ -113,19 +113,19 @@ def test_a_message_that_comes_byte_by_byte_is_whole_at_its_last_byte(raw: bytes)
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_messages_or_malformed(raw: bytes) -> None:
+def test_any_bytes_decode_or_raise_malformed_message(raw: bytes) -> None:
     with suppress(MalformedMessage):
         read(raw)
 
 
 @given(st.lists(st.binary(max_size=200).map(lambda raw: raw[: len(raw) // 8 * 8]), min_size=1, max_size=4))
-def test_any_segments_are_a_message_or_malformed(segments: list[bytes]) -> None:
+def test_any_segments_decode_or_raise_malformed_message(segments: list[bytes]) -> None:
     with suppress(MalformedMessage):
         decode(segments)
 
 
 @given(st.sampled_from(sorted(vectors.ALL.values())), st.data())
-def test_damaged_messages_are_messages_or_malformed(raw: bytes, data: st.DataObject) -> None:
+def test_damaged_messages_decode_or_raise_malformed_message(raw: bytes, data: st.DataObject) -> None:
     damaged = bytearray(raw)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(8, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -165,7 +165,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("raw", "reason"), MALFORMED.values(), ids=MALFORMED)
-def test_what_is_wrong_with_a_message_is_said(raw: bytes, reason: str) -> None:
+def test_the_error_names_what_is_wrong_with_a_message(raw: bytes, reason: str) -> None:
     with pytest.raises(MalformedMessage, match=reason):
         read(raw)
 
@@ -222,7 +222,7 @@ def test_values_of_another_type_than_wanted_are_malformed() -> None:
         struct.text(0)
 
 
-def test_texts_have_a_nul_on_the_wire_alone() -> None:
+def test_texts_are_read_without_their_final_nul() -> None:
     struct = Struct(b"", (text("grüße"), text(""), PointerList((text("a"), None)), b"\xff\0"))
 
     assert ("grüße", "", ("a", ""), "\ufffd") == (struct.text(0), struct.text(1), struct.texts(2), struct.text(3))

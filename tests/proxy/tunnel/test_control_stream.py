@@ -1,4 +1,4 @@
-"""Registering and all that follows: our end of the control stream against an edge's."""
+"""Registration and all that follows: the connector's end of the control stream against an edge's."""
 
 import msgspec
 import pytest
@@ -54,7 +54,7 @@ class Site:
         self.asked()
 
 
-def test_a_whole_life_is_byte_for_byte_that_of_the_reference() -> None:
+def test_a_whole_session_is_byte_for_byte_that_of_the_reference() -> None:
     stream = ControlStream(vectors.REGISTRATION)
     stream.register()
 
@@ -71,7 +71,7 @@ def test_a_whole_life_is_byte_for_byte_that_of_the_reference() -> None:
     assert stream.data_to_send().endswith(vectors.ABORT)
 
 
-def test_the_edge_learns_who_registers() -> None:
+def test_registering_sends_bootstrap_and_registration() -> None:
     site = Site()
     site.stream.register()
 
@@ -111,7 +111,7 @@ def test_a_registration_may_be_answered_before_the_bootstrap() -> None:
 @pytest.mark.parametrize(
     ("said", "told"), [("LIS\n\x1b[2J", "LIS  [2J"), ("L" * 60_000, "L" * MAX_FOREIGN_TEXT), ("", "")]
 )
-def test_a_location_is_fit_for_a_log_and_a_label(said: str, told: str) -> None:
+def test_a_location_is_made_safe_for_logs_and_labels(said: str, told: str) -> None:
     site = Site()
     site.stream.register()
     site.asked()
@@ -130,7 +130,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("refusal", "cause"), REFUSALS)
-def test_a_refusal_tells_its_cause_and_when_to_retry(refusal: Refusal, cause: FailureCause) -> None:
+def test_a_refusal_has_its_cause_and_the_retry_delay(refusal: Refusal, cause: FailureCause) -> None:
     site = Site()
     site.stream.register()
     site.asked()
@@ -165,7 +165,7 @@ def test_a_call_that_the_edge_has_not_carried_out_fails_the_registration() -> No
     assert event == RegistrationFailed(FailureCause.EXCEPTION, "the call was not carried out")
 
 
-def test_after_a_refusal_nothing_more_is_told() -> None:
+def test_after_a_refusal_there_are_no_more_events() -> None:
     site = Site()
     site.stream.register()
     site.asked()
@@ -211,7 +211,7 @@ def test_a_bootstrap_without_a_capability_of_the_edge_fails_the_registration(pay
     assert reason in event.error
 
 
-def test_capabilities_that_nobody_asked_for_are_given_back() -> None:
+def test_unrequested_capabilities_are_released() -> None:
     site = Site()
     site.register()
     site.stream.update_local_configuration(b"{}")
@@ -222,7 +222,7 @@ def test_capabilities_that_nobody_asked_for_are_given_back() -> None:
     assert [Finished(1, releases_results=True)] == site.asked()
 
 
-def test_capabilities_are_given_back_also_by_who_has_the_number_of_the_bootstrap() -> None:
+def test_capabilities_are_released_by_a_call_with_the_number_of_the_bootstrap_too() -> None:
     site = Site()
     site.register()
     for _ in range(2):
@@ -234,7 +234,7 @@ def test_capabilities_are_given_back_also_by_who_has_the_number_of_the_bootstrap
     assert [Finished(0, releases_results=True)] == site.asked()
 
 
-def test_capabilities_of_a_registration_that_is_answered_before_the_bootstrap_are_given_back() -> None:
+def test_capabilities_of_a_registration_that_is_answered_before_the_bootstrap_are_released() -> None:
     site = Site(ControlServer(answers_bootstrap=False))
     site.stream.register()
     site.asked()
@@ -245,7 +245,7 @@ def test_capabilities_of_a_registration_that_is_answered_before_the_bootstrap_ar
     assert [Finished(1, releases_results=True)] == site.asked()
 
 
-def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
+def test_a_bootstrap_that_fails_after_the_registration_breaks_the_stream() -> None:
     site = Site(ControlServer(answers_bootstrap=False))
     site.stream.register()
     site.asked()
@@ -255,7 +255,7 @@ def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
     assert [Registered(vectors.DETAILS), ControlStreamBroken("no access to registration: no")] == site.answered()
 
 
-def test_a_registration_that_is_not_answered_is_taken_back_by_closing() -> None:
+def test_closing_cancels_a_registration_without_an_answer() -> None:
     site = Site()
     site.stream.register()
     site.asked()
@@ -304,7 +304,7 @@ def test_a_local_configuration_that_is_refused_leaves_the_connection_registered(
     assert State.REGISTERED is site.stream.state
 
 
-def test_a_refusal_without_a_reason_says_that_it_gives_none() -> None:
+def test_a_refusal_without_a_reason_is_reported_as_such() -> None:
     site = Site()
     site.register()
     site.stream.update_local_configuration(b"{}")
@@ -314,7 +314,7 @@ def test_a_refusal_without_a_reason_says_that_it_gives_none() -> None:
     assert [LocalConfigurationAnswered("no reason given")] == site.answered()
 
 
-def test_unregistering_ends_with_or_without_consent() -> None:
+def test_unregistering_ends_though_the_edge_answers_with_an_error() -> None:
     site = Site()
     site.register()
     site.stream.unregister()
@@ -355,7 +355,7 @@ def test_the_end_of_the_stream_is_noticed_at_once() -> None:
     assert [] == site.stream.receive_end()
 
 
-def test_the_end_of_the_stream_after_unregistering_is_in_order() -> None:
+def test_the_end_of_the_stream_after_unregistering_is_not_an_error() -> None:
     site = Site()
     site.register()
     site.stream.unregister()
@@ -366,7 +366,7 @@ def test_the_end_of_the_stream_after_unregistering_is_in_order() -> None:
     assert [] == site.stream.receive_end()
 
 
-def test_nothing_that_the_edge_says_after_the_end_is_listened_to() -> None:
+def test_messages_of_the_edge_after_the_end_are_ignored() -> None:
     site = Site()
     site.register()
     site.stream.unregister()
@@ -380,7 +380,7 @@ def test_nothing_that_the_edge_says_after_the_end_is_listened_to() -> None:
     assert [Finished(1, releases_results=False)] == site.asked()
 
 
-def test_an_end_inside_a_message_is_told_as_that() -> None:
+def test_an_end_inside_a_message_is_reported_as_such() -> None:
     site = Site()
     site.register()
     site.stream.receive(rpc.encode(rpc.Bootstrap(8))[:CUT])
@@ -388,7 +388,7 @@ def test_an_end_inside_a_message_is_told_as_that() -> None:
     assert [ControlStreamBroken("the edge ended the control stream, inside a message")] == site.stream.receive_end()
 
 
-def test_who_unregisters_asks_for_nothing_more() -> None:
+def test_no_call_is_allowed_while_unregistering() -> None:
     site = Site()
     site.register()
     site.stream.unregister()
@@ -428,7 +428,7 @@ def test_messages_before_garbage_count() -> None:
     assert [Registered, ControlStreamBroken] == [type(event) for event in events]
 
 
-def test_questions_of_the_edge_are_answered_with_unimplemented() -> None:
+def test_calls_of_the_edge_are_answered_with_unimplemented() -> None:
     site = Site()
     site.register()
     call = rpc.Call(9, rpc.ImportedCap(3), 1, 2, rpc.Payload(None))
@@ -443,7 +443,7 @@ def test_questions_of_the_edge_are_answered_with_unimplemented() -> None:
     assert State.REGISTERED is site.stream.state
 
 
-def test_a_flood_of_questions_breaks_the_stream() -> None:
+def test_a_flood_of_unsolicited_messages_breaks_the_stream() -> None:
     site = Site()
     site.register()
 
@@ -452,7 +452,7 @@ def test_a_flood_of_questions_breaks_the_stream() -> None:
     assert [ControlStreamBroken("101 unsolicited messages, want at most 100")] == events
 
 
-def test_calls_at_the_wrong_time_are_refused() -> None:
+def test_calls_in_the_wrong_state_are_refused() -> None:
     stream = ControlStream(vectors.REGISTRATION)
     with pytest.raises(LocalProtocolError, match="cannot unregister while IDLE, want REGISTERED"):
         stream.unregister()
@@ -463,7 +463,7 @@ def test_calls_at_the_wrong_time_are_refused() -> None:
         stream.update_local_configuration(b"{}")
 
 
-def test_a_stream_that_was_never_used_closes_without_a_word() -> None:
+def test_an_unused_stream_closes_without_sending_anything() -> None:
     stream = ControlStream(vectors.REGISTRATION)
     stream.close()
     stream.close()

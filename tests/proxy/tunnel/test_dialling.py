@@ -1,4 +1,4 @@
-"""Dials that come to nothing: what answers is no edge, or nobody answers."""
+"""Dials that fail: the server is not an edge, or nothing answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rig() -> Iterator[Rig]:
 
 @contextlib.contextmanager
 def nobody_answers() -> Iterator[str]:
-    """An address whose queue of connections is full: the kernel drops whoever asks."""
+    """An address whose accept queue is full: the kernel drops SYNs to it."""
     with socket.socket() as listener, contextlib.ExitStack() as stack:
         listener.bind((LOOPBACK, 0))
         listener.listen(0)
@@ -64,13 +64,13 @@ def test_an_address_that_does_not_answer_is_given_up_after_15_seconds(rig: Rig) 
     assert (end.cause, end.error) == (FailureCause.DIAL, "no answer within 15 s")
 
 
-def test_a_dial_that_no_descriptor_is_left_for_fails_with_the_reason(rig: Rig) -> None:
+def test_a_dial_without_a_descriptor_fails_with_the_reason(rig: Rig) -> None:
     with out_of_descriptors():
         end = rig.wait_for_end(rig.dial())
     assert (end.cause, end.error) == (FailureCause.DIAL, "Too many open files")
 
 
-def test_a_dial_that_failed_at_once_tells_it_later_and_not_when_it_is_given_up_meanwhile(rig: Rig) -> None:
+def test_an_immediate_failure_is_reported_later_and_not_if_the_dial_is_cancelled_first(rig: Rig) -> None:
     told: list[object] = []
     context = make_context(rig.edge.authority.pem.decode())
     address = address_of(rig.edge.addresses[0])
@@ -91,8 +91,8 @@ def test_a_dial_that_failed_at_once_tells_it_later_and_not_when_it_is_given_up_m
     assert told == [(FailureCause.DIAL, "Too many open files")]
 
 
-def test_the_kernel_watches_over_a_connection_to_the_edge(rig: Rig) -> None:
-    """An edge that is gone without a word is noticed while nothing is sent, and while what was sent is not taken."""
+def test_a_connection_to_the_edge_has_tcp_keepalive_and_a_user_timeout(rig: Rig) -> None:
+    """A vanished edge is noticed both while nothing is sent and while sent data is not acknowledged."""
     shaken: queue.Queue[socket.socket] = queue.Queue()
     context = make_context(rig.edge.authority.pem.decode())
     address = address_of(rig.edge.addresses[0])
@@ -105,7 +105,7 @@ def test_the_kernel_watches_over_a_connection_to_the_edge(rig: Rig) -> None:
         )
 
 
-def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:
+def test_a_pending_dial_can_be_cancelled(rig: Rig) -> None:
     with nobody_answers() as address:
         number = rig.dial(address)
         rig.withdraw(number)
@@ -114,8 +114,8 @@ def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:
         assert len(rig.reports) == 1
 
 
-def test_a_dial_that_is_given_up_before_its_handshake_has_begun_ends_without_a_bug(rig: Rig) -> None:
-    """The thread of the handshake begins when the machine lets it."""
+def test_a_dial_cancelled_before_its_handshake_has_begun_ends_without_an_error(rig: Rig) -> None:
+    """The handshake's thread may start late on a busy machine."""
     is_given_up, has_ended = threading.Event(), threading.Event()
 
     class Late(ssl.SSLSocket):
@@ -145,15 +145,15 @@ def test_a_dial_that_is_given_up_before_its_handshake_has_begun_ends_without_a_b
     assert not told
 
 
-def test_a_server_that_speaks_no_tls_is_no_edge(rig: Rig) -> None:
+def test_a_server_that_does_not_speak_tls_is_a_tls_failure(rig: Rig) -> None:
     end = failure_at(rig, lambda dialogue: dialogue.send(b"SSH-2.0-OpenSSH_9.2\r\n" * 10))
     assert end.cause is FailureCause.TLS
     assert end.error.startswith("TLS failed: ")
 
 
-def test_a_server_that_asks_for_a_handshake_again_and_again_during_one_holds_up_nobody_else(rig: Rig) -> None:
-    """Clients ignore that (RFC 5246, 7.4.1.1), and nobody has shown a certificate yet. A worker that stands still for
-    it is killed."""
+def test_a_flood_of_hello_requests_during_a_handshake_blocks_no_other_connection(rig: Rig) -> None:
+    """Clients ignore HelloRequest during a handshake (RFC 5246, 7.4.1.1), and the server is not authenticated yet. A
+    worker that such a flood blocks is killed."""
     is_flooded = threading.Event()
 
     def flood(dialogue: Dialogue) -> None:
@@ -170,7 +170,7 @@ def test_a_server_that_asks_for_a_handshake_again_and_again_during_one_holds_up_
     assert (end.cause, end.error) == (FailureCause.TLS, "TLS was not set up within 15 s")
 
 
-def test_a_server_that_hangs_up_is_no_edge(rig: Rig) -> None:
+def test_a_server_that_closes_during_the_handshake_is_a_failure_of_the_address(rig: Rig) -> None:
     def hang_up(dialogue: Dialogue) -> None:
         dialogue.sock.recv(1)
 
@@ -180,7 +180,7 @@ def test_a_server_that_hangs_up_is_no_edge(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("names", [["quic.cftunnel.com"], ["127.0.0.1.nip.example"]])
-def test_a_certificate_for_another_name_is_told_with_the_name_that_is_wanted(names: list[str]) -> None:
+def test_a_certificate_for_another_name_is_reported_with_the_expected_name(names: list[str]) -> None:
     with Edge(server_names=names) as edge, Rig(edge) as rig:
         end = rig.wait_for_end(rig.dial())
     assert end.cause is FailureCause.TLS
@@ -188,7 +188,7 @@ def test_a_certificate_for_another_name_is_told_with_the_name_that_is_wanted(nam
     assert "An edge on loopback" in end.error, "the issuer"
 
 
-def test_a_bad_address_ends_its_dial_alone(rig: Rig) -> None:
+def test_an_unusable_address_fails_only_its_own_dial(rig: Rig) -> None:
     assert rig.wait_for_end(rig.dial("[ff02::1]:7844")).cause is FailureCause.DIAL
     rig.register()
 
@@ -201,9 +201,7 @@ def test_an_edge_is_dialled_over_ipv6_too() -> None:
 
 
 @pytest.mark.parametrize(("is_small", "is_less"), [(True, True), (False, False)])
-def test_an_edge_is_dialled_for_small_packets_where_those_of_full_size_do_not_get_there(
-    rig: Rig, is_small: bool, is_less: bool
-) -> None:
+def test_a_dial_for_small_packets_limits_the_segment_size(rig: Rig, is_small: bool, is_less: bool) -> None:
     shaken: queue.Queue[socket.socket] = queue.Queue()
     context = make_context(rig.edge.authority.pem.decode())
     address = address_of(rig.edge.addresses[0])
@@ -218,11 +216,11 @@ def test_an_edge_is_dialled_for_small_packets_where_those_of_full_size_do_not_ge
 
 
 @pytest.mark.parametrize(("is_large", "is_stuck"), [(True, True), (False, False)])
-def test_only_first_words_that_fill_a_packet_may_be_lost_for_their_size(
+def test_only_a_client_hello_that_fills_a_packet_may_be_lost_because_of_its_size(
     rig: Rig, is_large: bool, is_stuck: bool
 ) -> None:
     context = make_context(rig.edge.authority.pem.decode())
-    context.set_ecdh_curve("prime256v1")  # else OpenSSL 3.5 offers a share of ML-KEM too, which fills a packet
+    context.set_ecdh_curve("prime256v1")  # otherwise OpenSSL 3.5 offers an ML-KEM key share too, which fills a packet
     if is_large:
         context.set_alpn_protocols([name * 200 for name in "abcdef"])
     failed: queue.Queue[FailureCause] = queue.Queue()

@@ -1,4 +1,4 @@
-"""What is asked of the DNS, and what is made of its answers."""
+"""The DNS queries of the discovery, and the use of their answers."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TWO = SrvTarget("region2.v2.argotunnel.com", 7845)
         ("FED", "_fed-v2-origintunneld._tcp.argotunnel.com"),
     ],
 )
-def test_the_endpoint_is_part_of_the_question(endpoint: str, name: str) -> None:
+def test_the_endpoint_is_part_of_the_srv_name(endpoint: str, name: str) -> None:
     assert name == srv_name(endpoint)
 
 
@@ -33,14 +33,14 @@ def test_the_first_two_hosts_are_the_regions() -> None:
     assert (ONE,) == region_targets("x", [ONE])
 
 
-def test_no_host_is_a_failure_that_says_what_to_do() -> None:
+def test_an_srv_answer_without_hosts_is_a_failure_that_says_what_to_do() -> None:
     with pytest.raises(
         DiscoveryFailed, match=r"SRV _x names no host, want 2; alternatively, set addresses with --edge"
     ):
         region_targets("_x", [])
 
 
-def test_the_root_in_the_place_of_a_host_is_none() -> None:
+def test_the_root_as_srv_target_means_no_host() -> None:
     nobody = SrvTarget("", 0)
     with pytest.raises(DiscoveryFailed, match="SRV _x names no host"):
         region_targets("_x", [nobody])
@@ -56,7 +56,7 @@ def test_each_region_has_the_addresses_of_its_host_and_the_port_of_its_record() 
     ) == regions
 
 
-def test_one_region_without_addresses_is_borne() -> None:
+def test_one_region_may_have_no_addresses() -> None:
     assert ((), (EdgeAddress("192.0.2.9", 7845),)) == resolved_regions([ONE, TWO], {TWO.host: ["192.0.2.9"]})
 
 
@@ -69,12 +69,12 @@ V4, V6 = EdgeAddress("192.0.2.1", 7844), EdgeAddress("2001:db8::1", 7844)
 
 
 @pytest.mark.parametrize("version", IpVersion)
-def test_regions_with_any_address_of_the_version_will_do(version: IpVersion) -> None:
+def test_regions_with_any_address_of_the_ip_version_are_accepted(version: IpVersion) -> None:
     for regions in ([[V4, V6], []], [[V4], [V6]], [[], [V6, V4]]):
         check_version(regions, version)
 
 
 @pytest.mark.parametrize(("version", "address"), [(IpVersion.IPV4, V6), (IpVersion.IPV6, V4)])
-def test_no_address_of_the_version_is_a_failure(version: IpVersion, address: EdgeAddress) -> None:
+def test_no_address_of_the_ip_version_is_a_failure(version: IpVersion, address: EdgeAddress) -> None:
     with pytest.raises(DiscoveryFailed, match=rf"no IPv{version} address .*{address.ip}.*--edge-ip-version {version}"):
         check_version([[address], []], version)

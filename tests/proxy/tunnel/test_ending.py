@@ -4,7 +4,7 @@ from proxy.tunnel.orders import Ended
 from proxy.tunnel.packetsize import Vain
 
 
-def test_the_first_reason_is_reported_and_what_follows_from_it_is_not() -> None:
+def test_only_the_first_reason_is_reported() -> None:
     ending = Ending()
     assert not ending.has_reason
 
@@ -16,7 +16,7 @@ def test_the_first_reason_is_reported_and_what_follows_from_it_is_not() -> None:
     assert ending.is_told
 
 
-def test_a_connection_that_ends_without_a_reason_was_unregistered() -> None:
+def test_a_connection_that_ends_without_a_reason_is_reported_as_unregistered() -> None:
     ending = Ending()
     ending.note_registered(4.0)
     assert not ending.is_told
@@ -24,7 +24,7 @@ def test_a_connection_that_ends_without_a_reason_was_unregistered() -> None:
     assert ending.report(0, 10.5, Vain.NO) == Ended(0, FailureCause.LOST, "unregistered", 0.0, 6.5)
 
 
-def test_who_was_registered_for_no_time_at_all_was_registered_all_the_same() -> None:
+def test_a_registration_that_ends_at_once_still_lasted_more_than_zero() -> None:
     ending = Ending()
     ending.note_registered(4.0)
 

@@ -1,4 +1,4 @@
-"""An edge that answers no PING is dead, unless the PING has not even come to it."""
+"""An edge that answers no PING is dead, unless the PING has not reached it yet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture
 def line(rig: Rig) -> Iterator[NarrowLine]:
-    """A download fills it, with the next PING behind that."""
+    """Filled by a download, with the next PING behind that."""
     with NarrowLine(rig.edge.addresses[0]) as line:
         rig.wait_for(Registered, rig.dial(line.address))
         settle(rig)
@@ -42,7 +42,7 @@ def line(rig: Rig) -> Iterator[NarrowLine]:
 
 
 def settle(rig: Rig) -> Record:
-    """The PING that a connection begins with has been answered."""
+    """Waits until the PING at the start of the connection has been answered."""
     (record,) = rig.edge.wait_for_registered(1)
     rig.edge.ping(record)
     rig.edge.ping(record)
@@ -50,13 +50,13 @@ def settle(rig: Rig) -> Record:
 
 
 def assert_given_up(rig: Rig) -> None:
-    """At the next look, or the one after, where the kernel was late with what had moved before."""
+    """At the next look, or at the one after if the kernel was late to report earlier progress."""
     for _ in range(3):
         rig.pass_time(PING_PERIOD_S)
     assert "answered no PING" in rig.wait_for_end(1).error
 
 
-def test_how_far_the_edge_is_tells_the_answer_that_came_soonest() -> None:
+def test_the_round_trip_time_is_the_shortest_that_was_measured() -> None:
     with socket.socket() as sock:
         heartbeat = Heartbeat(WireBytes(sock))
         assert heartbeat.round_trip_s == math.inf
@@ -69,7 +69,7 @@ def test_how_far_the_edge_is_tells_the_answer_that_came_soonest() -> None:
     assert heartbeat.round_trip_s == 0.125
 
 
-def test_a_connection_whose_edge_takes_what_lies_before_the_ping_is_kept(rig: Rig, line: NarrowLine) -> None:
+def test_a_connection_whose_edge_acknowledges_data_before_the_ping_is_kept(rig: Rig, line: NarrowLine) -> None:
     line.hold()
     call = rig.edge.call(f"/bulk/{BODY_BYTES}")
     rig.services.begun.get(timeout=20)
@@ -84,7 +84,7 @@ def test_a_connection_whose_edge_takes_what_lies_before_the_ping_is_kept(rig: Ri
     assert rig.edge.call("/hello").read_all() == b"hello\n"
 
 
-def test_a_connection_whose_edge_takes_nothing_more_is_given_up(rig: Rig, line: NarrowLine) -> None:
+def test_a_connection_whose_edge_acknowledges_nothing_more_is_closed(rig: Rig, line: NarrowLine) -> None:
     line.hold()
     rig.edge.call(f"/bulk/{BODY_BYTES}")
     rig.services.begun.get(timeout=20)
@@ -95,7 +95,7 @@ def test_a_connection_whose_edge_takes_nothing_more_is_given_up(rig: Rig, line: 
     assert_given_up(rig)
 
 
-def test_a_connection_whose_edge_has_the_ping_and_does_not_answer_is_given_up_at_once(rig: Rig) -> None:
+def test_a_connection_whose_edge_received_the_ping_and_does_not_answer_is_closed_at_once(rig: Rig) -> None:
     rig.register()
     record = settle(rig)
     rig.edge.stop_reading(record)
@@ -104,7 +104,7 @@ def test_a_connection_whose_edge_has_the_ping_and_does_not_answer_is_given_up_at
     assert_given_up(rig)
 
 
-def test_an_edge_whose_uploads_come_is_not_dead_however_late_its_answer(rig: Rig) -> None:
+def test_an_edge_that_still_sends_uploads_is_not_dead_however_late_its_answer(rig: Rig) -> None:
     rig.register()
     record = settle(rig)
     rig.edge.stop_reading(record)
@@ -117,12 +117,12 @@ def test_an_edge_whose_uploads_come_is_not_dead_however_late_its_answer(rig: Rig
     assert_given_up(rig)
 
 
-def test_an_edge_that_sends_and_gets_nothing_is_given_up(rig: Rig, line: NarrowLine) -> None:
-    """As where packets of full size are lost on the way, and no router says so."""
+def test_a_connection_whose_edge_sends_but_receives_nothing_is_closed(rig: Rig, line: NarrowLine) -> None:
+    """As on a path that loses full-size packets without an ICMP error."""
     line.lose()
     rig.pass_time(PING_PERIOD_S)
     line.wait_until_repeated(3)
-    while len(rig.reports) == 1:  # once more where what came before was acknowledged late
+    while len(rig.reports) == 1:  # one more round if earlier data was acknowledged late
         rig.edge.call("/hello")
         rig.services.begun.get(timeout=20)
         rig.pass_time(PING_PERIOD_S)
@@ -132,7 +132,7 @@ def test_an_edge_that_sends_and_gets_nothing_is_given_up(rig: Rig, line: NarrowL
 
 
 @pytest.mark.parametrize(("still_sends", "vain"), [(True, Vain.YES), (False, Vain.PERHAPS)])
-def test_a_large_answer_that_does_not_reach_the_edge_may_be_lost_for_its_size(
+def test_a_large_response_that_does_not_reach_the_edge_may_be_lost_because_of_its_size(
     rig: Rig, line: NarrowLine, still_sends: bool, vain: Vain
 ) -> None:
     line.lose()
@@ -148,10 +148,10 @@ def test_a_large_answer_that_does_not_reach_the_edge_may_be_lost_for_its_size(
     assert rig.wait_for_end(1).vain is vain
 
 
-def test_a_withdrawn_connection_of_which_nothing_reaches_the_edge_waits_for_no_request(
+def test_a_withdrawn_connection_from_which_nothing_reaches_the_edge_is_closed_after_the_linger_time(
     rig: Rig, line: NarrowLine
 ) -> None:
-    """The edge does not know, and would ask it for ever."""
+    """The edge does not know of the withdrawal, and would send requests without end."""
     line.lose()
     rig.edge.call(f"/bulk/{MUCH_BYTES}")
     rig.services.begun.get(timeout=20)

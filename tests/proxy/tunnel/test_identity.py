@@ -1,4 +1,4 @@
-"""What a connection says of itself when it registers."""
+"""What a connection registers about itself."""
 
 import uuid
 
@@ -24,7 +24,7 @@ def test_the_architecture_is_named_as_the_provider_names_it(machine: str, arch: 
     assert arch == client_info(CLIENT_ID, "1", "Linux", machine).arch
 
 
-def test_features_are_what_we_do() -> None:
+def test_client_info_has_the_features_that_are_implemented() -> None:
     client = client_info(CLIENT_ID, "0.4.0", "Linux", "x86_64")
 
     assert ("allow_remote_config", "serialized_headers") == FEATURES == client.features
@@ -41,11 +41,11 @@ def test_features_are_what_we_do() -> None:
         ("", ""),
     ],
 )
-def test_addresses_take_sixteen_bytes(text: str, hexed: str) -> None:
+def test_addresses_are_encoded_in_sixteen_bytes(text: str, hexed: str) -> None:
     assert hexed == mapped_address(text).hex()
 
 
-def test_attempts_that_do_not_fit_are_said_as_the_most_that_does() -> None:
+def test_the_number_of_attempts_is_capped_at_255() -> None:
     client = client_info(CLIENT_ID, "1", "Linux", "x86_64")
 
     assert ConnectionOptions(client, mapped_address("::1"), False, 0, 3) == connection_options(client, "::1", 3)

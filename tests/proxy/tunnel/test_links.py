@@ -1,4 +1,4 @@
-"""A worker's connections to the edge: what it is ordered, what it reports, and how each way of ending is told."""
+"""A worker's connections to the edge: its orders, its reports, and how each way of ending is reported."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def record_of(rig: Rig) -> Record:
 
 
 def settle(rig: Rig, record: Record) -> None:
-    """Whatever either side had under way has come: the second round trip begins after the first has ended."""
+    """Waits until all that either side had sent has arrived: the second round trip begins after the first has ended."""
     rig.edge.ping(record)
     rig.edge.ping(record)
 
 
-# -- coming to be ------------------------------------------------------------------------------------------------------
+# -- dialling and registering ------------------------------------------------------------------------------------------
 
 
 def test_a_dial_registers_serves_and_is_counted(rig: Rig) -> None:
@@ -71,7 +71,7 @@ def test_a_dial_registers_serves_and_is_counted(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed by the edge", "broken", "given up by us"])
-def test_what_a_connection_carried_last_is_counted_however_it_ends(rig: Rig, how: str) -> None:
+def test_the_last_bytes_of_a_connection_are_counted_however_it_ends(rig: Rig, how: str) -> None:
     number = rig.register()
     record = record_of(rig)
     rig.call(rig.links.measure)
@@ -87,7 +87,7 @@ def test_what_a_connection_carried_last_is_counted_however_it_ends(rig: Rig, how
     rig.edge.wait_until_closed(record)
     rig.wait_for_end(number)
     rig.call(rig.links.measure)
-    # The kernel counts what has been acknowledged, and nobody acknowledges the last of it who breaks off.
+    # The kernel counts what has been acknowledged, and a peer that aborts does not acknowledge the last of it.
     want_bytes = 2_000_000 if how == "broken" else 3_000_000
     assert rig.stats.edge(0).sent_bytes - before > want_bytes
 
@@ -123,7 +123,7 @@ def test_requests_and_websockets_are_served_and_counted_and_private_routing_is_r
     assert (stats.requests, stats.in_flight) == (3, 1)
 
 
-def test_an_edge_that_opens_a_second_control_stream_is_left(rig: Rig) -> None:
+def test_a_second_control_stream_closes_the_connection(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
     rig.edge.open_second_control(record)
@@ -133,7 +133,7 @@ def test_an_edge_that_opens_a_second_control_stream_is_left(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("is_remotely_managed", "conn_index"), [(False, 0), (False, 1), (True, 0)])
-def test_the_first_connection_alone_tells_what_is_served_where_nobody_else_manages_it(
+def test_only_the_first_connection_of_a_locally_managed_tunnel_uploads_its_configuration(
     rig: Rig, is_remotely_managed: bool, conn_index: int
 ) -> None:
     rig.edge.behave(Behaviour(is_remotely_managed=is_remotely_managed))
@@ -144,13 +144,13 @@ def test_the_first_connection_alone_tells_what_is_served_where_nobody_else_manag
     assert record.local_configurations == told
 
 
-def test_a_look_at_the_edge_is_closed_again_without_a_word(rig: Rig) -> None:
+def test_a_probe_of_the_edge_is_closed_without_registering(rig: Rig) -> None:
     rig.wait_for(Reached, rig.dial(registers=False))
     (record,) = rig.edge.wait_for_attempts(1)
     rig.edge.wait_until_closed(record)
     assert not record.registrations
     assert len(rig.reports) == 1
-    # Nor is it waited for when the worker ends.
+    # A drain does not wait for it either.
     rig.call(lambda: rig.links.drain(rig.is_idle.set))
     assert rig.is_idle.is_set()
 
@@ -162,7 +162,7 @@ def test_a_port_that_nobody_listens_on_is_a_failure_of_the_address(rig: Rig) -> 
     assert end.cause.is_of_address
 
 
-def test_a_dial_whose_means_did_not_arrive_fails_and_others_go_on(rig: Rig) -> None:
+def test_a_dial_whose_memory_file_did_not_arrive_fails_alone(rig: Rig) -> None:
     serving = rig.register()
 
     rig.obey(Dial(serving + 1, 1, address_of(rig.edge.addresses[0]), 0, True))
@@ -203,7 +203,7 @@ def test_a_registration_that_fails_ends_with_its_cause(
         (Hang.BEFORE_REGISTRATION, 5, FailureCause.SILENT, "the edge did not answer the registration within 5 s"),
     ],
 )
-def test_silence_ends_a_connection_when_its_time_is_over_and_not_before(
+def test_a_silent_edge_ends_a_connection_at_its_timeout_and_not_before(
     rig: Rig, hang: Hang, wait_s: float, cause: FailureCause, error: str
 ) -> None:
     rig.edge.behave(Behaviour(hang=hang))
@@ -221,8 +221,8 @@ def test_silence_ends_a_connection_when_its_time_is_over_and_not_before(
     assert (end.cause, end.error) == (cause, error)
 
 
-def test_a_dial_whose_first_words_are_lost_on_the_way_says_so(rig: Rig) -> None:
-    """As where they are a packet of full size, and no router says that those do not pass."""
+def test_a_dial_whose_client_hello_is_lost_reports_that_nothing_reached_the_edge(rig: Rig) -> None:
+    """As where it fills a packet, on a path that loses full-size packets without an ICMP error."""
     with socket.socket() as listener:
         lose_data(listener)
         listener.bind((LOOPBACK, 0))
@@ -237,7 +237,7 @@ def test_a_dial_whose_first_words_are_lost_on_the_way_says_so(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("roots", ["", "no PEM", EdgeAuthority.make("Another").pem.decode()])
-def test_authorities_that_do_not_vouch_for_the_edge_end_the_dial(rig: Rig, roots: str) -> None:
+def test_an_edge_that_the_roots_do_not_verify_fails_the_dial(rig: Rig, roots: str) -> None:
     end = rig.wait_for_end(rig.dial(roots=roots))
     assert (end.cause, end.retry_after_s, end.registered_for_s) == (FailureCause.TLS, 0.0, 0.0)
     assert "CA" in end.error
@@ -245,12 +245,12 @@ def test_authorities_that_do_not_vouch_for_the_edge_end_the_dial(rig: Rig, roots
     assert rig.stats.edge(0).is_up == 0
 
 
-def test_authorities_that_were_renewed_hold_for_the_next_dial(rig: Rig) -> None:
+def test_renewed_roots_apply_to_the_next_dial(rig: Rig) -> None:
     rig.wait_for_end(rig.dial(roots=EdgeAuthority.make("Yesterday's").pem.decode()))
     rig.register()
 
 
-# -- looked after ------------------------------------------------------------------------------------------------------
+# -- keepalive and control stream --------------------------------------------------------------------------------------
 
 
 def test_a_connection_is_pinged_and_its_round_trip_measured(rig: Rig) -> None:
@@ -263,7 +263,7 @@ def test_a_connection_is_pinged_and_its_round_trip_measured(rig: Rig) -> None:
     assert [type(report) for report in rig.reports] == [Registered]
 
 
-def test_a_connection_without_an_answer_to_a_ping_is_given_up(rig: Rig) -> None:
+def test_a_connection_without_an_answer_to_a_ping_is_closed(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
     settle(rig, record)
@@ -276,7 +276,7 @@ def test_a_connection_without_an_answer_to_a_ping_is_given_up(rig: Rig) -> None:
     assert end.registered_for_s >= 20
 
 
-def test_an_answer_to_another_ping_than_the_last_is_no_answer(rig: Rig) -> None:
+def test_an_acknowledgement_of_another_ping_is_ignored(rig: Rig) -> None:
     rig.register()
     record = record_of(rig)
     settle(rig, record)
@@ -290,8 +290,8 @@ def test_an_answer_to_another_ping_than_the_last_is_no_answer(rig: Rig) -> None:
     assert rig.stats.edge(0).round_trip_s == measured_s
 
 
-def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) -> None:
-    """Our codec resets a stream whose trailers do not end it; without its control stream a connection is no use."""
+def test_a_connection_whose_control_stream_is_reset_is_closed(rig: Rig) -> None:
+    """Our codec resets a stream whose trailers do not end it; without its control stream a connection is useless."""
     number = rig.register()
     record = record_of(rig)
     rig.edge.send_bytes(record, headers(1, [(b"x-any", b"1")], frames.END_HEADERS))
@@ -307,7 +307,7 @@ def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) ->
         pytest.param(data(1, b"", frames.END_STREAM), id="by data"),
     ],
 )
-def test_an_edge_that_ends_its_control_stream_is_left(rig: Rig, end: bytes) -> None:
+def test_the_end_of_the_control_stream_closes_the_connection(rig: Rig, end: bytes) -> None:
     number = rig.register()
     record = record_of(rig)
     rig.edge.send_bytes(record, end)
@@ -315,7 +315,7 @@ def test_an_edge_that_ends_its_control_stream_is_left(rig: Rig, end: bytes) -> N
     rig.edge.wait_until_closed(record)
 
 
-def test_an_edge_may_say_more_on_its_control_stream_than_a_window_holds(rig: Rig) -> None:
+def test_the_edge_may_send_more_on_its_control_stream_than_a_window_holds(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
     finish = capnp.encode(capnp.Struct(b"\x04".ljust(8, b"\0"), (capnp.Struct(bytes(4096), ()),)))
@@ -326,7 +326,7 @@ def test_an_edge_may_say_more_on_its_control_stream_than_a_window_holds(rig: Rig
     assert "the edge sent something that is not a message" in rig.wait_for_end(number).error
 
 
-def test_an_edge_with_small_windows_hears_every_word_on_its_control_stream(edge: Edge) -> None:
+def test_an_edge_with_small_windows_receives_every_message_on_its_control_stream(edge: Edge) -> None:
     edge.behave(Behaviour(h2_settings=h2.Settings(stream_window_bytes=7)))
     with Rig(edge) as rig:
         number = rig.register()
@@ -339,7 +339,7 @@ def test_an_edge_with_small_windows_hears_every_word_on_its_control_stream(edge:
         assert record.has_control_ended
 
 
-# -- leaving -----------------------------------------------------------------------------------------------------------
+# -- withdrawing -------------------------------------------------------------------------------------------------------
 
 
 def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: Rig) -> None:
@@ -362,7 +362,7 @@ def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: 
     assert [type(report) for report in rig.reports] == [Registered, Ended]
 
 
-def test_a_connection_that_leaves_is_counted_together_with_its_successor_and_takes_only_its_own_along(
+def test_the_gauges_of_a_withdrawn_connection_and_its_successor_are_added_up(
     rig: Rig,
 ) -> None:
     number = rig.register()
@@ -378,17 +378,17 @@ def test_a_connection_that_leaves_is_counted_together_with_its_successor_and_tak
 
     rig.edge.drop(record)
     rig.services.gone.get(timeout=PATIENCE_S)
-    # The turn of the loop in which it went is over.
+    # The turn of the loop in which it ended is over.
     rig.call(lambda: None)
     assert stats.is_up == 1
     rig.call(rig.links.measure)
     assert (stats.is_up, stats.in_flight) == (1, 0)
 
 
-def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(
+def test_a_withdrawal_that_the_edge_does_not_answer_ends_after_the_linger_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Real time passes too.
+    # Long, since real time passes too.
     monkeypatch.setattr(link, "LINGER_S", 3600.0)
     number = rig.register()
     record = record_of(rig)
@@ -435,7 +435,7 @@ def test_a_worker_without_connections_is_idle_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("hang", [None, Hang.BEFORE_TLS, Hang.BEFORE_HTTP, Hang.BEFORE_REGISTRATION])
-def test_a_worker_that_is_cut_off_gives_up_each_connection_whatever_its_state(rig: Rig, hang: Hang | None) -> None:
+def test_closing_a_worker_closes_each_connection_whatever_its_state(rig: Rig, hang: Hang | None) -> None:
     rig.edge.behave(Behaviour(hang=hang))
     number = rig.dial()
     (record,) = rig.edge.wait_for_attempts(1)
@@ -446,7 +446,7 @@ def test_a_worker_that_is_cut_off_gives_up_each_connection_whatever_its_state(ri
     rig.edge.wait_until_closed(record)
 
 
-def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
+def test_goaway_makes_the_connection_unregister(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
     rig.edge.goaway(record)
@@ -454,7 +454,7 @@ def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
     assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY)"
 
 
-def test_the_code_and_the_words_with_which_the_edge_says_goaway_are_told_in_one_line(rig: Rig) -> None:
+def test_the_code_and_debug_data_of_goaway_are_reported_in_one_line(rig: Rig) -> None:
     number = rig.register()
     payload = bytes(4) + ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big") + b"calm\r\n down" + b"!" * 1000
     rig.edge.send_bytes(record_of(rig), frames.encode_frame(frames.GOAWAY, 0, 0, payload))
@@ -464,8 +464,8 @@ def test_the_code_and_the_words_with_which_the_edge_says_goaway_are_told_in_one_
 
 
 @pytest.mark.parametrize("hang", [Hang.BEFORE_CONTROL, Hang.BEFORE_REGISTRATION])
-def test_the_edge_that_says_goaway_before_the_registration_is_left_at_once(rig: Rig, hang: Hang) -> None:
-    """It opens no more streams: once registered, the connection would be up and never be asked anything."""
+def test_goaway_before_the_registration_closes_the_connection_at_once(rig: Rig, hang: Hang) -> None:
+    """It opens no more streams: once registered, the connection would be up and never get a request."""
     rig.edge.behave(Behaviour(hang=hang))
     number = rig.dial()
     (record,) = rig.edge.wait_for_attempts(1)
@@ -492,7 +492,7 @@ def test_a_pushed_configuration_is_reported_and_answered_with_the_version_that_h
     rig.take_push(pushed.push, 10)
 
 
-def test_pushes_that_wait_at_once_have_each_their_own_answer(rig: Rig) -> None:
+def test_concurrent_pushes_each_get_their_own_answer(rig: Rig) -> None:
     rig.register()
     first, second = (rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False) for _ in range(2))
     first.send(b'{"version":5,"config":{}}', True)
@@ -507,7 +507,7 @@ def test_pushes_that_wait_at_once_have_each_their_own_answer(rig: Rig) -> None:
     assert first.read_all() == b'{"lastAppliedVersion":5,"err":null}'
 
 
-def test_a_push_that_cannot_be_taken_replaces_nothing_and_is_answered_with_what_is_wrong(rig: Rig) -> None:
+def test_an_invalid_push_replaces_nothing_and_is_answered_with_the_error(rig: Rig) -> None:
     rig.register()
     call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
     call.send(b'{"version":5,"config":[]}', True)
@@ -518,7 +518,7 @@ def test_a_push_that_cannot_be_taken_replaces_nothing_and_is_answered_with_what_
     assert call.read_all() == b'{"lastAppliedVersion":4,"err":"the configuration is not a JSON object"}'
 
 
-def test_an_answer_to_a_push_that_the_edge_has_given_up_goes_nowhere(rig: Rig) -> None:
+def test_the_answer_to_a_push_that_the_edge_has_reset_is_dropped(rig: Rig) -> None:
     rig.register()
     call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
     call.send(b'{"version":5,"config":{}}', True)
@@ -540,7 +540,7 @@ def test_a_push_that_cannot_be_read_is_refused(rig: Rig, body: bytes) -> None:
     assert [type(report) for report in rig.reports] == [Registered]
 
 
-def test_pushes_that_are_under_way_at_once_may_hold_no_more_than_one(rig: Rig) -> None:
+def test_concurrent_pushes_share_the_size_limit_of_one(rig: Rig) -> None:
     rig.register()
     malformed = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
     malformed.send(bytes(MAX_UPDATE_BYTES * 2 // 5), True)
@@ -562,5 +562,5 @@ def test_pushes_that_are_under_way_at_once_may_hold_no_more_than_one(rig: Rig) -
     assert other.read_all() == b'{"lastAppliedVersion":1,"err":null}'
 
 
-def test_the_means_of_a_dial_show_nothing() -> None:
+def test_the_repr_of_dial_means_shows_no_secret() -> None:
     assert repr(DialMeans("secret", b"secret", "roots")) == "<DialMeans>"

@@ -1,4 +1,4 @@
-"""The rooms together on one connection, as a connector uses them: an edge registers it and asks, over real frames."""
+"""The packages together on one connection, as a connector uses them: registration and requests over real frames."""
 
 from proxy import h2
 from proxy.h2 import Caches, Connection, DataReceived, RequestReceived, ResponseReceived
@@ -21,7 +21,7 @@ from tests.support.edge.serialized import deserialize
 
 
 class Tunnel:
-    """A connector of few words, and its edge."""
+    """A minimal connector, and its edge."""
 
     def __init__(self) -> None:
         self.edge = Connection.client(Caches())
@@ -39,7 +39,7 @@ class Tunnel:
         return self.edge.open_stream(RequestHead(b"GET", scheme, b"app.example", b"/", list(fields)), end_stream)
 
     def trip(self) -> list[h2.Event]:
-        """Bytes travel until nobody has any; what the edge heard."""
+        """Exchanges bytes until neither side has any; returns the events of the edge."""
         heard: list[h2.Event] = []
         while self.edge.has_output or self.connector.has_output:
             for event in self.connector.receive(self.edge.data_to_send(), 0.0):
@@ -140,7 +140,7 @@ def test_a_pushed_configuration_is_acknowledged_over_its_stream() -> None:
         )
 
 
-def test_a_stream_of_private_routing_is_refused_as_a_failure_of_the_connector() -> None:
+def test_a_private_routing_stream_is_refused_as_a_failure_of_the_connector() -> None:
     tunnel = Tunnel()
     tunnel.open((b"cf-cloudflared-proxy-src", b"192.0.2.7"))
     head = head_of(tunnel.trip())

@@ -1,18 +1,18 @@
-"""When the edge is dialled for smaller packets, and when no longer."""
+"""When the edge is dialled with smaller packets, and when no longer."""
 
 import pytest
 
 from proxy.tunnel.packetsize import PacketSize, Vain
 
 
-def test_packets_have_full_size_whatever_ends_for_other_reasons() -> None:
+def test_connections_that_end_for_other_reasons_do_not_reduce_the_packet_size() -> None:
     size = PacketSize()
 
     assert not any(size.ended(Vain.NO, float(now_s), was_small=False) for now_s in range(0, 900, 30))
     assert not size.is_small
 
 
-def test_packets_become_small_once_full_ones_do_not_reach_the_edge_and_that_is_news_once() -> None:
+def test_packets_become_small_once_full_ones_do_not_reach_the_edge_and_it_is_reported_once() -> None:
     size = PacketSize()
 
     assert size.ended(Vain.YES, 0.0, was_small=False)
@@ -21,7 +21,7 @@ def test_packets_become_small_once_full_ones_do_not_reach_the_edge_and_that_is_n
     assert size.is_small
 
 
-def test_small_packets_that_do_not_help_are_given_up_and_tried_again_without_a_word() -> None:
+def test_small_packets_that_do_not_help_are_given_up_and_tried_again_without_a_report() -> None:
     size = PacketSize()
     size.ended(Vain.YES, 0.0, was_small=False)
 
@@ -31,7 +31,7 @@ def test_small_packets_that_do_not_help_are_given_up_and_tried_again_without_a_w
     assert size.is_small
 
 
-def test_small_packets_stay_whatever_else_ends_their_connections() -> None:
+def test_small_packets_stay_when_their_connections_end_for_other_reasons() -> None:
     size = PacketSize()
     size.ended(Vain.YES, 0.0, was_small=False)
 
@@ -46,7 +46,9 @@ def test_small_packets_stay_whatever_else_ends_their_connections() -> None:
     [([100], False), ([100, 104, 109, 114], False), ([100, 120], True), ([100, 300], False), ([100, 300, 330], True)],
     ids=["one", "one cut", "one after the other", "seldom", "after others"],
 )
-def test_what_may_have_been_a_cut_is_believed_when_it_comes_again_soon(ends_at_s: list[float], is_small: bool) -> None:
+def test_an_ending_that_may_be_an_outage_reduces_the_packet_size_when_it_is_repeated_soon(
+    ends_at_s: list[float], is_small: bool
+) -> None:
     size = PacketSize()
 
     for now_s in ends_at_s:

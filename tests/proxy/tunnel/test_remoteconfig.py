@@ -1,4 +1,4 @@
-"""Configurations that the provider pushes: acknowledged, by version, never obeyed."""
+"""Configurations that the provider pushes: acknowledged, by version, never applied."""
 
 import json
 
@@ -25,13 +25,13 @@ def test_a_push_is_read_and_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"version":0,"config":null}', b'{"version":0}'])
-def test_the_configuration_of_a_tunnel_that_nobody_has_configured_yet_is_acknowledged(body: bytes) -> None:
+def test_the_push_for_a_tunnel_without_a_configuration_is_acknowledged(body: bytes) -> None:
     update = decode_update(body)
 
     assert (0, None) == (update.version, flaw_of(update))
 
 
-def test_a_configuration_that_is_no_object_is_refused_in_the_answer() -> None:
+def test_a_configuration_that_is_not_an_object_is_refused_in_the_answer() -> None:
     flaw = flaw_of(decode_update(b'{"version":1,"config":[]}'))
 
     assert flaw is not None
@@ -41,7 +41,7 @@ def test_a_configuration_that_is_no_object_is_refused_in_the_answer() -> None:
 
 @pytest.mark.parametrize("config", [b'{"a":"\xff"}', b'{"a":1e999}'])
 def test_a_configuration_that_cannot_be_decoded_is_refused_in_the_answer(config: bytes) -> None:
-    """Its form is right, its content is not."""
+    """Its syntax is valid, its content is not."""
     assert "the configuration cannot be read: " in (flaw_of(decode_update(b'{"version":1,"config":%b}' % config)) or "")
 
 
@@ -75,7 +75,7 @@ def test_a_push_without_a_version_is_of_version_0() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 2000, 100_000])
-def test_a_configuration_of_any_depth_raises_nothing_else(depth: int) -> None:
+def test_a_configuration_of_any_depth_raises_only_malformed_update(depth: int) -> None:
     body = b'{"version":1,"config":%b}' % (b'{"a":' * depth + b"1" + b"}" * depth)
     try:
         update = decode_update(body)
@@ -83,7 +83,7 @@ def test_a_configuration_of_any_depth_raises_nothing_else(depth: int) -> None:
         assert depth > 100
         return
     flaw = flaw_of(update)
-    if depth != 2000:  # which some interpreters' json reads, and others' do not
+    if depth != 2000:  # which the json module of some interpreters decodes, and of others does not
         assert (depth == 100) == (flaw is None)
 
 
@@ -99,5 +99,5 @@ def test_any_bytes_are_an_update_or_malformed(body: bytes) -> None:
     assert isinstance(flaw_of(update), str | None)
 
 
-def test_the_local_configuration_is_the_least_that_the_provider_reads() -> None:
+def test_the_local_configuration_is_the_minimum_that_the_provider_accepts() -> None:
     assert {"ingress": [], "warp-routing": {}} == json.loads(LOCAL_CONFIGURATION)

@@ -41,7 +41,7 @@ def test_fields_are_serialised_as_the_reference_does(fields: Fields, wanted: byt
 
 
 class Segment(bytes):
-    """Counts how often it is looked at."""
+    """Counts how often it is compared."""
 
     looks = 0
 
@@ -52,8 +52,8 @@ class Segment(bytes):
     __hash__ = bytes.__hash__
 
 
-def test_a_head_of_many_new_fields_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend of HTTP/2 may send 2,000; to look for the next new one from the first on took 80 ms."""
+def test_a_head_with_many_new_fields_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An HTTP/2 backend may send 2,000; searching for each new one from the start took 80 ms."""
     encode = ResponseHeads._encode_unseen
     monkeypatch.setattr(ResponseHeads, "_encode_unseen", lambda heads, field: Segment(encode(heads, field)))
     fields = [(b"x", b"%d" % number) for number in range(1_000)]
@@ -104,21 +104,21 @@ def test_the_edge_gets_every_field_but_reserved_ones_in_order(fields: Fields, st
 
 
 @pytest.mark.parametrize("name", [b"cf-int-x", b"cf-cloudflared-response-meta", b"cf-proxy-x", b":status"])
-def test_names_between_connector_and_edge_are_dropped(name: bytes) -> None:
+def test_reserved_field_names_of_backends_are_dropped(name: bytes) -> None:
     encoded = ResponseHeads().encode(ResponseHead(200, [(name, b"x"), (b"cf-cache-status", b"HIT")]))
 
     assert [(b"cf-cache-status", b"HIT")] == deserialize(dict(encoded.fields)[SERIALIZED])
     assert [(META, b'{"src":"origin"}')] == encoded.fields[1:]
 
 
-def test_the_length_stands_beside_the_serialised_fields_too() -> None:
+def test_content_length_is_sent_beside_the_serialised_fields_too() -> None:
     encoded = ResponseHeads().encode(ResponseHead(304, [(b"content-length", b"17"), (b"etag", b'"x"')]))
 
     assert [FROM_ORIGIN, (b"content-length", b"17")] == encoded.fields[1:]
     assert [(b"content-length", b"17"), (b"etag", b'"x"')] == deserialize(encoded.fields[0][1])
 
 
-def test_a_switch_of_protocols_becomes_200_with_the_fields_of_the_handshake() -> None:
+def test_a_101_becomes_200_with_the_fields_of_the_websocket_handshake() -> None:
     accept = (b"sec-websocket-accept", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
     switch = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"content-length", b"0")]
     head = ResponseHead(101, [*switch, accept, (b"sec-websocket-protocol", b"chat")])
@@ -134,26 +134,26 @@ def test_a_switch_of_protocols_becomes_200_with_the_fields_of_the_handshake() ->
     ] == deserialize(encoded.fields[0][1])
 
 
-def test_a_failure_of_ours_has_neither_fields_nor_body() -> None:
+def test_a_failure_of_the_connector_has_neither_backend_fields_nor_content() -> None:
     head = FAILURE_HEAD
 
     assert (502, [FROM_CONNECTOR, (b"content-length", b"0")]) == (head.status_code, head.fields)
     assert (META, b'{"src":"cloudflared"}') == FROM_CONNECTOR
 
 
-def test_failures_share_one_head_which_refers_to_itself_and_would_be_garbage_otherwise() -> None:
+def test_failures_share_one_head() -> None:
     of_an_exchange = ResponseHead(502, [(b"content-length", b"0")], is_failure=True)
 
     assert ResponseHeads().encode(of_an_exchange) is FAILURE_HEAD
 
 
 @pytest.mark.parametrize("head", [CONTROL_HEAD, CONFIGURATION_HEAD])
-def test_streams_of_the_edges_own_are_answered_without_meta(head: ResponseHead) -> None:
+def test_control_and_configuration_streams_are_answered_without_meta(head: ResponseHead) -> None:
     assert 200 == head.status_code
     assert [b"content-type"] == [name for name, _ in head.fields]
 
 
-def test_the_head_crosses_http2_as_it_is() -> None:
+def test_the_head_crosses_http2_unchanged() -> None:
     server, client = Connection.server(Caches()), Connection.client(Caches())
     heads = ResponseHeads()
     fields = [(b"content-type", b"text/html"), (b"x-word", b"gr\xfc\xdfe"), (b"set-cookie", b"s=1" + b"x" * 30_000)]
@@ -168,7 +168,7 @@ def test_the_head_crosses_http2_as_it_is() -> None:
         assert fields == deserialize(dict(event.head.fields)[SERIALIZED])
 
 
-def test_a_head_with_a_field_that_was_never_met_is_kept_out_of_compression() -> None:
+def test_a_head_with_a_field_not_seen_before_is_never_indexed() -> None:
     heads = ResponseHeads()
 
     def never_indexed(field: tuple[bytes, bytes]) -> set[bytes]:
@@ -176,13 +176,13 @@ def test_a_head_with_a_field_that_was_never_met_is_kept_out_of_compression() -> 
 
     assert [{SERIALIZED}, set()] == [never_indexed((b"a", b"b")) for _ in range(2)]
     assert [{SERIALIZED}, {SERIALIZED}] == [never_indexed((b"set-cookie", b"session=1")) for _ in range(2)]
-    # Nor does memory keep what is too long to come often.
+    # Fields that are too long to be frequent are not cached either.
     longest, too_long = ((b"x", b"v" * size) for size in (MAX_CACHED_FIELD_BYTES - 1, MAX_CACHED_FIELD_BYTES))
     assert [{SERIALIZED}, set()] == [never_indexed(longest) for _ in range(2)]
     assert [{SERIALIZED}, {SERIALIZED}] == [never_indexed(too_long) for _ in range(2)]
 
 
-def test_a_head_that_comes_again_is_encoded_once_and_stays_as_it_was() -> None:
+def test_a_repeated_head_is_encoded_once_and_not_changed() -> None:
     head = ResponseHead(101, [(b"sec-websocket-accept", b"x")])
     first = ResponseHeads().encode(head)
 

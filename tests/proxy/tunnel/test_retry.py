@@ -1,4 +1,4 @@
-"""How long the edge is left alone between two attempts."""
+"""The delay between two attempts at the edge."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def test_the_cap_starts_at_two_seconds_and_doubles_to_thirty() -> None:
     assert [2, 4, 8, 16, 30, 30, 30] == [round(waits.next(ALMOST_ONE).delay_s, 6) for _ in range(7)]
 
 
-def test_chance_may_choose_any_delay_under_the_cap() -> None:
+def test_the_delay_is_random_up_to_the_cap() -> None:
     assert Wait(1, 0.0) == Waits().next(0.0)
     assert Wait(1, 1.0) == Waits().next(0.5)
 
@@ -33,7 +33,7 @@ def test_the_edge_may_ask_for_more_but_not_for_more_than_the_largest_cap() -> No
     assert MAX_CAP_S == Waits().next(0.5, retry_after_s=3600.0).delay_s
 
 
-def test_a_good_connection_that_is_lost_is_dialled_again_soon_and_then_from_the_start() -> None:
+def test_after_a_good_connection_is_lost_the_first_delay_is_short_and_the_caps_start_anew() -> None:
     waits = Waits()
     for _ in range(5):
         waits.next(0.5)
@@ -52,7 +52,7 @@ def test_a_connection_that_is_lost_right_away_is_a_failed_attempt() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.floats(0, 1e9), st.booleans()), max_size=20))
-def test_no_wait_is_negative_or_longer_than_the_largest_cap(steps: list[tuple[float, float, bool]]) -> None:
+def test_delays_are_between_zero_and_the_largest_cap(steps: list[tuple[float, float, bool]]) -> None:
     waits = Waits()
     for chance, number, is_loss in steps:
         if is_loss:
@@ -61,7 +61,7 @@ def test_no_wait_is_negative_or_longer_than_the_largest_cap(steps: list[tuple[fl
 
 
 @pytest.mark.parametrize("period_s", [0.0, GOOD_PERIOD_S, 1e6])
-def test_the_first_registration_ever_that_is_lost_costs_two_seconds_at_most(period_s: float) -> None:
+def test_the_delay_after_the_first_lost_registration_is_below_two_seconds(period_s: float) -> None:
     waits = Waits()
     waits.lost(period_s)
 

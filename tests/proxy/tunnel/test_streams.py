@@ -1,4 +1,4 @@
-"""What the edge's streams are, and how their requests came in."""
+"""The kinds of the edge's streams, and how their requests arrived."""
 
 import pytest
 
@@ -34,13 +34,13 @@ KINDS = {
 
 @pytest.mark.parametrize(("fields", "kind"), KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"CONNECT"])
-def test_the_kind_of_a_stream_depends_on_the_fields_of_the_edge_alone(
+def test_the_kind_of_a_stream_depends_on_the_fields_of_the_edge_only(
     fields: Fields, kind: StreamKind, method: bytes
 ) -> None:
     assert kind is Entrance(EDGE_ADDRESS).admit(head_of(*fields, method=method))[0]
 
 
-def test_fields_between_edge_and_connector_are_not_for_backends() -> None:
+def test_fields_between_edge_and_connector_are_removed() -> None:
     kept = [(b"accept", b"*/*"), (b"cf-ray", b"1"), (b"cf-connecting-ip", b"192.0.2.7"), (b"cookie", b"a=1")]
     head = head_of((UPGRADE, b"other"), kept[0], (SOURCE, b""), kept[1], (b"cf-trace-id", b"1:2:3:4"), *kept[2:])
 
@@ -49,7 +49,7 @@ def test_fields_between_edge_and_connector_are_not_for_backends() -> None:
 
 
 @pytest.mark.parametrize("name", [UPGRADE, SOURCE, b"cf-trace-id"])
-def test_nor_is_any_of_them_where_it_comes_alone(name: bytes) -> None:
+def test_a_single_field_between_edge_and_connector_is_removed(name: bytes) -> None:
     head = head_of((name, b"1"))
     Entrance(EDGE_ADDRESS).admit(head)
 
@@ -89,7 +89,9 @@ DOORS = {
 
 
 @pytest.mark.parametrize(("scheme", "forwarded_proto", "door"), DOORS.values(), ids=DOORS)
-def test_the_door_is_the_one_that_the_edge_says(scheme: bytes, forwarded_proto: bytes | None, door: str) -> None:
+def test_the_scheme_that_the_edge_reports_decides_the_door(
+    scheme: bytes, forwarded_proto: bytes | None, door: str
+) -> None:
     fields = [] if forwarded_proto is None else [(b"x-forwarded-proto", forwarded_proto)]
     head = head_of(*fields, scheme=scheme)
     _, arrival = Entrance(EDGE_ADDRESS).admit(head)
@@ -118,13 +120,13 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize(("said", "address"), ADDRESSES.values(), ids=ADDRESSES)
-def test_the_client_is_who_the_edge_says(said: bytes | None, address: str) -> None:
+def test_the_client_address_is_a_valid_cf_connecting_ip_or_else_the_edge(said: bytes | None, address: str) -> None:
     fields = [] if said is None else [(b"cf-connecting-ip", said)]
 
     assert address == Entrance(EDGE_ADDRESS).admit(head_of(*fields))[1].address
 
 
-def test_requests_of_one_client_share_their_arrival() -> None:
+def test_requests_of_one_client_and_scheme_share_their_arrival() -> None:
     entrance = Entrance(EDGE_ADDRESS)
     first, again, secure = (
         entrance.admit(head_of((b"cf-connecting-ip", b"192.0.2.7"), (b"accept", text), scheme=scheme))[1]
@@ -135,7 +137,7 @@ def test_requests_of_one_client_share_their_arrival() -> None:
     assert first is not secure
 
 
-def test_arrivals_of_many_clients_are_forgotten_in_time() -> None:
+def test_the_number_of_cached_arrivals_is_bounded() -> None:
     entrance = Entrance(EDGE_ADDRESS)
     for number in range(2 * MAX_ARRIVALS):
         entrance.admit(head_of((b"cf-connecting-ip", b"10.%d.%d.%d" % (number >> 16, number >> 8 & 255, number & 255))))
@@ -143,14 +145,14 @@ def test_arrivals_of_many_clients_are_forgotten_in_time() -> None:
     assert 0 < entrance.known_clients <= MAX_ARRIVALS
 
 
-def test_what_is_too_long_to_be_an_address_is_not_remembered() -> None:
+def test_a_value_too_long_for_an_address_is_not_cached() -> None:
     entrance = Entrance(EDGE_ADDRESS)
     entrance.admit(head_of((b"cf-connecting-ip", b"1" * 5000)))
 
     assert entrance.known_clients == 0
 
 
-def test_a_length_of_zero_is_no_body() -> None:
+def test_content_length_0_is_no_body() -> None:
     assert is_bodiless(head_of((b"a", b"b"), (b"content-length", b"0")))
     assert not is_bodiless(head_of((b"content-length", b"1")))
     assert not is_bodiless(head_of())

@@ -1,4 +1,4 @@
-"""Every row of how the provider's connector reads tokens, and where ours is stricter."""
+"""How the provider's connector decodes tokens, row by row, and where ours is stricter."""
 
 import base64
 import json
@@ -86,7 +86,7 @@ REJECTED_TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "reason"), REJECTED_TEXTS.values(), ids=REJECTED_TEXTS)
-def test_what_is_no_base64_is_rejected_with_what_was_seen(text: str, reason: str) -> None:
+def test_invalid_base64_is_rejected_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(MalformedToken, match=reason):
         TunnelToken.decode(text)
 
@@ -128,7 +128,7 @@ REJECTED: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize(("content", "reason"), REJECTED.values(), ids=REJECTED)
-def test_the_part_that_is_wrong_is_named(content: object, reason: str) -> None:
+def test_the_invalid_part_of_a_token_is_named(content: object, reason: str) -> None:
     with pytest.raises(MalformedToken, match=reason):
         TunnelToken.decode(token_of(content))
 
@@ -151,7 +151,7 @@ def test_no_error_shows_anything_of_the_token(parts: dict[str, object]) -> None:
 
 
 @given(st.text(max_size=80) | st.binary(max_size=80).map(lambda raw: base64.b64encode(raw).decode()))
-def test_any_text_is_a_token_or_malformed(text: str) -> None:
+def test_any_text_decodes_or_raises_malformed_token(text: str) -> None:
     with pytest.raises(MalformedToken, match="tunnel token"):
         TunnelToken.decode(text)
 

@@ -1,4 +1,4 @@
-"""Uploads that stand still on a connection to the edge: what they hold is bounded, and they hold up no other."""
+"""Stalled uploads on a connection to the edge: their memory is bounded, and they block no other."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def upload(rig: Rig, path: str) -> Call:
 
 
 def settle(rig: Rig, record: Record) -> None:
-    """All that the windows let through has come: credit that was on its way is used up in the second round trip."""
+    """Waits until all that the windows allow has arrived: the second round trip uses up credit still in transit."""
     for _ in range(3):
         rig.edge.ping(record)
 
 
 @pytest.mark.parametrize("drained_bytes", [0, MIB], ids=["from the start", "after a while"])
-def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(rig: Rig, drained_bytes: int) -> None:
+def test_stalled_uploads_block_no_other_however_many_they_are(rig: Rig, drained_bytes: int) -> None:
     (record,) = rig.edge.wait_for_registered(1)
     standing = []
     for _ in range(STANDING):
@@ -60,7 +60,7 @@ def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(rig: Ri
     assert rig.call(lambda: sum(each.received_bytes for each in rig.services.held)) == held + STANDING * drained_bytes
 
 
-def test_an_upload_that_comes_slowly_has_little_under_way(rig: Rig) -> None:
+def test_a_slow_upload_keeps_a_small_window(rig: Rig) -> None:
     (record,) = rig.edge.wait_for_registered(1)
     pieces, piece_bytes = 32, SETTINGS.stream_window_bytes
     call = upload(rig, f"/stall/{pieces * piece_bytes}")

@@ -1,4 +1,4 @@
-"""What we write is what the provider's own programs write, and what they write we read."""
+"""We write what the provider's own programs write, and read what they write."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_an_answer_of_another_form_is_malformed(response: capnp.Value, problem: 
 
 
 def test_methods_have_the_numbers_that_the_edge_knows_them_by() -> None:
-    """Both of our ends would agree on others as well."""
+    """Both of our own ends would agree on any other numbers as well."""
     assert {method.name: method.value for method in Method} == {
         "REGISTER_CONNECTION": 0,
         "UNREGISTER_CONNECTION": 1,
