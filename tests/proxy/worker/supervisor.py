@@ -62,20 +62,20 @@ class Supervisor:
         os.close(descriptor)
 
     def hand(self, generation: int, since: int, descriptor: int) -> None:
-        """As `tell`, with a memory file of the caller's."""
+        """Like `tell`, with a memory file of the caller."""
         self._channel.send(TakeDocument(generation, generation, since), [descriptor])
 
     def ask(self) -> None:
-        """For numbers."""
+        """Requests a report."""
         self._channel.send(Report())
 
     def narrow(self) -> None:
-        """The worker has room for few messages that are not heard."""
+        """Shrinks the worker's send buffer, so that it has room for few messages that are not received."""
         self._theirs.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
 
     @property
     def has_been_heard(self) -> bool:
-        """The worker has read all that it was told."""
+        """Whether the worker has read all messages."""
         unread = fcntl.ioctl(self._channel.sock, termios.TIOCOUTQ, bytes(4))
         return not any(unread)
 

@@ -1,4 +1,4 @@
-"""The access log: which lines there are, what they hold, and that nobody waits for them."""
+"""The access log: which requests have a line, what it contains, and that writing it blocks nothing."""
 
 import json
 import os
@@ -64,25 +64,25 @@ def test_a_line_is_one_json_object_in_the_order_of_all_our_logs() -> None:
     assert (entry["request_id"], entry["route"], entry["address"]) == ("abc-1", "shop/cart", "10.0.0.1:80")
 
 
-def test_what_there_is_none_of_is_left_out_but_never_the_basics() -> None:
+def test_empty_fields_are_omitted_except_the_basic_ones() -> None:
     entry = json.loads(line(host=b"", path=b"", status_code=0, duration_s=0.0, rule_index=-1, backend="", address=""))
 
     assert {"method", "host", "path", "status_code", "duration_ms"} <= set(entry)
     assert not {"rule", "backend", "address", "reason", "detail", "retries"} & set(entry)
 
 
-def test_a_rule_goes_by_its_name_or_by_its_place() -> None:
+def test_a_rule_is_logged_by_its_name_or_its_index() -> None:
     assert json.loads(line())["rule"] == "rules[2]"
     assert json.loads(line(rule="canary"))["rule"] == "canary"
 
 
-def test_a_query_never_appears() -> None:
+def test_the_query_is_never_logged() -> None:
     assert "secret" not in line(path=b"/cart?token=secret")
     assert json.loads(line(path=b"/cart?token=secret"))["path"] == "/cart"
 
 
 @pytest.mark.parametrize("status_code", [500, 503, 0])
-def test_failures_are_warnings(status_code: int) -> None:
+def test_failures_are_logged_as_warnings(status_code: int) -> None:
     assert json.loads(line(status_code=status_code))["level"] == "WARNING"
 
 
@@ -94,8 +94,8 @@ def test_no_path_can_forge_a_line(path: bytes) -> None:
 
 
 @pytest.mark.parametrize("fmt", ["json", "text"])
-def test_no_path_can_drive_a_terminal_or_hide_its_line_from_the_journal(fmt: str) -> None:
-    """Over HTTP/2 any byte can come: U+009B begins what ESC [ begins."""
+def test_no_path_can_control_a_terminal_or_hide_its_line_from_the_journal(fmt: str) -> None:
+    """Over HTTP/2 a path can have any octet: U+009B is the same control sequence introducer as ESC [."""
     told = line(fmt, path="/\x9b31m\x7fé".encode())
 
     assert told.rstrip("\n").isprintable()
@@ -103,11 +103,11 @@ def test_no_path_can_drive_a_terminal_or_hide_its_line_from_the_journal(fmt: str
     assert "é" in told
 
 
-def test_a_long_path_is_cut() -> None:
+def test_a_long_path_is_truncated() -> None:
     assert len(line(path=b"/" + b"x" * 100_000)) < 3000
 
 
-def test_text_is_for_people() -> None:
+def test_the_text_format_is_one_readable_line() -> None:
     text = line("text", status_code=502, reason="refused")
 
     assert text.startswith("2027-01-15T08:00:00.750Z WARNING request  status_code=502 method=GET host=shop.example")
@@ -163,7 +163,7 @@ class Scene:
             self.writer.write(record)
 
     def end_writing(self) -> None:
-        """However long it takes: a thread that outlived its test would write to what another test has opened since."""
+        """Without a deadline: a thread that outlived its test would write to a file that a later test has opened."""
         self.writer.close()
         if self.writer._thread.is_alive():
             self.writer._thread.join(WAIT_S)
@@ -193,7 +193,7 @@ def test_closing_writes_what_still_waits(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("off", []), ("errors", [503, 0]), ("all", [200, 404, 503, 0])])
-def test_the_mode_says_which_requests_have_a_line(pipe: Pipe, mode: str, wanted: list[int]) -> None:
+def test_the_mode_decides_which_requests_are_logged(pipe: Pipe, mode: str, wanted: list[int]) -> None:
     scene = Scene(pipe, mode)
     for status_code in (200, 404, 503, 0):
         scene.offer(record(status_code=status_code))
@@ -204,7 +204,7 @@ def test_the_mode_says_which_requests_have_a_line(pipe: Pipe, mode: str, wanted:
     assert pipe.is_empty()
 
 
-def test_a_sample_is_about_its_share_and_holds_every_failure(pipe: Pipe) -> None:
+def test_about_the_sampled_share_of_requests_is_logged(pipe: Pipe) -> None:
     scene = Scene(pipe, "all", 0.25)
     for _ in range(400):
         scene.offer(record(path=b"/" + b"x" * 10))
@@ -219,7 +219,7 @@ def test_a_sample_is_about_its_share_and_holds_every_failure(pipe: Pipe) -> None
 
 
 @pytest.mark.parametrize("text_bytes", [10, 16 * 1024])
-def test_a_reader_that_stands_still_costs_lines_and_neither_time_nor_memory(pipe: Pipe, text_bytes: int) -> None:
+def test_a_stalled_reader_costs_lines_but_neither_time_nor_memory(pipe: Pipe, text_bytes: int) -> None:
     scene = Scene(pipe)
     offered = 2 * MAX_WAITING_BYTES // (400 + text_bytes)
     tracemalloc.start()
@@ -230,7 +230,7 @@ def test_a_reader_that_stands_still_costs_lines_and_neither_time_nor_memory(pipe
 
     assert offered / 4 < scene.stats.access_log_dropped < offered
     assert held_bytes < 2 * MAX_WAITING_BYTES
-    pipe.close_reading()  # the thread, which waits in its write, is told so
+    pipe.close_reading()  # so that the thread's blocked write fails
     scene.close()
 
 

@@ -1,4 +1,4 @@
-"""The control channel: messages and descriptors arrive whole, or the other side has gone."""
+"""The control channel: messages and descriptors arrive whole, or the other side has ended."""
 
 import contextlib
 import os
@@ -102,7 +102,7 @@ def test_as_many_sockets_as_allowed_cross_in_one_message(pair: Pair) -> None:
             os.close(descriptor)
 
 
-def test_a_process_out_of_descriptors_is_told_instead_of_missing_some(pair: Pair) -> None:
+def test_a_message_whose_descriptors_do_not_fit_raises_incomplete(pair: Pair) -> None:
     supervisor, worker = pair
     with socket.socket() as sock:
         supervisor.send(TakeSockets(("a", "b", "c")), [sock.fileno()] * 3)
@@ -127,7 +127,7 @@ def test_the_end_of_the_other_process_is_the_end_of_the_channel(pair: Pair) -> N
         supervisor.send(Drain())
 
 
-def test_hanging_up_ends_the_receiving_of_both(pair: Pair) -> None:
+def test_hanging_up_ends_receiving_on_both_sides(pair: Pair) -> None:
     supervisor, worker = pair
     supervisor.hang_up()
 
@@ -135,7 +135,7 @@ def test_hanging_up_ends_the_receiving_of_both(pair: Pair) -> None:
     assert worker.receive() is None
 
 
-def test_a_worker_that_takes_nothing_fails_the_sender_after_its_limit() -> None:
+def test_a_worker_that_reads_nothing_fails_the_sender_after_its_time_limit() -> None:
     ours, theirs = channel_pair()
     with ours, theirs:
         supervisor: Channel[FromWorker] = Channel(ours, FromWorker)

@@ -1,4 +1,4 @@
-"""A worker lets go of the numbers of routes and backends that have left, once nothing runs on them."""
+"""A worker drops the counts of removed routes and backends once no request uses them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Worker:
         self._departed = Departed(self.stats, self.served.__contains__)
 
     def use(self, *names: str) -> None:
-        """Each gets a request."""
+        """Serves these names; each gets a request."""
         self._departed.use(table_of(*names))
         for name in names:
             self.stats.route(name)
@@ -42,7 +42,7 @@ class Worker:
         return set(self.stats.routes), set(self.stats.backends)
 
 
-def test_what_has_left_goes_with_the_report_after_it_was_found() -> None:
+def test_a_removed_route_is_dropped_with_the_report_after_the_one_that_finds_it() -> None:
     worker = Worker()
     worker.use("kept", "gone")
     worker.report()
@@ -52,7 +52,7 @@ def test_what_has_left_goes_with_the_report_after_it_was_found() -> None:
     assert worker.report() == ({"kept"}, {"kept"})
 
 
-def test_what_is_in_use_stays_until_it_is_not() -> None:
+def test_a_removed_route_is_kept_while_it_is_in_use() -> None:
     worker = Worker()
     worker.use("gone")
     worker.stats.route("gone").in_flight = 1
@@ -69,7 +69,7 @@ def test_what_is_in_use_stays_until_it_is_not() -> None:
     assert worker.report() == (set(), set())
 
 
-def test_what_comes_back_before_it_was_looked_for_stays() -> None:
+def test_a_route_that_returns_before_the_next_report_is_kept() -> None:
     worker = Worker()
     worker.use("back")
     worker.use()
@@ -78,8 +78,8 @@ def test_what_comes_back_before_it_was_looked_for_stays() -> None:
     assert [worker.report(), worker.report()] == [({"back"}, {"back"})] * 2
 
 
-def test_what_has_left_goes_also_where_tables_come_more_often_than_reports() -> None:
-    """As in a cluster where Pods come and go all the time: else all that is new would be counted as others some day."""
+def test_removed_routes_are_dropped_though_the_table_changes_before_each_report() -> None:
+    """As in a cluster whose Pods change all the time: otherwise new routes would some day be counted as others."""
     worker = Worker()
     for number in range(10):
         worker.use(f"passing-{number}")
@@ -88,7 +88,7 @@ def test_what_has_left_goes_also_where_tables_come_more_often_than_reports() -> 
     assert counted == ({"passing-8", "passing-9"},) * 2
 
 
-def test_what_comes_back_after_it_was_found_is_counted_on() -> None:
+def test_a_route_that_returns_after_it_was_found_removed_is_counted_on() -> None:
     worker = Worker()
     worker.use("back")
     worker.use()
@@ -100,7 +100,7 @@ def test_what_comes_back_after_it_was_found_is_counted_on() -> None:
     assert [worker.report(), worker.report()] == [({"back"}, {"back"})] * 2
 
 
-def test_numbers_that_belong_to_no_route_stay() -> None:
+def test_counts_that_belong_to_no_route_are_kept() -> None:
     worker = Worker()
     worker.stats.route(NO_ROUTE)
     worker.stats.route(OTHER)
@@ -111,7 +111,7 @@ def test_numbers_that_belong_to_no_route_stay() -> None:
     assert worker.report() == ({NO_ROUTE, OTHER}, {OTHER})
 
 
-def test_ten_thousand_routes_are_looked_through_in_slices() -> None:
+def test_ten_thousand_routes_are_scanned_in_slices() -> None:
     stats = Stats()
     departed = Departed(stats, lambda _key: False)
     departed.use(compile_table(document.Document(routes=tuple(document.Route(name=f"r{n}") for n in range(10_000)))))

@@ -57,7 +57,7 @@ def test_sockets_of_a_refused_document_serve_with_the_next(
     assert is_served(listening)
 
 
-def test_sockets_of_a_refused_document_serve_also_where_the_next_has_come_already(
+def test_sockets_of_a_refused_document_serve_though_the_next_one_has_already_arrived(
     supervisor: Supervisor, listening: socket.socket
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -71,9 +71,7 @@ def test_sockets_of_a_refused_document_serve_also_where_the_next_has_come_alread
         assert is_served(other)
 
 
-def test_of_two_sockets_for_a_door_the_one_that_came_last_serves(
-    supervisor: Supervisor, listening: socket.socket
-) -> None:
+def test_the_last_of_two_sockets_for_a_door_serves(supervisor: Supervisor, listening: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stale:
         supervisor.give(stale, door_of(listening))
         supervisor.tell(1, 7, whole(listening))
@@ -84,7 +82,7 @@ def test_of_two_sockets_for_a_door_the_one_that_came_last_serves(
         assert is_served(listening)
 
 
-def test_sockets_that_do_not_arrive_are_told_of_and_no_document_is_used_without_them(
+def test_sockets_that_do_not_arrive_are_reported_and_no_document_is_used_without_them(
     supervisor: Supervisor, listening: socket.socket
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -102,7 +100,7 @@ def test_sockets_that_do_not_arrive_are_told_of_and_no_document_is_used_without_
         assert is_served(other)
 
 
-def test_sockets_of_a_document_that_does_not_arrive_serve_when_it_comes_again(
+def test_sockets_of_a_document_that_does_not_arrive_serve_when_it_is_sent_again(
     supervisor: Supervisor, listening: socket.socket
 ) -> None:
     supervisor.give(listening)

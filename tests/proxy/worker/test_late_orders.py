@@ -1,4 +1,4 @@
-"""Orders about the tunnel that were on their way when the end of the worker was."""
+"""Orders about the tunnel that arrive while the worker is stopping."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data_plane() -> Iterator[DataPlane]:
     loop.close()
 
 
-def test_the_first_dial_of_a_worker_is_not_made_when_it_ends(data_plane: DataPlane) -> None:
+def test_a_worker_that_is_stopping_does_not_make_its_first_dial(data_plane: DataPlane) -> None:
     reports: list[EdgeReport] = []
     data_plane.drain(lambda: None)
 

@@ -1,4 +1,4 @@
-"""What a worker says of its numbers when it is asked."""
+"""A worker's answers to requests for a report."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.proxy.worker.supervisor import WAIT_S, Supervisor
 from tests.support.memoryless import no_memory_files
 
 
-def test_a_worker_that_has_no_memory_for_its_numbers_still_answers_who_asks_for_them() -> None:
-    """Who is not heard of for a while is killed, and an answer that never comes leaves all later ones too late."""
+def test_a_worker_without_memory_for_its_report_still_answers() -> None:
+    """A worker that is silent for a while is killed, and one missing answer makes all later ones too late."""
     supervisor = Supervisor()
     assert supervisor.hear() == Ready()
 
@@ -27,8 +27,8 @@ def test_a_worker_that_has_no_memory_for_its_numbers_still_answers_who_asks_for_
     supervisor.close()
 
 
-def test_a_worker_serves_while_its_supervisor_hears_nothing_and_then_tells_it_all() -> None:
-    """A supervisor that is paused, or has no CPU, keeps no client waiting."""
+def test_a_worker_serves_while_its_supervisor_reads_nothing_and_sends_all_reports_later() -> None:
+    """A supervisor that is paused, or gets no CPU time, keeps no client waiting."""
     supervisor = Supervisor()
     assert supervisor.hear() == Ready()
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -51,12 +51,12 @@ def test_a_worker_serves_while_its_supervisor_hears_nothing_and_then_tells_it_al
     supervisor.close()
 
 
-def test_a_worker_keeps_nothing_open_of_the_numbers_that_it_has_told() -> None:
+def test_a_worker_keeps_no_descriptor_of_its_reports() -> None:
     supervisor = Supervisor()
     assert supervisor.hear() == Ready()
 
     def tell() -> int:
-        """How much is open afterwards: the next answer comes when the one before is done with."""
+        """How many descriptors are open afterwards: the second answer shows that the first is finished."""
         for _ in range(2):
             supervisor.ask()
             assert isinstance(supervisor.hear(), Snapshot)

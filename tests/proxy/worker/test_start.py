@@ -1,4 +1,4 @@
-"""What a worker says that cannot begin."""
+"""The log of a worker that cannot start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.exit(main(int(sys.argv[1])))
 """
 
 
-def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1() -> None:
+def test_a_thread_that_cannot_be_started_is_one_error_line_and_exit_code_1() -> None:
     ours, theirs = channel_pair()
     with ours, theirs:
         Channel[FromWorker](ours, FromWorker).send(Begin(3, "info", "json", AccessLogSettings("errors", 1.0)))

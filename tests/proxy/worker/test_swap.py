@@ -15,7 +15,7 @@ from proxy.worker.swap import Swapper
 
 
 class Told:
-    """A worker's swapper, told of one document after the other."""
+    """A worker's swapper, which gets one document after the other."""
 
     def __init__(self) -> None:
         self.swapper = Swapper()
@@ -82,14 +82,14 @@ PATHS = [{"path": {"type": "Exact", "value": f"/{at}"}} for at in range(6_400)]
         pytest.param(route(PATHS[:1], [f"h{at}.example" for at in range(1_000)]), 1_000 // 20, id="of many hostnames"),
     ],
 )
-def test_one_large_route_takes_many_steps_to_come_and_to_go(large: dict[str, Any], least: int) -> None:
-    """Taken at once, such a route stopped the loop for seconds."""
+def test_adding_and_removing_one_large_route_takes_many_steps(large: dict[str, Any], least: int) -> None:
+    """In one step, such a route stopped the loop for seconds."""
     small = [{"name": f"s{at}", "backends": [{"address": "b:80"}]} for at in range(3)]
     told = Told()
 
     def steps_to(routes: list[dict[str, Any]]) -> int:
         content = told.change_to_routes(routes)
-        # Who checks documents is another process.
+        # Documents are checked in another process, so nothing is cached here.
         automaton.cache_clear()
         return len([*told.swapper.swap(content, lambda _: None, lambda _: None)])
 
@@ -97,7 +97,7 @@ def test_one_large_route_takes_many_steps_to_come_and_to_go(large: dict[str, Any
     assert steps_to(small) >= len(large["hostnames"]) * len(large["rules"][0]["matches"]) // 20
 
 
-def test_routes_that_name_no_listeners_come_and_go_in_many_steps_among_thousands_of_listeners() -> None:
+def test_routes_that_name_no_listeners_take_many_steps_among_thousands_of_listeners() -> None:
     """Each hostname is compared with that of each listener: a step of fifty routes took 90 ms."""
     hosts = [f"h{number}.example" for number in range(1_000)]
     listeners = [{"name": host, "port": 8080, "hostname": host} for host in hosts]
@@ -116,7 +116,7 @@ def test_routes_that_name_no_listeners_come_and_go_in_many_steps_among_thousands
 
 
 def test_an_address_that_many_listeners_bind_is_read_once() -> None:
-    """With each change of anything the doors of all listeners are made anew."""
+    """With every change the doors of all listeners are made anew."""
     listeners = [{"name": f"l{at}", "address": "0:0:0:0::1", "port": 8080, "hostname": f"h{at}.x"} for at in range(100)]
     config = document.decode(msgspec.json.encode({"listeners": listeners}))
     listeners_module._canonical.cache_clear()
@@ -155,7 +155,7 @@ def test_the_table_before_is_taken_apart_only_after_the_new_one_is_in_use(kept: 
     assert backend_of(first, "a.example") is None
 
 
-def test_unchanged_routes_are_taken_over_as_they_are() -> None:
+def test_unchanged_routes_are_reused_as_they_are() -> None:
     told = Told()
     first, _, _ = told.swap("a.example", "b.example")
     kept = {route.rules[0] for route in first.routes.values()}
@@ -165,7 +165,7 @@ def test_unchanged_routes_are_taken_over_as_they_are() -> None:
     assert sum(route.rules[0] in kept for route in second.routes.values()) == 1
 
 
-def test_garbage_is_not_collected_meanwhile_and_is_again_afterwards() -> None:
+def test_the_garbage_collector_is_disabled_during_a_swap_and_enabled_afterwards() -> None:
     seen: list[bool] = []
     told = Told()
     for _ in told.swapper.swap(told.change_to("a.example"), lambda _: seen.append(gc.isenabled()), lambda _: None):
@@ -175,7 +175,7 @@ def test_garbage_is_not_collected_meanwhile_and_is_again_afterwards() -> None:
     assert gc.isenabled()
 
 
-def test_a_failure_on_the_way_leaves_the_collector_at_work() -> None:
+def test_the_garbage_collector_is_enabled_after_a_failed_swap() -> None:
     def use(_table: Table) -> None:
         raise RuntimeError("cannot be used")
 
@@ -188,6 +188,6 @@ def test_a_failure_on_the_way_leaves_the_collector_at_work() -> None:
 
 @pytest.fixture(autouse=True)
 def unfrozen() -> Any:
-    """A swap freezes what there is; other tests count garbage."""
+    """A swap freezes all objects; other tests count garbage."""
     yield
     gc.unfreeze()

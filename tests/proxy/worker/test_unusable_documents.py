@@ -1,4 +1,4 @@
-"""Documents that break on their way into use: the worker serves the one before as if they had never come, or ends."""
+"""Documents that fail on their way into use: the worker serves the previous one as if they had never come, or ends."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ def supervisor() -> Iterator[Supervisor]:
     made = Supervisor()
     assert made.hear() == Ready()
     yield made
-    # Sockets that wait for a document that can be used are let go of with the next one.
+    # Sockets that wait for a usable document are released with the next one.
     made.tell(9, 0, handover.pack(None, content_of(219)))
     assert made.hear() == Taken(9)
     made.close()
@@ -33,7 +33,7 @@ def doors() -> Iterator[list[socket.socket]]:
 
 @pytest.fixture
 def unusable() -> Iterator[socket.socket]:
-    """Nobody can be accepted by it."""
+    """A socket that cannot accept connections."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock
@@ -63,7 +63,7 @@ def ask(sock: socket.socket) -> int:
         return answer(client)
 
 
-def test_what_was_served_before_is_served_on(
+def test_the_previous_document_is_still_served(
     supervisor: Supervisor, doors: list[socket.socket], unusable: socket.socket
 ) -> None:
     first, second, new = doors
@@ -84,7 +84,7 @@ def test_what_was_served_before_is_served_on(
     assert [ask(first), ask(second)] == [211, 211]
 
 
-def test_the_next_document_may_build_on_the_one_before_and_has_the_sockets_of_both(
+def test_the_next_document_may_build_on_the_previous_one_and_has_the_sockets_of_both(
     supervisor: Supervisor, doors: list[socket.socket], unusable: socket.socket
 ) -> None:
     first, second, new = doors
@@ -119,7 +119,7 @@ def test_a_first_document_that_cannot_be_used_leaves_nothing_served(
         assert answer(early) == 212
 
 
-def test_a_socket_that_was_given_again_serves_where_the_first_one_could_not(
+def test_a_socket_given_again_serves_though_the_first_one_was_unusable(
     supervisor: Supervisor, doors: list[socket.socket], unusable: socket.socket
 ) -> None:
     door = doors[0]
@@ -134,7 +134,7 @@ def test_a_socket_that_was_given_again_serves_where_the_first_one_could_not(
 
 
 class FullLoop(Loop):
-    """No work fits in while some is done, so no table can be used: neither the next one nor the one before."""
+    """Refuses more work while some is in progress, so no table can be used: neither the next nor the previous one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class FullLoop(Loop):
         yield from slices
 
 
-def test_a_worker_that_can_go_neither_on_nor_back_ends() -> None:
+def test_a_worker_that_can_use_neither_the_next_nor_the_previous_document_ends() -> None:
     supervisor = Supervisor(FullLoop())
     assert supervisor.hear() == Ready()
     supervisor.tell(1, 0, handover.pack(None, content_of(211)))
