@@ -27,8 +27,8 @@ def logging_as_before() -> Iterator[None]:
 
 @dataclass
 class EchoApp:
-    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, `/role` tells the field X-Role, all others
-    the length of the body."""
+    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, `/role` returns the field X-Role, all
+    others the length of the body."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))

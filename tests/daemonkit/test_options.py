@@ -103,7 +103,7 @@ def test_an_empty_list_flag_empties_the_list() -> None:
     assert read("--domains=", DOMAIN_FILTER="x").domains == ()
 
 
-def test_a_secret_comes_from_its_variable_without_the_white_space_around() -> None:
+def test_a_secret_comes_from_its_variable_without_surrounding_white_space() -> None:
     assert read(UNIFI_API_KEY=" key\n").api_key == Secret("key")
 
 

@@ -59,7 +59,7 @@ def test_a_secret_knows_whether_its_text_fits_into_a_header_field(text: str) -> 
     assert Secret(TEXT).fits_header()
 
 
-def test_a_secret_cannot_leave_by_pickling_or_json() -> None:
+def test_a_secret_can_be_neither_pickled_nor_encoded_as_json() -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Secret(TEXT))
     with pytest.raises(TypeError):

@@ -16,7 +16,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n"
 
 
 def drip(dialogue: Dialogue, begin: bytes, piece: bytes) -> None:
-    """An octet or two now and then, which never lets a socket's own timeout pass."""
+    """An octet or two now and then, so that a socket's own timeout never expires."""
     dialogue.read_request()
     dialogue.send(begin)
     until_s = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Values that a person wrote: what is understood, and what the refusal says."""
+"""Values that a person wrote: which are understood, and what the refusals say."""
 
 import pytest
 

@@ -41,7 +41,7 @@ def test_port_0_is_replaced_by_the_port_that_the_kernel_chose(serve: Serve) -> N
     assert str(server.bound_address) == f"127.0.0.1:{server.bound_address.port}"
 
 
-def test_a_port_alone_is_dual_stack(serve: Serve) -> None:
+def test_a_port_without_a_host_is_served_dual_stack(serve: Serve) -> None:
     server = serve(":0")
 
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -80,7 +80,7 @@ def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve: Serve,
         assert client.get().status_code == 200
 
 
-def test_a_file_that_is_no_socket_is_left_alone(serve: Serve, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_not_removed(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
 
     with pytest.raises(OSError, match="a file that is not a socket exists there; remove it"):
@@ -295,7 +295,7 @@ def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
         assert [client.answer().body for _ in range(20)] == [b"POST /%d %d" % (n, n) for n in range(20)]
 
 
-def test_a_client_that_half_closes_still_gets_its_answer(serve: Serve) -> None:
+def test_a_client_that_half_closes_still_gets_its_response(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
         client.socket.shutdown(socket.SHUT_WR)
@@ -468,7 +468,7 @@ def test_connections_leave_enough_descriptors_for_other_parts_of_the_process(ser
         clients = [stack.enter_context(RawClient(port)) for _ in range(files // 4)]
         assert [client.get().status_code for client in clients] == [200] * len(clients)
         assert _status_of_a_new_client(port) == 200
-        # One of the first: an answer comes a moment before its connection counts as idle.
+        # One of the first: an answer arrives a moment before its connection counts as idle.
         (gone,), _, _ = select.select([client.socket for client in clients], [], [], DEADLINE_S)
         assert gone.recv(1) == b"", "one more would be too many"
 

@@ -68,7 +68,7 @@ class _QuietServer(ThreadingHTTPServer):
 
 
 class Backend:
-    """An HTTP server whose answers to `/wait` come when `release` is set."""
+    """An HTTP server that answers `/wait` when `release` is set."""
 
     def __init__(self, say: str = "hello") -> None:
         self.release = threading.Event()

@@ -2,7 +2,7 @@
 
     python -m tests.daemonkit.apps.daemon API_ADDRESS [--dying-thread MODE] [--grace SECONDS]
 
-`GET /slow` answers when standard input says so or the process drains, never by itself.
+`GET /slow` answers when a line arrives on standard input or the process drains, never by itself.
 """
 
 import argparse

@@ -124,7 +124,7 @@ ALIKE = [
 
 @ignore_warnings_of_sets
 @pytest.mark.parametrize(("pattern", "alike"), ALIKE)
-def test_re2_syntax_that_re_lacks_means_what_it_means_in_re2(pattern: str, alike: str) -> None:
+def test_re2_syntax_that_re_lacks_has_its_re2_meaning(pattern: str, alike: str) -> None:
     automaton, expected = Automaton(pattern), re.compile(alike.encode())
     values = [bytes([byte]) for byte in range(256)]
     values += [a + b + c for a in (b"a", b"A", b"/") for b in (b"b", b"B", b"a", b"A", b"") for c in (b"d", b"D", b"")]

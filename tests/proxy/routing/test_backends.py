@@ -132,7 +132,7 @@ def test_policies_reach_the_decision() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("0s", 0.0), (None, None)])
-def test_a_timeout_of_zero_differs_from_no_timeout(text: str | None, expected: float | None) -> None:
+def test_a_request_timeout_of_zero_is_not_the_default_timeout(text: str | None, expected: float | None) -> None:
     timeouts = {"request": text} if text else {}
 
     assert (
@@ -194,7 +194,7 @@ def test_header_modifiers_overwrite_append_and_remove_whatever_the_case() -> Non
     ] == edits.apply(head.fields)
 
 
-def test_a_backends_header_changes_come_after_the_rules() -> None:
+def test_the_header_modifiers_of_a_backend_apply_after_those_of_the_rule() -> None:
     def modifier(value: str) -> dict[str, Any]:
         fields = [{"name": "x-set", "value": value}]
         return {"set": fields, "add": [{"name": "x-add", "value": value}], "remove": [f"x-{value}"]}

@@ -24,7 +24,7 @@ def edits_of(table: routing.Table, **fields: str) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize(("configured", "sent", "is_allowed"), ORIGINS)
-def test_origins(configured: list[str], sent: str, is_allowed: bool) -> None:
+def test_the_cors_fields_name_allowed_origins_only(configured: list[str], sent: str, is_allowed: bool) -> None:
     table = table_with(allowOrigins=configured)
 
     answer = answered(table, request("h/", "OPTIONS", **{**PREFLIGHT, "origin": sent}))
@@ -59,7 +59,7 @@ def test_a_preflight_is_answered_with_all_that_is_configured() -> None:
     assert (204, "preflight", b"") == (answer.status_code, answer.reason, answer.body)
 
 
-def test_the_default_of_max_age_is_five_seconds_and_absent_lists_say_nothing() -> None:
+def test_max_age_is_five_seconds_by_default_and_empty_lists_send_no_fields() -> None:
     answer = answered(table_with(), request("h/", "OPTIONS", **PREFLIGHT))
 
     assert {b"access-control-allow-origin", b"vary", b"access-control-max-age"} == set(dict(answer.headers))

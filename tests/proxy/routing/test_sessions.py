@@ -322,7 +322,7 @@ def test_a_session_whose_backend_has_no_address_any_more_is_over(weight: int) ->
     assert decision.session is None
 
 
-def test_the_backend_that_a_session_names_comes_before_others_with_its_address() -> None:
+def test_the_backend_of_a_session_is_preferred_over_others_with_the_same_address() -> None:
     table = table_with(of_addresses(*"ab"), of_addresses(*"bc"))
     key = forwarded(table, request("h/"), 0.99).backend.key
     field = persistence(table).response_field(None, key, "b.test:80", NOW_S, is_secure=False)

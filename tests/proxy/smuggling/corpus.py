@@ -14,7 +14,7 @@ CORPUS = Path(__file__).with_name("corpus.yaml")
 
 @dataclass(frozen=True)
 class Forwarded:
-    """A request as a backend must read it. `is_cut`: its body never comes to an end, since the client was refused."""
+    """A request as a backend must read it. `is_cut`: its body never ends, since the client was refused."""
 
     method: bytes
     path: bytes

@@ -192,7 +192,7 @@ def test_all_problems_are_reported_at_once(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"null", b"[" * 5000])
-def test_what_is_no_document_at_all_is_refused(proxy: Proxy, body: bytes) -> None:
+def test_bytes_that_are_not_a_document_are_refused(proxy: Proxy, body: bytes) -> None:
     response = proxy.put(body)
 
     assert response.status_code == 400

@@ -139,7 +139,7 @@ def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sock
         assert connects("127.0.0.1", port)
 
 
-def test_a_privileged_port_says_what_to_do() -> None:
+def test_a_privileged_port_is_a_problem_with_a_remedy() -> None:
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
         not_possible_here("every user may bind low ports on this host")
     # Privileges are dropped after the imports: another user may have no access to this interpreter.

@@ -65,7 +65,7 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         assert proxy.wait(DEADLINE_S) == 0
 
 
-def test_a_proxy_that_is_stopped_before_its_workers_have_a_document_says_that_it_stops() -> None:
+def test_a_first_document_put_during_a_stop_is_refused_as_stopping() -> None:
     """No worker is late: a rollout may end a Pod in its first second."""
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
     fleet.slots[0].state = State.RUNNING

@@ -501,7 +501,7 @@ def counts_of(tunnel: Tunnel) -> list[int]:
     return sorted(slots.count(index) for index in range(2))
 
 
-def test_connections_are_spread_again_when_a_worker_has_come_back(
+def test_connections_are_redistributed_when_a_worker_has_been_restarted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(rules, "SETTLED_S", 0.2)

@@ -46,7 +46,7 @@ def test_a_name_covers_its_host_and_a_leftmost_wildcard_covers_one_label(
     assert CertificateNames((pattern,), (), ()).covers_host(host) is is_covered
 
 
-def test_an_ip_is_covered_by_the_ip_alone() -> None:
+def test_only_an_ip_address_name_covers_an_ip_address() -> None:
     names = CertificateNames(("10.0.0.1", "*.0.0.1"), (), ("::1",))
 
     assert not names.covers_host("10.0.0.1")
@@ -59,7 +59,7 @@ def test_a_name_without_a_wildcard_covers_itself_only(pattern: str, host: str) -
         assert pattern.rstrip(".") == host.rstrip(".")
 
 
-def test_the_certificate_that_names_the_host_comes_before_those_with_wildcards() -> None:
+def test_the_certificate_that_names_the_host_is_preferred_over_wildcards() -> None:
     names = [("*.a.example",), ("b.a.example", "c.example"), ("B.a.example",), ("*.a.example", "d.example")]
     index = NameIndex(CertificateNames(dns, (), ()) for dns in names)
 
@@ -71,7 +71,7 @@ def test_the_certificate_that_names_the_host_comes_before_those_with_wildcards()
 
 
 @given(st.lists(st.lists(LABELS, max_size=3), max_size=4), LABELS)
-def test_the_index_covers_what_one_of_its_certificates_covers(dns: list[list[str]], host: str) -> None:
+def test_the_index_covers_a_host_that_one_of_its_certificates_covers(dns: list[list[str]], host: str) -> None:
     certificates = [CertificateNames(tuple(names), (), ()) for names in dns]
     covering = {place for place, names in enumerate(certificates) if names.covers_host(host)}
     found = NameIndex(certificates).places_of(host)

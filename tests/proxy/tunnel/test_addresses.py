@@ -122,7 +122,7 @@ def test_a_failed_ipv4_address_does_not_make_ipv4_preferred() -> None:
     assert v6(1) == addresses.another_for(0, 0.0)
 
 
-def test_without_any_region_there_is_no_address() -> None:
+def test_without_a_region_there_is_no_address() -> None:
     addresses = EdgeAddresses([], IpVersion.AUTO, first)
 
     assert None is addresses.address_for(0)
@@ -169,7 +169,7 @@ class TestFallbackToIpv4:
         late.another_for(0, 100.0)
         assert v6(1) == late.another_for(1, 100.0 + AUTO_RETURN_S)
 
-    def test_without_ipv4_addresses_ipv6_goes_on(self) -> None:
+    def test_without_ipv4_addresses_a_region_stays_with_ipv6(self) -> None:
         addresses = EdgeAddresses([[v6(1), v6(2)]], IpVersion.AUTO, first)
         addresses.address_for(0)
 

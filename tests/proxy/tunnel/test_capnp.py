@@ -104,7 +104,7 @@ def test_the_division_of_the_stream_into_pieces_makes_no_difference(messages: li
 
 
 @pytest.mark.parametrize("raw", vectors.ALL.values(), ids=vectors.ALL)
-def test_a_message_that_comes_byte_by_byte_is_whole_at_its_last_byte(raw: bytes) -> None:
+def test_a_message_that_arrives_byte_by_byte_is_complete_at_its_last_byte(raw: bytes) -> None:
     reader = MessageReader()
 
     assert not [root for i in range(len(raw) - 1) for root in reader.receive(raw[i : i + 1])]

@@ -34,7 +34,7 @@ CUT = 7
 
 
 class Site:
-    """Both ends; bytes travel when told to."""
+    """Both ends; a test decides when bytes are exchanged."""
 
     def __init__(self, server: ControlServer | None = None) -> None:
         self.stream = ControlStream(vectors.REGISTRATION)
@@ -79,7 +79,7 @@ def test_registering_sends_bootstrap_and_registration() -> None:
 
 
 @pytest.mark.parametrize("is_scattered", [False, True])
-def test_answers_may_come_byte_by_byte_and_in_segments(is_scattered: bool) -> None:
+def test_answers_may_arrive_byte_by_byte_and_in_segments(is_scattered: bool) -> None:
     site = Site(ControlServer(is_scattered=is_scattered, export_id=77))
     site.stream.register()
     site.asked()
@@ -420,7 +420,7 @@ def test_garbage_breaks_a_registered_stream_once(raw: bytes) -> None:
     assert [] == site.stream.receive(raw)
 
 
-def test_messages_before_garbage_count() -> None:
+def test_messages_before_garbage_are_processed() -> None:
     stream = ControlStream(vectors.REGISTRATION)
     stream.register()
 

@@ -54,7 +54,7 @@ def failure_at(rig: Rig, script: Callable[[Dialogue], None]) -> Ended:
         return rig.wait_for_end(rig.dial(server.address))
 
 
-def test_an_address_that_does_not_answer_is_given_up_after_15_seconds(rig: Rig) -> None:
+def test_a_dial_to_an_address_that_does_not_answer_fails_after_15_seconds(rig: Rig) -> None:
     with nobody_answers() as address:
         number = rig.dial(address)
         rig.pass_time(10)

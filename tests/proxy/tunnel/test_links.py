@@ -155,7 +155,7 @@ def test_a_probe_of_the_edge_is_closed_without_registering(rig: Rig) -> None:
     assert rig.is_idle.is_set()
 
 
-def test_a_port_that_nobody_listens_on_is_a_failure_of_the_address(rig: Rig) -> None:
+def test_a_refused_connection_is_a_failure_of_the_address(rig: Rig) -> None:
     rig.edge.refuse()
     end = rig.wait_for_end(rig.dial())
     assert (end.cause, end.error, end.registered_for_s) == (FailureCause.DIAL, "Connection refused", 0.0)
@@ -342,7 +342,7 @@ def test_an_edge_with_small_windows_receives_every_message_on_its_control_stream
 # -- withdrawing -------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: Rig) -> None:
+def test_a_withdrawn_connection_unregisters_and_finishes_its_requests(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
     call = rig.edge.call("/hold")
@@ -416,7 +416,7 @@ def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -
     assert len(rig.reports) == 1
 
 
-def test_a_worker_that_drains_is_idle_when_its_last_connection_is_gone_and_dials_no_more(rig: Rig) -> None:
+def test_a_draining_worker_dials_no_more_and_is_idle_after_its_last_connection(rig: Rig) -> None:
     numbers = [rig.dial(address, conn_index=index) for index, address in enumerate(rig.edge.addresses)]
     for number in numbers:
         rig.wait_for(Registered, number)

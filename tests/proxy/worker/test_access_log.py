@@ -184,7 +184,7 @@ def test_records_are_written_soon_and_in_order(pipe: Pipe) -> None:
     scene.close()
 
 
-def test_closing_writes_what_still_waits(pipe: Pipe) -> None:
+def test_closing_writes_the_pending_records(pipe: Pipe) -> None:
     scene = Scene(pipe)
     scene.offer(record())
     scene.close()

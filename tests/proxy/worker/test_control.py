@@ -53,7 +53,7 @@ def test_messages_to_a_worker_arrive_as_they_were_sent(pair: Pair, message: ToWo
     assert worker.receive() == (message, [])
 
 
-def test_messages_keep_their_order_and_their_borders(pair: Pair) -> None:
+def test_messages_keep_their_order_and_their_boundaries(pair: Pair) -> None:
     supervisor, worker = pair
     sent: list[FromWorker] = [Taken(number) for number in range(20)]
     for message in sent:
@@ -64,7 +64,7 @@ def test_messages_keep_their_order_and_their_borders(pair: Pair) -> None:
     assert received == [(message, []) for message in sent]
 
 
-def test_a_document_crosses_as_a_memory_file_that_nobody_can_change(pair: Pair) -> None:
+def test_a_document_is_passed_as_a_sealed_memory_file(pair: Pair) -> None:
     supervisor, worker = pair
     content = os.urandom(3 * 1024 * 1024)
     descriptor = sealed_file("test", content)

@@ -1,4 +1,4 @@
-"""Listening sockets that come with a document which the worker refuses: they serve with the next one."""
+"""Listening sockets that arrive with a document which the worker refuses: they serve with the next one."""
 
 import os
 import socket
