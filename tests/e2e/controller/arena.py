@@ -30,7 +30,7 @@ class Arena:
         self.namespace = cluster.admin.create_namespace("arena")
         self.controller_name = f"tests.example/{self.namespace}"
         self.auth_secret = f"{self.namespace}-proxy-auth-token"
-        """As the controller calls it by itself."""
+        """The controller's own default."""
         self.controllers: list[Controller] = []
 
     def controller(self, *arguments: str, proxies: Sequence[Proxy | str] = (), **more: Any) -> Controller:
@@ -125,14 +125,14 @@ class Arena:
             return None
         return base64.b64decode(data["auth-token"]).decode()
 
-    # -- what is said ------------------------------------------------------------------------------------------------
+    # -- statuses ----------------------------------------------------------------------------------------------------
 
     def read(self, kind: Kind, name: str) -> Object:
         found: Object = self.cluster.admin.call("GET", f"{self.cluster.path(kind, self.namespace)}/{name}")
         return found
 
     def conditions(self, kind: Kind, name: str) -> dict[str, Object]:
-        """By type; of a route those of our entry for its first parent. Empty: we have not said anything."""
+        """By type; of a route, those of our entry for its first parent. Empty: we have written none."""
         status = self.read(kind, name).get("status", {})
         if kind in (Kind.HTTP_ROUTE, Kind.GRPC_ROUTE):
             ours = [each for each in status.get("parents", ()) if each["controllerName"] == self.controller_name]
@@ -163,7 +163,7 @@ class Arena:
         self.until(Kind.HTTP_ROUTE, route, "Accepted", "True")
 
     def put_status(self, kind: Kind, name: str, status: Object | None) -> None:
-        """As somebody else would; None takes it away."""
+        """As another client would; None removes it."""
         path = f"{self.cluster.path(kind, self.namespace)}/{name}/status"
         self.cluster.admin.call("PATCH", path, {"status": status}, "application/merge-patch+json")
 
@@ -176,5 +176,5 @@ def hostnames(proxy: Proxy) -> set[str]:
 
 
 def until_serves(proxy: Proxy, *wanted: str) -> None:
-    """Exactly these."""
+    """Exactly these hostnames."""
     eventually(lambda: hostnames(proxy) == set(wanted), f"{proxy.name} has routes for {wanted}", DEADLINE_S)

@@ -1,4 +1,4 @@
-"""HTTP servers before a real one, which pass requests on unless a test wants them answered otherwise, or later."""
+"""HTTP servers before a real one: they forward requests unless a test wants another answer, or a later one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import urllib3
 
 DEADLINE_S = 60.0
-# Texts are passed on, and replaced, in clear.
+# Bodies are forwarded, and replaced, without compression.
 _HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive", "accept-encoding"})
 
 
@@ -41,7 +41,7 @@ class Fault:
         self._released = threading.Event()
 
     def release(self) -> None:
-        """From now on these requests are passed on as others are."""
+        """From now on these requests are forwarded like others."""
         self.answer = None
         self._released.set()
 
@@ -93,7 +93,7 @@ class Front:
                 front._serve(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Tests look at what comes of it."""
+                """Tests look at the outcome."""
 
         self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -196,10 +196,10 @@ class Front:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
-    """The watches of all kinds connect at once; one that found no room would try again after a second."""
+    """The watches of all kinds connect at once; one that found the queue full would try again after a second."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that goes away is what some tests want."""
+        """Some tests close the peer on purpose."""
 
 
 def _passed(fields: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""An API server that is slow, forgets, breaks off or restarts: nothing is lost, and nothing emptied for want of it."""
+"""An API server that is slow, expires watches, breaks off or restarts: nothing is lost, and no proxy is emptied."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def until_shows(port: int, hostname: str) -> None:
 def test_nothing_is_delivered_before_everything_was_listed(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
-    """Else a proxy would lose the routes that were not listed yet."""
+    """Otherwise a proxy would lose the routes that were not listed yet."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with arena.controller(proxies=[proxy]):
@@ -92,10 +92,10 @@ def test_nothing_is_delivered_before_everything_was_listed(
         arena.provider.wait_for_hostnames({"a.example.org", "b.example.org"})
 
 
-def test_kinds_that_a_server_serves_and_does_not_name_yet_are_not_taken_for_absent(
+def test_kinds_that_are_served_but_missing_from_discovery_are_not_taken_for_absent(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
-    """So does one that has just started, for a moment; a controller that starts then would empty its proxies."""
+    """Discovery is incomplete while an API server starts; a controller that starts then would empty its proxies."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     unnamed = api_front.answer(is_discovery, 404, NOT_FOUND)
@@ -106,10 +106,10 @@ def test_kinds_that_a_server_serves_and_does_not_name_yet_are_not_taken_for_abse
         assert not controller.lines_of("kind is not installed, waiting for its CRD")
 
 
-def test_what_is_in_front_of_a_server_that_is_away_and_knows_of_nothing_takes_no_kind_away(
+def test_a_load_balancer_that_answers_404_for_the_api_server_removes_no_kind(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
-    """As an ingress controller says it that has just started, or whose rule for the API server is gone for a moment."""
+    """As does an ingress controller that has just started, or whose rule for the API server is missing for a moment."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with arena.controller(proxies=[proxy], kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
@@ -126,7 +126,7 @@ def test_what_is_in_front_of_a_server_that_is_away_and_knows_of_nothing_takes_no
         assert not controller.lines_of("kind is not installed, waiting for its CRD")
 
 
-def test_a_watch_that_is_told_to_list_again_loses_nothing(
+def test_an_expired_watch_lists_again_and_loses_nothing(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
     arena.gateway(arena.gateway_class())
@@ -150,9 +150,7 @@ def test_a_watch_that_is_told_to_list_again_loses_nothing(
         until_serves(proxy, "b.example.org")
 
 
-def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
-    arena: Arena, proxy: Proxy, tmp_path: Path
-) -> None:
+def test_a_watch_cut_in_the_middle_of_an_event_loses_nothing(arena: Arena, proxy: Proxy, tmp_path: Path) -> None:
     server = urlsplit(arena.cluster.environment.server)
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
@@ -170,10 +168,10 @@ def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
             arena.provider.wait_for_hostnames({"last.example.org"})
 
 
-def test_a_certificate_serves_on_until_the_one_named_in_its_place_can_be_read(
+def test_a_certificate_is_served_until_the_secret_that_replaces_it_can_be_read(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
-    """Both where the new Secret was seen before nothing could be read any more, and where it was made since."""
+    """Both where the new Secret was seen before reads began to fail, and where it was created after that."""
 
     def listeners(*secrets: str) -> list[dict[str, Any]]:
         refs = [{"name": name} for name in secrets]
@@ -220,7 +218,7 @@ def test_a_certificate_serves_on_until_the_one_named_in_its_place_can_be_read(
         eventually(lambda: not shows(port, "made-since.example.org"), "nothing is served", DEADLINE_S)
 
 
-def test_a_class_serves_on_until_the_configuration_named_in_its_place_can_be_read(
+def test_a_class_keeps_its_configuration_until_the_one_that_replaces_it_can_be_read(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
     class_ = arena.gateway_class()
@@ -252,10 +250,10 @@ def test_a_class_serves_on_until_the_configuration_named_in_its_place_can_be_rea
 
 
 @pytest.mark.timeout(300)
-def test_kinds_that_are_not_installed_block_nothing_and_a_restarted_server_is_followed(
+def test_missing_crds_block_nothing_and_watches_survive_a_restart_of_the_api_server(
     tmp_path: Path, provider: Provider, proxy: Proxy
 ) -> None:
-    """Only the standard channel of Gateway API, without GRPCRoutes, and without our Backends."""
+    """Installed is only the standard channel of Gateway API without GRPCRoute, and not our Backend."""
     environment = start(tmp_path / "state", require(find_programs), is_tied=True)
     try:
         with KubeApi(environment) as admin:

@@ -20,7 +20,7 @@ from tunnelgw.model.kinds import Kind
 MANIFESTS = (REPOSITORY / "examples" / "dnswebhook.yaml").read_text(encoding="utf-8")
 
 
-def test_a_route_s_name_has_the_direct_address_in_the_store_until_the_route_goes(
+def test_a_routes_hostname_has_the_direct_address_in_dns_until_the_route_is_deleted(
     arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
 ) -> None:
     store = EmbeddedView(tmp_path)
@@ -51,10 +51,10 @@ def test_a_route_s_name_has_the_direct_address_in_the_store_until_the_route_goes
             assert not [row for row in store.held() if row.name == "a.example.org"]
 
 
-def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gateways_and_of_listener_sets(
+def test_the_rbac_of_the_manifests_suffices_for_routes_of_gateways_and_listener_sets(
     arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
 ) -> None:
-    """Cluster-wide, with all sources, those that stand in a comment included; one set waits for its certificate."""
+    """Cluster-wide, with all sources, commented ones included; one ListenerSet waits for its certificate."""
     sources = re.findall(r"- (--(?:source=|gateway-)\S+)", MANIFESTS)
     domain = f"{arena.namespace}.example"
     store = EmbeddedView(tmp_path)
@@ -98,7 +98,7 @@ def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gatew
 
 
 def with_the_rights_of_the_manifests(arena: Arena, folder: Path) -> Path:
-    """A kubeconfig of the account in them."""
+    """A kubeconfig of the manifests' account."""
     objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
     account = objects["ServiceAccount"]["metadata"]
     admin, rbac = arena.cluster.admin, "/apis/rbac.authorization.k8s.io/v1"

@@ -1,4 +1,4 @@
-"""The ingress document, which others write too: theirs stays and is told, ours comes back, what is not wanted goes."""
+"""The ingress document, which others write too: foreign rules stay and are logged, lost ones of ours are restored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ours(arena: Arena, hostname: str) -> tuple[str, str]:
     return hostname, f"http://{arena.namespace}.tunnelgw.internal"
 
 
-def test_rules_and_settings_of_others_survive_and_are_told(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_foreign_rules_and_settings_are_kept_and_logged(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     wildcard = {"hostname": "*.example.org", "service": "http://10.0.0.2"}
     provider.write({"ingress": [THEIRS, wildcard, {"service": "http_status:503"}], **EXTRAS})
     prepare(arena)
@@ -60,10 +60,8 @@ def test_rules_and_settings_of_others_survive_and_are_told(arena: Arena, provide
     assert THEIRS in config["ingress"]
 
 
-def test_what_others_change_while_nothing_else_happens_is_noticed(
-    arena: Arena, provider: Provider, proxy: Proxy
-) -> None:
-    """They replace the whole document: ours comes back, and theirs stays."""
+def test_a_foreign_edit_is_noticed_without_any_other_change(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    """The edit replaces the whole document: our rules are restored, and the foreign ones stay."""
     prepare(arena)
     with arena.controller(proxies=[proxy]) as controller:
         provider.wait_for_hostnames({"a.example.org"})
@@ -77,7 +75,7 @@ def test_what_others_change_while_nothing_else_happens_is_noticed(
         assert controller.metric("tunnelgw_ingress_foreign_edits_total") == 1
 
 
-def test_a_hostname_that_went_while_the_controller_was_down_disappears(
+def test_a_hostname_deleted_while_the_controller_was_down_is_removed(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     prepare(arena)
@@ -92,7 +90,7 @@ def test_a_hostname_that_went_while_the_controller_was_down_disappears(
         until_serves(proxy, "a.example.org")
 
 
-def test_the_last_gateway_leaves_only_rules_of_others_and_the_catch_all(
+def test_deleting_the_last_gateway_leaves_only_foreign_rules_and_the_catch_all(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     provider.write({"ingress": [THEIRS, CATCH_ALL]})
@@ -106,7 +104,7 @@ def test_the_last_gateway_leaves_only_rules_of_others_and_the_catch_all(
     assert rules(provider) == [("theirs.example.org", "http://10.0.0.1"), ("", "http_status:404")]
 
 
-def test_a_hostname_of_ours_that_somebody_else_has_is_told_on_its_route_until_it_is_adopted(
+def test_a_hostname_with_a_foreign_rule_is_a_conflict_on_its_route_until_it_is_adopted(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     provider.write({"ingress": [THEIRS, CATCH_ALL]})
@@ -135,7 +133,7 @@ def test_a_hostname_of_ours_that_somebody_else_has_is_told_on_its_route_until_it
 
 
 @pytest.mark.parametrize("more", [(), ("--leader-elect",)])
-def test_a_dry_run_writes_nothing_and_is_no_candidate_for_the_lead(
+def test_a_dry_run_writes_nothing_and_takes_no_part_in_leader_election(
     arena: Arena, provider: Provider, proxy: Proxy, more: tuple[str, ...]
 ) -> None:
     prepare(arena)
@@ -152,7 +150,7 @@ def test_a_dry_run_writes_nothing_and_is_no_candidate_for_the_lead(
     assert arena.held_token() is None
 
 
-def test_the_account_is_asked_for_where_none_is_named(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_the_account_id_is_looked_up_when_none_is_configured(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     prepare(arena)
     provider.accounts.append(ACCOUNT_ID[::-1])
     with arena.controller(proxies=[proxy]):
@@ -166,10 +164,10 @@ def test_the_account_is_asked_for_where_none_is_named(arena: Arena, provider: Pr
         eventually(lambda: provider.calls["accounts"] >= 2, "asked again")
 
 
-def test_of_classes_with_different_tunnels_and_the_same_proxies_each_tunnel_gets_its_own_hostnames(
+def test_each_tunnel_of_classes_that_share_proxies_gets_the_hostnames_of_its_own_class(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
-    """Each needs a proxy that opens it, which the controller cannot see; so it says so."""
+    """Each needs a proxy that opens it, which the controller cannot check; so it logs that."""
     other_id = "0c9f1d2e-5a77-4a57-8a39-2f6f0a5b9c33"
     provider.tunnels[other_id] = other = Tunnel(other_id)
     prepare(arena)

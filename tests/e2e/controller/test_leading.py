@@ -18,7 +18,7 @@ def leads(controller: Controller) -> bool:
 
 
 def test_a_standby_is_ready_writes_nothing_and_takes_over_from_a_leader_that_stops(arena: Arena, proxy: Proxy) -> None:
-    """On a machine that stands still for seconds the leader may be another one than at the start."""
+    """If the machine stalls for seconds, the leader may have changed since the start."""
     arena.gateway(arena.gateway_class())
     with (
         Proxy() as of_other,
@@ -41,7 +41,7 @@ def test_a_standby_is_ready_writes_nothing_and_takes_over_from_a_leader_that_sto
         eventually(lambda: leads(standby), "the standby leads", DEADLINE_S)
 
 
-def test_a_leader_whose_delivery_does_not_end_in_time_leaves_the_lease_to_expire(arena: Arena, proxy: Proxy) -> None:
+def test_a_leader_that_stops_with_a_delivery_under_way_lets_its_lease_expire(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
@@ -58,7 +58,7 @@ def test_a_leader_whose_delivery_does_not_end_in_time_leaves_the_lease_to_expire
             assert lease["spec"]["holderIdentity"], "the next one has to wait"
 
 
-def test_a_leader_that_is_cut_off_stops_writing_before_another_takes_over(
+def test_a_leader_cut_off_from_the_api_server_stops_writing_before_another_takes_over(
     arena: Arena, proxy: Proxy, tmp_path: Path
 ) -> None:
     server = urlsplit(arena.cluster.environment.server)

@@ -1,4 +1,4 @@
-"""The way of people: the examples applied with kubectl, requests through the tunnel and to a direct listener.
+"""What people do: the examples applied with kubectl, requests through the tunnel and to a direct listener.
 
 Only this test has the default controllerName, and the names of the examples.
 """
@@ -130,7 +130,7 @@ def test_applied_examples_serve_through_the_tunnel_and_directly(
             assert internet[1:4] == ["tunnel", "6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11.cfargotunnel.com", "True"]
             assert "demo.example" in person.kubectl("get", "httproute", "-n", "shop", "-o", "wide")
 
-            # A broken route has its own condition only. Which status is written first is chance.
+            # Only the broken route's own condition is False. Which status is written first is chance.
             person.wait_for_condition("mistake", "ResolvedRefs", "False")
             assert person.condition("httproute", "shop", "mistake", "Accepted") == "True"
             person.wait_for_condition("shop", "ResolvedRefs", "True")

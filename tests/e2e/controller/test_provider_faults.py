@@ -1,4 +1,4 @@
-"""A provider that hangs, limits, fails or has lost our credentials: proxies and statuses go on without it."""
+"""A provider that hangs, limits rates, fails or refuses our credentials: proxies and statuses are updated anyway."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_provider_that_hangs_delays_neither_proxies_nor_statuses(
         provider.wait_for_hostnames({"a.example.org", "b.example.org"}, 90.0)
 
 
-def test_a_provider_that_limits_us_is_left_alone_and_proxies_go_on(
+def test_a_rate_limited_provider_gets_no_calls_until_retry_after_while_proxies_are_updated(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     prepare(arena)
@@ -62,7 +62,7 @@ def test_a_provider_that_limits_us_is_left_alone_and_proxies_go_on(
         assert sum(provider.calls.values()) == calls
 
 
-def test_a_firewall_before_the_provider_does_not_end_the_controller_at_its_start(
+def test_a_403_that_is_no_api_response_does_not_end_a_starting_controller(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     prepare(arena)
@@ -74,18 +74,18 @@ def test_a_firewall_before_the_provider_does_not_end_the_controller_at_its_start
         settled(arena)
 
 
-def test_a_write_that_failed_is_written_again(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_a_failed_write_is_repeated(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     prepare(arena)
     provider.fault(faults.Reply(status=500, body="{}"), "write", 1)
     provider.fault(faults.Reset(after_commit=True), "write", 1)
     with arena.controller(proxies=[proxy]) as controller:
         settled(arena)
         assert controller.metric("tunnelgw_provider_call_duration_seconds_count", outcome="ProviderUnreachable") == 2
-        # What was written although the answer was lost is our own, and no edit of somebody else.
+        # The write whose answer was lost is our own, not a foreign edit.
         assert controller.metric("tunnelgw_ingress_foreign_edits_total") == 0
 
 
-def test_credentials_that_are_deleted_stop_no_push(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_deleted_credentials_do_not_stop_delivery_to_proxies(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     name = prepare(arena)
     with arena.controller(proxies=[proxy]):
         settled(arena)
@@ -102,7 +102,7 @@ def test_credentials_that_are_deleted_stop_no_push(arena: Arena, provider: Provi
         arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
 
 
-def test_a_controller_that_was_killed_in_the_middle_of_a_write_leaves_nothing_behind(
+def test_hostnames_written_by_a_controller_killed_mid_write_are_removed_after_a_restart(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     prepare(arena)
@@ -123,13 +123,13 @@ def test_a_controller_that_was_killed_in_the_middle_of_a_write_leaves_nothing_be
     assert write.strikes
 
 
-def test_no_call_goes_out_for_an_edit_that_leaves_the_hostnames_alone(
+def test_an_edit_that_changes_no_hostname_makes_no_provider_call(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     prepare(arena)
     with arena.controller("--drift-interval", "1h", proxies=[proxy]):
         settled(arena)
-        provider.wait_for("read", 2)  # what was written is looked at once more
+        provider.wait_for("read", 2)  # a write is read back once
         calls = sum(provider.calls.values())
 
         redirect = {"type": "RequestRedirect", "requestRedirect": {"statusCode": 301}}
@@ -139,10 +139,10 @@ def test_no_call_goes_out_for_an_edit_that_leaves_the_hostnames_alone(
         assert sum(provider.calls.values()) == calls
 
 
-def test_a_tunnel_that_is_left_is_emptied_although_the_provider_refuses_a_good_token_for_a_moment(
+def test_an_abandoned_tunnel_is_emptied_despite_a_transient_authentication_error(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
-    """As it does now and then."""
+    """Which the provider reports now and then for a good token."""
     gateway_class = prepare(arena)
     with arena.controller(proxies=[proxy]):
         settled(arena)

@@ -1,4 +1,4 @@
-"""Proxies that are down, slow, empty, or do not let us in: each is told, tried again, and delays nobody."""
+"""Proxies that are down, slow, empty, or refuse our token: each is reported, retried, and delays no other."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_a_proxy_that_was_down_gets_what_it_missed(arena: Arena, proxy: Proxy) -
         arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
 
 
-def test_a_proxy_that_starts_after_the_controller_is_awaited_and_told_of_as_no_failure(arena: Arena) -> None:
-    """As in each rollout: Kubernetes knows a Pod's address before anybody listens there."""
+def test_a_proxy_that_starts_after_the_controller_is_waited_for_without_counting_a_failure(arena: Arena) -> None:
+    """As in each rollout: Kubernetes publishes a Pod's address before anything listens there."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with reserved_port() as port, arena.controller(proxies=[f"http://127.0.0.1:{port}"]) as controller:
@@ -69,7 +69,7 @@ def test_a_proxy_that_starts_after_the_controller_is_awaited_and_told_of_as_no_f
             assert not controller.lines_of("delivery failed, retrying")
 
 
-def test_a_proxy_that_came_back_empty_is_filled_again(arena: Arena) -> None:
+def test_a_proxy_that_restarted_empty_gets_its_document_again(arena: Arena) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with Front() as front, arena.controller(proxies=[front.url]):
@@ -79,7 +79,7 @@ def test_a_proxy_that_came_back_empty_is_filled_again(arena: Arena) -> None:
                 until_serves(proxy, "a.example.org")
 
 
-def test_what_somebody_else_gave_a_proxy_is_replaced(arena: Arena, proxy: Proxy) -> None:
+def test_a_document_pushed_to_a_proxy_by_somebody_else_is_replaced(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with arena.controller(proxies=[proxy]) as controller:
@@ -91,7 +91,7 @@ def test_what_somebody_else_gave_a_proxy_is_replaced(arena: Arena, proxy: Proxy)
         controller.expect("proxy does not hold what it was sent, sending it again", target=proxy.api)
 
 
-def test_a_proxy_that_does_not_let_us_in_is_named_and_tried_again(arena: Arena, proxy: Proxy) -> None:
+def test_a_proxy_that_answers_401_is_named_in_the_condition_and_retried(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with Front(proxy.api) as front, arena.controller(proxies=[front.url, proxy]) as controller:
@@ -108,7 +108,7 @@ def test_a_proxy_that_does_not_let_us_in_is_named_and_tried_again(arena: Arena, 
         arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
 
 
-def test_a_proxy_with_an_error_of_its_own_is_tried_until_it_takes_the_document(arena: Arena, proxy: Proxy) -> None:
+def test_a_proxy_that_answers_500_is_retried_until_it_accepts_the_document(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with Front(proxy.api) as front, arena.controller(proxies=[front.url]) as controller:
@@ -164,10 +164,10 @@ def test_statuses_are_not_current_before_a_proxy_has_the_configuration(arena: Ar
             assert f"{name}.example.org" in hostnames(proxy)
 
 
-def test_proxies_that_are_not_ready_before_they_are_configured_become_ready(
+def test_proxies_become_ready_although_endpointslices_list_them_as_not_ready_at_first(
     arena: Arena, api_front: Front, tmp_path: Path
 ) -> None:
-    """Found through the EndpointSlices of their Service, which say that none of them is ready."""
+    """They are found through the EndpointSlices of their Service, where none of them is ready."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     through = arena.cluster.through(api_front.url, tmp_path)
@@ -185,7 +185,7 @@ def test_proxies_that_are_not_ready_before_they_are_configured_become_ready(
     assert ": held by 2 proxies" in delivered["message"]
 
 
-def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:
+def test_two_controllers_without_leader_election_converge(arena: Arena, proxy: Proxy) -> None:
     """Neither leads: both write, and both want the same."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
@@ -201,7 +201,7 @@ def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:
         arena.provider.wait_for_hostnames({"c.example.org"})
 
         def is_quiet() -> bool:
-            """Both have looked at the proxy three times more, and left it alone."""
+            """Both have looked at the proxy three times more, and written nothing."""
             before = one.count(is_put) + other.count(is_put)
             for front in (one, other):
                 front.wait_for_more(is_visit, 3)
@@ -211,10 +211,10 @@ def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:
         until_serves(proxy, "c.example.org")
 
 
-def test_of_two_controllers_that_want_different_things_of_a_proxy_both_tell(
+def test_two_controllers_that_push_different_documents_to_a_proxy_both_report_it(
     arena: Arena, cluster: Cluster, provider: Provider, proxy: Proxy
 ) -> None:
-    """Each undoes what the other has done, and neither is served all the time."""
+    """Each replaces the other's document, and neither is served all the time."""
     others = Arena(cluster, provider)
     with reserved_port() as port, arena.controller(proxies=[proxy]):
         for each, hostname in ((arena, "a.example.org"), (others, "b.example.org")):
@@ -231,7 +231,7 @@ def test_of_two_controllers_that_want_different_things_of_a_proxy_both_tell(
         until_serves(proxy, "a.example.org")
 
 
-def test_a_document_from_a_clock_that_was_ahead_is_replaced_all_the_same(arena: Arena, proxy: Proxy) -> None:
+def test_a_document_whose_version_is_in_the_future_is_replaced(arena: Arena, proxy: Proxy) -> None:
     proxy.use({"version": 4_102_444_800_000, "routes": []})
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
@@ -243,7 +243,7 @@ def test_a_document_from_a_clock_that_was_ahead_is_replaced_all_the_same(arena: 
     assert proxy.get().json()["version"] == 4_102_444_800_001
 
 
-def test_without_gateways_the_proxies_and_the_provider_forget_all_routes(arena: Arena, proxy: Proxy) -> None:
+def test_deleting_the_last_gateway_removes_all_routes_from_proxies_and_provider(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with arena.controller(proxies=[proxy]):

@@ -1,4 +1,4 @@
-"""A cluster whose Gateway API is of an older release than those that the controller knows, and gets a newer one."""
+"""A cluster whose Gateway API is older than the releases that the controller supports, and is then upgraded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tunnelgw.model.kinds import Kind
 
 
 @pytest.mark.timeout(300)
-def test_an_old_release_is_served_and_told_of_and_what_a_newer_one_brings_is_taken(
+def test_an_old_gateway_api_is_served_and_reported_and_its_upgrade_is_picked_up(
     tmp_path: Path, provider: Provider, proxy: Proxy
 ) -> None:
-    """The features of a class were plain texts in v1.1, and BackendTLSPolicy was v1alpha3."""
+    """supportedFeatures were plain strings in v1.1, and BackendTLSPolicy was v1alpha3."""
     with running(tmp_path / "state", require(find_programs)) as environment, KubeApi(environment) as admin:
         cluster = Cluster(environment, admin, tmp_path, release="old-gateway-api-crds")
         arena = Arena(cluster, provider)

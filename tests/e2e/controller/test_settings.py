@@ -12,14 +12,14 @@ from tunnelgw.model.kinds import Kind
 ADDRESS = "127.0.0.2"
 
 
-def test_settings_of_a_class_hold_for_its_proxies_as_soon_as_they_are_written(arena: Arena, proxy: Proxy) -> None:
+def test_proxy_settings_of_a_class_take_effect_without_a_restart(arena: Arena, proxy: Proxy) -> None:
     with reserved_port(ADDRESS) as port:
         gateway_class = arena.gateway_class(tunnel_id=None, direct=ADDRESS)
         arena.gateway(gateway_class, port=port)
         arena.route("web", "a.example.org")
 
         def answered() -> tuple[str, str]:
-            """Where a client is sent, and the request id that it is told; it came with one of its own."""
+            """The client's redirect, and the request id of the response; the request has one of its own."""
             response = requests.get(
                 f"http://{ADDRESS}:{port}//a//b",
                 headers={"Host": "a.example.org", "X-Request-Id": "given", "Connection": "close"},
@@ -43,7 +43,7 @@ def test_settings_of_a_class_hold_for_its_proxies_as_soon_as_they_are_written(ar
             eventually(lambda: answered()[0] == location, "the proxy has its own settings again", DEADLINE_S)
 
 
-def test_a_certificate_is_used_where_the_secrets_of_its_namespace_are_read_and_told_where_they_are_not(
+def test_a_certificate_outside_the_secret_namespaces_is_not_resolved_and_one_inside_is_used(
     arena: Arena, proxy: Proxy
 ) -> None:
     arena.certificate("cert", "a.example.org")

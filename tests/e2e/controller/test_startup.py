@@ -26,7 +26,7 @@ OTHER_TUNNEL = "0f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b99"
 
 
 def until_has_a_document(proxy: Proxy, token: str) -> None:
-    """One without routes too, which `until_serves` does not tell from none at all."""
+    """Even one without routes, which `until_serves` does not tell from no document."""
     eventually(lambda: proxy.get(token).status_code == HTTPStatus.OK, "the proxy has a document", DEADLINE_S)
 
 
@@ -51,10 +51,10 @@ def is_about_secrets_by_name(asked: Asked) -> bool:
     return f"/namespaces/{HOME}/secrets" in asked.path
 
 
-def test_a_right_to_secrets_that_comes_a_moment_late_is_waited_for(
+def test_a_right_to_read_secrets_granted_shortly_after_the_start_is_waited_for(
     arena: Arena, api_front: Front, tmp_path: Path
 ) -> None:
-    """An API server that has just started does not know all roles yet."""
+    """An API server that has just started has not loaded all roles yet."""
     forbidden = api_front.answer(is_about_secrets_by_name, 403, FORBIDDEN)
     with arena.controller(token=None, kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
         controller.expect("auth secret could not be read, retrying")
@@ -66,7 +66,7 @@ def test_a_right_to_secrets_that_comes_a_moment_late_is_waited_for(
     assert arena.held_token()
 
 
-def test_a_right_to_secrets_that_does_not_come_ends_the_controller(
+def test_a_right_to_read_secrets_that_is_never_granted_ends_the_controller(
     arena: Arena, api_front: Front, tmp_path: Path
 ) -> None:
     api_front.answer(is_about_secrets_by_name, 403, FORBIDDEN)
@@ -79,8 +79,8 @@ def test_a_right_to_secrets_that_does_not_come_ends_the_controller(
     )
 
 
-def test_an_absent_auth_secret_is_made_and_used(arena: Arena) -> None:
-    """With the right to create Secrets and none to change them."""
+def test_a_missing_auth_secret_is_created_and_used(arena: Arena) -> None:
+    """With the right to create Secrets, but not to change them."""
     with arena.controller(token=None) as controller:
         controller.expect("auth secret created", name=f"{HOME}/{arena.auth_secret}")
         controller.wait_until_ready()
@@ -96,7 +96,7 @@ def test_an_absent_auth_secret_is_made_and_used(arena: Arena) -> None:
     assert first not in "\n".join(controller.lines)
 
 
-def test_white_space_around_the_auth_secret_s_value_is_no_part_of_it(arena: Arena, proxy: Proxy) -> None:
+def test_white_space_around_the_auth_secrets_value_is_ignored(arena: Arena, proxy: Proxy) -> None:
     arena.secret(arena.auth_secret, {"auth-token": " a-token-of-the-tests\n"}, HOME)
     gateway_class = arena.gateway_class()
     arena.gateway(gateway_class)
@@ -105,7 +105,7 @@ def test_white_space_around_the_auth_secret_s_value_is_no_part_of_it(arena: Aren
         arena.until_programmed()
 
 
-def test_an_auth_secret_that_somebody_else_manages_is_waited_for_and_never_made(arena: Arena) -> None:
+def test_a_managed_auth_secret_is_waited_for_and_never_created(arena: Arena) -> None:
     managed = ("--proxy-auth-secret-managed", "--proxy-auth-secret", f"{arena.namespace}-theirs")
     with arena.controller(*managed, token=None) as controller:
         controller.expect("waiting for the auth secret, which somebody else creates")
@@ -121,7 +121,7 @@ def test_an_auth_secret_that_somebody_else_manages_is_waited_for_and_never_made(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_provider_that_refuses_every_class_ends_the_controller_after_the_proxies_are_told(
+def test_refused_credentials_of_every_class_end_the_controller_after_the_proxies_are_configured(
     arena: Arena, provider: Provider, proxy: Proxy, status: int
 ) -> None:
     provider.tokens = {} if status == 401 else dict.fromkeys(provider.tokens, False)
@@ -138,7 +138,7 @@ def test_a_provider_that_refuses_every_class_ends_the_controller_after_the_proxi
     until_serves(proxy, "a.example.org")
 
 
-def test_a_missing_secret_of_every_class_ends_the_controller(arena: Arena, proxy: Proxy) -> None:
+def test_a_missing_credentials_secret_of_every_class_ends_the_controller(arena: Arena, proxy: Proxy) -> None:
     name = arena.gateway_class(token=None)
 
     with arena.controller(proxies=[proxy]) as controller:
@@ -147,7 +147,7 @@ def test_a_missing_secret_of_every_class_ends_the_controller(arena: Arena, proxy
     assert f"secret not found: {arena.namespace}/{name} (key api-token)" in words
 
 
-def test_wrong_credentials_end_the_controller_also_where_no_proxy_answers(arena: Arena, provider: Provider) -> None:
+def test_wrong_credentials_end_the_controller_even_if_no_proxy_answers(arena: Arena, provider: Provider) -> None:
     provider.tokens = {}
     arena.gateway(arena.gateway_class())
 
@@ -156,7 +156,7 @@ def test_wrong_credentials_end_the_controller_also_where_no_proxy_answers(arena:
     assert provider.calls["write"] == 0
 
 
-def test_one_refused_class_of_two_is_told_on_its_own_gateway_only(
+def test_refused_credentials_of_one_class_of_two_are_reported_on_its_gateway_only(
     arena: Arena, provider: Provider, proxy: Proxy
 ) -> None:
     provider.tunnels[OTHER_TUNNEL] = type(provider.tunnel)(OTHER_TUNNEL)
@@ -174,7 +174,9 @@ def test_one_refused_class_of_two_is_told_on_its_own_gateway_only(
         assert controller.metric("tunnelgw_deliveries_total", target=f"tunnel {OTHER_TUNNEL}", outcome="refused") >= 1
 
 
-def test_credentials_that_are_refused_later_end_nothing(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_credentials_refused_after_the_start_do_not_end_the_controller(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
     arena.gateway(arena.gateway_class())
     with arena.controller(proxies=[proxy]):
         arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
@@ -192,7 +194,7 @@ def test_credentials_that_are_refused_later_end_nothing(arena: Arena, provider: 
         arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
 
 
-def test_a_provider_that_cannot_be_reached_is_asked_again(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_a_provider_that_answers_502_is_retried(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     provider.fault(faults.Reply(status=502, body="<html>bad gateway</html>", content_type="text/html"), count=2)
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
@@ -202,7 +204,7 @@ def test_a_provider_that_cannot_be_reached_is_asked_again(arena: Arena, provider
         provider.wait_for_hostnames({"a.example.org"})
 
 
-def test_a_provider_s_name_that_does_not_resolve_is_no_such_host(arena: Arena, proxy: Proxy) -> None:
+def test_a_provider_hostname_that_does_not_resolve_is_reported_as_no_such_host(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
 
     with arena.controller("--provider-api-url", "http://provider.invalid/client/v4", proxies=[proxy]):
@@ -214,7 +216,7 @@ def test_a_provider_s_name_that_does_not_resolve_is_no_such_host(arena: Arena, p
 # -- classes ---------------------------------------------------------------------------------------------------------
 
 
-def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_classes_of_other_controllers_are_ignored_and_logged(arena: Arena, provider: Provider, proxy: Proxy) -> None:
     theirs = arena.gateway_class(controller_name="other.example/controller")
     arena.gateway(theirs)
     arena.route("web", "a.example.org")
@@ -231,7 +233,7 @@ def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, prov
 
 
 @pytest.mark.parametrize(("source", "flag"), [("kubernetes", "--kubeconfig"), ("directory", "--manifests")])
-def test_a_kubeconfig_or_folder_that_is_not_there_ends_the_controller_and_is_not_made(
+def test_a_missing_kubeconfig_or_folder_ends_the_controller_and_is_not_created(
     tmp_path: Path, source: str, flag: str
 ) -> None:
     misspelt = tmp_path / "misspelt"
@@ -251,7 +253,7 @@ def test_a_kubeconfig_or_folder_that_is_not_there_ends_the_controller_and_is_not
 # -- a folder instead of an API server -------------------------------------------------------------------------------
 
 
-def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path: Path) -> None:
+def test_a_read_only_status_directory_ends_the_controller(tmp_path: Path) -> None:
     (tmp_path / "manifests").mkdir()
     command = [sys.executable, "-m", "tunnelgw", "run", "--source", "directory", "--manifests", f"{tmp_path}/manifests"]
     script = 'mount -t tmpfs -o ro tmpfs "$0" || exit 77; exec "$@"'
@@ -268,7 +270,7 @@ def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path:
     assert "--status-dir" in line["error"]
 
 
-def test_a_folder_for_statuses_that_cannot_be_made_ends_the_controller_and_is_told_with_its_option(
+def test_a_status_directory_that_cannot_be_created_ends_the_controller_with_an_error_that_names_its_option(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").touch()
@@ -283,7 +285,7 @@ def test_a_folder_for_statuses_that_cannot_be_made_ends_the_controller_and_is_to
     assert f"{tmp_path}/file/status" in line["error"]
 
 
-def test_a_start_without_any_shared_proxy_is_told(tmp_path: Path) -> None:
+def test_a_start_without_a_shared_proxy_is_logged(tmp_path: Path) -> None:
     loopback = ["--health-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"]
     command = [
         sys.executable,

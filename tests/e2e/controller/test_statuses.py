@@ -1,4 +1,4 @@
-"""Statuses stay true whoever else writes them, and whatever the API server says to ours."""
+"""Statuses stay correct whoever else writes them, and however the API server answers our writes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def is_status_write(asked: Asked) -> bool:
     return asked.method == "PUT" and asked.path.endswith("/status")
 
 
-def test_a_restart_after_which_nothing_is_otherwise_writes_no_status(arena: Arena, proxy: Proxy) -> None:
-    """Not even for the moment until the provider has answered."""
+def test_a_restart_without_changes_writes_no_status(arena: Arena, proxy: Proxy) -> None:
+    """Not even until the provider has answered."""
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")
     with arena.controller(proxies=[proxy]):
@@ -50,7 +50,7 @@ def test_a_restart_after_which_nothing_is_otherwise_writes_no_status(arena: Aren
     assert arena.read(Kind.GATEWAY, "gw")["metadata"]["resourceVersion"] == version
 
 
-def test_what_somebody_else_makes_of_our_entries_is_put_right_and_theirs_stays(arena: Arena, proxy: Proxy) -> None:
+def test_foreign_edits_of_our_status_entries_are_reverted_and_foreign_entries_kept(arena: Arena, proxy: Proxy) -> None:
     gateway_class = arena.gateway_class()
     arena.gateway(gateway_class)
     arena.route("web", "a.example.org")
@@ -90,7 +90,7 @@ def test_what_somebody_else_makes_of_our_entries_is_put_right_and_theirs_stays(a
         assert arena.conditions(Kind.GATEWAY, "gw")["example.org/Seen"] == seen
 
 
-def test_conflicts_on_every_status_write_lose_none(
+def test_a_conflict_on_every_status_write_loses_no_status(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
     arena.gateway(arena.gateway_class())
@@ -109,7 +109,9 @@ def test_conflicts_on_every_status_write_lose_none(
         assert controller.metric("tunnelgw_status_writes_total", outcome="conflict") >= 1
 
 
-def test_what_people_must_see_is_said_in_events_once(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+def test_hostname_conflicts_and_refused_credentials_are_reported_in_one_event_each(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
     theirs = {"hostname": "theirs.example.org", "service": "http://10.0.0.1"}
     provider.write({"ingress": [theirs, {"service": "http_status:404"}]})
     name = arena.gateway_class()
@@ -131,10 +133,12 @@ def test_what_people_must_see_is_said_in_events_once(arena: Arena, provider: Pro
         eventually(lambda: {each[:2] for each in events()} == wanted, f"events {wanted}", DEADLINE_S)
     said = events()
     assert [each[:2] for each in said].count(("web", "HostnameConflict")) == 1
-    assert len(said) == len(set(said)), said  # a second attempt asks another question, whose refusal reads differently
+    assert len(said) == len(set(said)), said  # a second attempt makes another call, whose refusal reads differently
 
 
-def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_runs(arena: Arena, proxy: Proxy) -> None:
+def test_a_listener_set_whose_gateway_is_deleted_gets_a_status_even_if_no_controller_ran(
+    arena: Arena, proxy: Proxy
+) -> None:
     gateway_class = arena.gateway_class()
     cluster, namespace = arena.cluster, arena.namespace
     listener = {"name": "more", "port": 80, "protocol": "HTTP", "hostname": "more.example.org"}
@@ -163,7 +167,7 @@ def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_r
         arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "True")
 
 
-def test_gateways_and_routes_are_told_when_the_class_goes_or_changes_hands_while_no_controller_runs(
+def test_statuses_are_withdrawn_when_the_class_was_deleted_or_changed_hands_while_no_controller_ran(
     arena: Arena, proxy: Proxy
 ) -> None:
     for name in ("gone", "handed-over"):
@@ -195,10 +199,10 @@ def test_gateways_and_routes_are_told_when_the_class_goes_or_changes_hands_while
         assert arena.read(Kind.GATEWAY, "handed-over")["status"].get("addresses", []) == []
 
 
-def test_a_controller_that_has_not_heard_of_a_gateway_leaves_the_listener_sets_that_another_has_judged(
+def test_a_controller_that_has_not_seen_a_gateway_leaves_its_listener_sets_to_the_other_controller(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
-    """Else each would write against the other, dozens of times in a second."""
+    """Otherwise each would overwrite the other's status, dozens of times a second."""
     cluster, namespace, other = arena.cluster, arena.namespace, f"{arena.controller_name}-other"
 
     def gateway(name: str, gateway_class: str) -> None:
@@ -231,7 +235,7 @@ def test_a_controller_that_has_not_heard_of_a_gateway_leaves_the_listener_sets_t
 
 
 def refuse_statuses(arena: Arena, route: str) -> Callable[[], None]:
-    """A policy of the cluster that refuses statuses of the arena's HTTPRoutes from now on. Returns what removes it."""
+    """An admission policy that refuses statuses of the arena's HTTPRoutes from now on. Returns what removes it."""
     path, admin = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", arena.cluster.admin
     rule = {
         "apiGroups": ["gateway.networking.k8s.io"],
@@ -259,7 +263,7 @@ def refuse_statuses(arena: Arena, route: str) -> Callable[[], None]:
     return lambda: admin.call("DELETE", f"{path}ybindings/{arena.namespace}")
 
 
-def test_a_status_that_a_policy_of_the_cluster_refuses_is_written_when_the_policy_has_gone(
+def test_a_status_refused_by_an_admission_policy_is_written_once_the_policy_is_removed(
     arena: Arena, proxy: Proxy
 ) -> None:
     arena.gateway(arena.gateway_class())
@@ -276,7 +280,7 @@ def test_a_status_that_a_policy_of_the_cluster_refuses_is_written_when_the_polic
         arena.until_accepted("web")
 
 
-def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_written_anew_once_removed(
+def test_a_status_of_a_generation_newer_than_its_object_is_logged_and_kept_until_it_is_removed(
     arena: Arena, proxy: Proxy
 ) -> None:
     arena.gateway(arena.gateway_class())
@@ -296,7 +300,7 @@ def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_written_
         arena.until_accepted("web")
 
 
-def test_nothing_waits_for_a_right_to_write_the_status_of_a_route_that_has_gone(
+def test_a_forbidden_status_write_is_dropped_when_its_route_is_deleted(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:
     arena.gateway(arena.gateway_class())
