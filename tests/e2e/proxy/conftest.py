@@ -26,7 +26,7 @@ def shared_tunnel_gateway() -> Iterator[Connector]:
 
 @pytest.fixture
 def gateway(request: pytest.FixtureRequest) -> Gateway:
-    """Whatever document the test before left there."""
+    """With whatever document the previous test left."""
     return chosen(request, listener="shared_gateway", tunnel="shared_tunnel_gateway")
 
 

@@ -1,4 +1,4 @@
-"""Backends that fail in every way: what the client gets, how often a backend was asked, and what the log says."""
+"""Backends that fail in every way: what the client gets, how many requests a backend got, and what the log says."""
 
 import contextlib
 import http.client
@@ -78,7 +78,7 @@ CUT = {
 @through_both_doors_alone
 @pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
 @pytest.mark.parametrize("framing", CUT)
-def test_a_body_that_is_cut_is_never_taken_for_whole(lone_gateway: Gateway, framing: str, is_reset: bool) -> None:
+def test_a_truncated_body_never_looks_complete(lone_gateway: Gateway, framing: str, is_reset: bool) -> None:
     with SocketBackend(cut_body(CUT[framing], is_reset=is_reset)) as backend:
         lone_gateway.serve(route_to(backend.address))
 
@@ -119,7 +119,7 @@ OLD_DEVICES = {
 
 @through_both_doors_alone
 @pytest.mark.parametrize("device", OLD_DEVICES)
-def test_what_browsers_read_of_old_devices_passes(lone_gateway: Gateway, device: str) -> None:
+def test_odd_responses_of_old_devices_that_browsers_accept_are_forwarded(lone_gateway: Gateway, device: str) -> None:
     def script(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.send(OLD_DEVICES[device] % CLOSING)
@@ -152,7 +152,7 @@ def test_a_backend_that_stalls_is_answered_504(lone_gateway: Gateway, timeouts: 
 
 
 @through_both_doors_alone
-def test_a_backend_that_stalls_for_ever_is_given_up_by_the_idle_limit(lone_gateway: Gateway) -> None:
+def test_a_backend_that_stalls_for_ever_is_given_up_at_the_idle_timeout(lone_gateway: Gateway) -> None:
     with SocketBackend(stall) as backend:
         lone_gateway.serve(route_to(backend.address), limits={"streamIdleTimeout": "150ms"})
 
@@ -168,7 +168,7 @@ def test_a_backend_that_stalls_in_its_body_is_cut_off(lone_gateway: Gateway) -> 
         dialogue.read_to_end()
 
     with SocketBackend(stall_in_body) as backend:
-        # It is 504 where the time is over before the backend has begun its answer, as on a machine that stands still.
+        # It is 504 if the time is over before the backend has begun its response, as on a stalled machine.
         for limit in ("1s", "10s"):
             lone_gateway.serve(route_to(backend.address, timeouts={"request": limit}))
             try:
@@ -220,7 +220,7 @@ BODIES = (b"mine", b"not asked for")
 
 @through_both_doors_alone
 @pytest.mark.parametrize("is_in_one", [True, False])
-def test_bytes_behind_a_response_never_reach_the_next_client(lone_gateway: Gateway, is_in_one: bool) -> None:
+def test_bytes_after_a_response_never_reach_the_next_client(lone_gateway: Gateway, is_in_one: bool) -> None:
     def answer_twice(dialogue: Dialogue) -> None:
         dialogue.read_request()
         answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in BODIES]
@@ -234,12 +234,12 @@ def test_bytes_behind_a_response_never_reach_the_next_client(lone_gateway: Gatew
         for _ in range(5):
             assert b"mine" == ask(lone_gateway.clear[1]).body
             if not is_in_one:
-                # What comes when the next request has left cannot be told from its answer.
+                # Bytes that arrive once the next request has been sent cannot be told from its response.
                 backend.wait_until_closed()
 
 
 def close_on_second_request(dialogue: Dialogue) -> None:
-    """As a server does whose keep-alive time is over at this very moment."""
+    """Like a server whose keep-alive timeout expires at this very moment."""
     dialogue.read_request()
     dialogue.answer(b"connection %d" % dialogue.number)
     dialogue.read_request()
@@ -247,9 +247,7 @@ def close_on_second_request(dialogue: Dialogue) -> None:
 
 @through_both_doors_alone
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-def test_a_kept_connection_that_closes_under_us_costs_a_safe_request_nothing(
-    lone_gateway: Gateway, method: str
-) -> None:
+def test_an_idempotent_request_is_repeated_when_its_kept_connection_closes(lone_gateway: Gateway, method: str) -> None:
     with SocketBackend(close_on_second_request) as backend:
         lone_gateway.serve(route_to(backend.address))
         first = ask(lone_gateway.clear[1])
@@ -262,7 +260,7 @@ def test_a_kept_connection_that_closes_under_us_costs_a_safe_request_nothing(
 
 
 @through_both_doors_alone
-def test_a_kept_connection_that_closes_under_us_does_not_repeat_a_post(lone_gateway: Gateway) -> None:
+def test_a_post_is_not_repeated_when_its_kept_connection_closes(lone_gateway: Gateway) -> None:
     """The backend may have acted on it."""
     with SocketBackend(close_on_second_request) as backend:
         lone_gateway.serve(route_to(backend.address))
@@ -303,8 +301,8 @@ def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) 
             assert b"too large" == client.body(stream_id)
 
 
-def test_an_early_answer_ends_with_its_connection_whatever_of_the_upload_is_under_way(lone_gateway: Gateway) -> None:
-    """As with cheroot's: the reset that the rest of the upload meets comes behind the end of the answer."""
+def test_an_early_response_delimited_by_close_is_complete_although_the_upload_is_reset(lone_gateway: Gateway) -> None:
+    """As with cheroot's: the reset provoked by the rest of the upload comes after the end of the response."""
 
     def refuse_and_close(dialogue: Dialogue) -> None:
         dialogue.read_until(b"\r\n\r\n")
@@ -321,7 +319,7 @@ def test_an_early_answer_ends_with_its_connection_whatever_of_the_upload_is_unde
 
 
 def upload_all_the_while(port: int) -> bytes:
-    """All that is answered to a client who goes on sending."""
+    """The whole response to a client that goes on sending."""
     with socket.create_connection(("127.0.0.1", port), 20) as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n")
 
@@ -340,10 +338,10 @@ def upload_all_the_while(port: int) -> bytes:
 
 
 @through_both_doors_alone
-def test_who_stops_an_upload_at_the_head_of_an_early_answer_gets_its_body_and_the_backend_no_end(
+def test_a_client_that_stops_an_upload_at_an_early_response_gets_its_body_and_the_backend_no_complete_upload(
     lone_gateway: Gateway,
 ) -> None:
-    """curl 7.88 ends its stream short of the length that it gave as soon as it sees an error."""
+    """curl 7.88 ends its stream short of its content-length as soon as it sees an error status."""
     has_stopped = threading.Event()
     received: list[bytes] = []
 
@@ -371,8 +369,8 @@ def test_who_stops_an_upload_at_the_head_of_an_early_answer_gets_its_body_and_th
 
 
 @through_both_doors_alone
-def test_an_answer_to_an_upload_that_the_backend_breaks_off_reaches_the_client(lone_gateway: Gateway) -> None:
-    """It closes with most of the body unread, which resets the connection while more of it is on its way."""
+def test_a_response_reaches_the_client_when_the_backend_closes_amid_the_upload(lone_gateway: Gateway) -> None:
+    """It closes with most of the body unread, which resets the connection while the rest is in flight."""
 
     def refuse_and_close(dialogue: Dialogue) -> None:
         dialogue.read_until(b"\r\n\r\n")
@@ -387,7 +385,7 @@ def test_an_answer_to_an_upload_that_the_backend_breaks_off_reaches_the_client(l
 
 
 @through_both_doors_alone
-def test_a_client_that_leaves_cancels_the_backends_request(lone_gateway: Gateway) -> None:
+def test_a_client_that_disconnects_cancels_the_backends_request(lone_gateway: Gateway) -> None:
     arrived = threading.Event()
 
     def wait_for_the_end(dialogue: Dialogue) -> None:
@@ -447,7 +445,7 @@ def test_a_slow_reader_stops_a_fast_backend_and_costs_little_memory(lone_gateway
 
 @through_both_doors_alone
 def test_a_slow_backend_stops_a_fast_upload(lone_gateway: Gateway) -> None:
-    """The client's writes stand still while the backend does not read; then all of it arrives."""
+    """The client's writes block while the backend does not read; then the whole body arrives."""
     size_bytes = 256 * MIB
     go_on = threading.Event()
 

@@ -72,7 +72,7 @@ def test_a_server_over_tls_is_verified_and_answers(gateway: Gateway, authority: 
 
 @pytest.mark.parametrize("body", [None, SAID], ids=["GET", "POST"])
 @pytest.mark.parametrize("most_requests", [12, 200])
-def test_nothing_is_lost_where_a_server_takes_http2_connections_out_of_use(
+def test_no_request_is_lost_when_a_backend_sends_goaway(
     gateway: Gateway,
     authority: Authority,
     certificate: Issued,
@@ -80,7 +80,7 @@ def test_nothing_is_lost_where_a_server_takes_http2_connections_out_of_use(
     body: bytes | None,
     most_requests: int,
 ) -> None:
-    """As nginx does after `keepalive_requests`: what is under way then is left out by its GOAWAY."""
+    """As nginx does after `keepalive_requests`: its GOAWAY excludes requests in flight."""
     (tmp_path / "body").write_bytes(body or b"")
     upload = [] if body is None else ["-d", str(tmp_path / "body")]
     with nginx(certificate, f"keepalive_requests {most_requests};") as server:
@@ -107,7 +107,7 @@ def test_an_unknown_authority_is_refused(gateway: Gateway, tls_server: Server) -
     assert SAID not in answer.body
 
 
-def test_the_authorities_of_the_system_do_not_know_ours(gateway: Gateway, tls_server: Server) -> None:
+def test_a_certificate_of_a_private_authority_is_refused_by_default(gateway: Gateway, tls_server: Server) -> None:
     gateway.serve(route_to(tls_server.address, protocol="https", tls={"serverName": "backend.internal"}))
 
     assert 502 == ask(gateway.clear[1], "/hello.txt").status_code
@@ -153,7 +153,7 @@ def test_alternative_names_replace_the_server_name(
 
 
 @pytest.mark.parametrize("shows_certificate", [True, False])
-def test_a_backend_that_asks_for_a_client_certificate_gets_the_one_of_the_document(
+def test_a_backend_that_requires_a_client_certificate_gets_the_configured_one(
     gateway: Gateway, authority: Authority, certificate: Issued, shows_certificate: bool
 ) -> None:
     context = authority.server_context(certificate)
@@ -193,7 +193,7 @@ def test_the_private_keys_of_a_document_are_never_shown(gateway: Gateway, author
 
 
 @through_both_doors
-def test_a_body_until_the_end_of_tls_is_whole_only_where_tls_says_the_end(
+def test_a_body_delimited_by_close_over_tls_is_complete_only_after_close_notify(
     gateway: Gateway, authority: Authority, certificate: Issued
 ) -> None:
     def script(dialogue: Dialogue) -> None:

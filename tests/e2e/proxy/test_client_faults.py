@@ -1,4 +1,4 @@
-"""Clients that are slow, many, or gone, and what they may cost: slow loris, idle connections, no descriptor left."""
+"""Clients that are slow, many, or gone, and what they may cost: slow loris, idle connections, no free descriptor."""
 
 import contextlib
 import operator
@@ -28,7 +28,7 @@ WAIT_S = 20.0
 
 @contextlib.contextmanager
 def connections(port: int, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Each has sent `first` before the next is there."""
+    """Each has sent `first` before the next one connects."""
     opened: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -42,7 +42,7 @@ def connections(port: int, count: int, first: bytes = b"") -> Iterator[list[sock
 
 @contextlib.contextmanager
 def standing_still(pid: int) -> Iterator[None]:
-    """The process does nothing until the block is over, so that its clients' time has not begun."""
+    """The process is stopped until the end of the block, so that no timeout of its clients has begun."""
     os.kill(pid, signal.SIGSTOP)
     stat = Path(f"/proc/{pid}/stat")
     try:
@@ -64,7 +64,7 @@ def read_to_end(sock: socket.socket) -> bytes:
 def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
     lone_gateway: Gateway, backend: RecordingBackend
 ) -> None:
-    """Slow loris: each client has sent a part of its head, and then a byte now and then."""
+    """Slow loris: each client sends a part of its head, and then a byte now and then."""
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "700ms"})
     (worker,) = lone_gateway.worker_pids
     with contextlib.ExitStack() as stack:
@@ -81,7 +81,9 @@ def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
     assert {b"HTTP/1.1 408"} == {answer[:12] for answer in answers}
 
 
-def test_a_client_that_dribbles_does_not_prolong_its_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+def test_a_head_sent_byte_by_byte_does_not_extend_the_header_timeout(
+    lone_gateway: Gateway, backend: RecordingBackend
+) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "500ms"})
     (worker,) = lone_gateway.worker_pids
     with contextlib.ExitStack() as stack:
@@ -100,15 +102,13 @@ def test_a_client_that_dribbles_does_not_prolong_its_time(lone_gateway: Gateway,
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"])
-def test_a_tls_handshake_that_does_not_go_on_is_given_up(
-    lone_gateway: Gateway, backend: RecordingBackend, sent: bytes
-) -> None:
+def test_a_stalled_tls_handshake_is_closed(lone_gateway: Gateway, backend: RecordingBackend, sent: bytes) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "300ms"})
     with connections(lone_gateway.tls[1], 20, sent) as silent:
         assert [b""] * 20 == [read_to_end(sock) for sock in silent]
 
 
-def test_idle_connections_are_closed_after_their_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+def test_idle_connections_are_closed_after_the_idle_timeout(lone_gateway: Gateway, backend: RecordingBackend) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"idleTimeout": "300ms"})
     with connections(lone_gateway.clear[1], 1) as (sock,):
         sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
@@ -138,7 +138,7 @@ def test_hundreds_of_idle_connections_cost_little_and_disturb_nobody(
 
 @contextlib.contextmanager
 def request_under_way(gateway: Gateway, backend: RecordingBackend) -> Iterator[None]:
-    """One whose backend answers at the end of the block; it must come to its end."""
+    """One whose backend responds at the end of the block; the response must arrive."""
     go_on = threading.Event()
 
     def answer_late(received: Received) -> Reply:
@@ -157,7 +157,7 @@ def request_under_way(gateway: Gateway, backend: RecordingBackend) -> Iterator[N
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_no_descriptor_left_costs_neither_those_who_are_served_nor_those_who_come() -> None:
+def test_without_free_descriptors_served_clients_are_unaffected_and_new_ones_are_served_later() -> None:
     with RecordingBackend() as backend, Gateway(workers=1) as gateway:
         gateway.serve(route_to(backend.address))
         (worker,) = gateway.worker_pids
@@ -175,14 +175,14 @@ def test_no_descriptor_left_costs_neither_those_who_are_served_nor_those_who_com
         def is_served() -> bool:
             try:
                 return ask(gateway.clear[1]).status_code == 200
-            except ConnectionError:  # those who have left stand before it in the queue, and take descriptors once more
+            except ConnectionError:  # closed connections are ahead of it in the queue, and take descriptors once more
                 return False
 
         eventually(is_served, "a client is served again")
         assert gateway.worker_pids == [worker]
 
 
-def test_a_worker_without_descriptors_takes_documents_and_counts_without_losing_whom_it_serves() -> None:
+def test_a_worker_without_free_descriptors_loads_documents_and_reports_metrics_without_losing_a_request() -> None:
     go_on = threading.Event()
 
     def answer_late(received: Received) -> Reply:
@@ -207,7 +207,7 @@ def test_a_worker_without_descriptors_takes_documents_and_counts_without_losing_
 
             gateway.serve(route_to(backend.address, name="next"))
             clear, tls = gateway.doors.listeners()
-            # To tell which of two is for whom takes modules that the worker has not needed before.
+            # Choosing between two certificates takes modules that the worker has not imported before.
             tls["tls"]["certificates"].append(gateway.doors.authority.issue("b.example").pair)
             gateway.serve(route_to(backend.address, name="last"), listeners=[clear, tls])
 
@@ -220,7 +220,7 @@ def test_a_worker_without_descriptors_takes_documents_and_counts_without_losing_
 
 
 def is_held(sock: socket.socket, backend: RecordingBackend, number: int) -> bool:
-    """Its request has come to the backend as the one with that number; else it was turned away or answered."""
+    """Its request has reached the backend as the one with that number; otherwise it was refused or answered."""
 
     def is_told() -> bool:
         return bool(select.select([sock], [], [], 0)[0])
@@ -229,7 +229,9 @@ def is_held(sock: socket.socket, backend: RecordingBackend, number: int) -> bool
     return not is_told()
 
 
-def test_beyond_the_limit_of_connections_idle_ones_make_room(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+def test_at_the_connection_limit_idle_connections_make_room_for_new_ones(
+    lone_gateway: Gateway, backend: RecordingBackend
+) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"maxConnections": 10})
     with request_under_way(lone_gateway, backend), connections(lone_gateway.clear[1], 50):
         assert [200] * 20 == [ask(lone_gateway.clear[1]).status_code for _ in range(20)]
@@ -255,7 +257,7 @@ def test_heads_beyond_the_limits_are_refused(
     assert [] == backend.received
 
 
-def test_limits_as_long_as_a_document_can_say_stop_no_worker(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+def test_the_longest_timeouts_of_a_document_crash_no_worker(lone_gateway: Gateway, backend: RecordingBackend) -> None:
     names = ("header", "idle", "streamIdle", "connect", "request", "backendIdle")
     limits = {f"{name}Timeout": "99999h" for name in names}
     lone_gateway.serve(route_to(backend.address), limits=limits)
@@ -267,7 +269,7 @@ def test_limits_as_long_as_a_document_can_say_stop_no_worker(lone_gateway: Gatew
     assert workers == lone_gateway.worker_pids
 
 
-def test_an_http_2_client_that_grants_no_credit_stops_its_stream_only(lone_gateway: Gateway) -> None:
+def test_an_http_2_client_that_sends_no_window_updates_stalls_its_own_stream_only(lone_gateway: Gateway) -> None:
     def pour(dialogue: Dialogue) -> None:
         while request := dialogue.read_request():
             dialogue.answer(b"x" * (8 * MIB if b"GET /large" in request else 10))
@@ -296,7 +298,7 @@ def test_fifty_rounds_of_every_kind_of_client_leave_nothing_open() -> None:
         end_s = time.monotonic() + WAIT_S
         after = usage(gateway, worker)
         while not all(map(operator.le, after, before)) and time.monotonic() < end_s:
-            # Once for loop and verdict: a client of the last round may be accepted late, and gone again a moment later.
+            # Read once for loop and assertion: a client of the last round may be accepted late, and soon be gone.
             after = usage(gateway, worker)
         assert all(map(operator.le, after, before)), (after, before)
 

@@ -1,4 +1,4 @@
-"""Documents that are garbage, too large or too old, sent while requests are served: not one of these fails."""
+"""Documents that are garbage, too large or too old, pushed under load: no request fails."""
 
 import json
 import random

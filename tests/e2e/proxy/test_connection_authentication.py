@@ -1,4 +1,4 @@
-"""A backend that authenticates connections, as Windows' do by NTLM, and clients that must not be taken for another."""
+"""A backend that authenticates connections, as Windows' do by NTLM: no client may be taken for another."""
 
 import http.client
 
@@ -13,7 +13,7 @@ CHALLENGE = (("WWW-Authenticate", "NTLM challenge"),)
 
 
 class Domain:
-    """Three steps on one connection: hello, the challenge, the user's answer. Then the connection is that user."""
+    """Three steps on one connection: hello, the challenge, the user's answer. Then the connection is that user's."""
 
     def __init__(self) -> None:
         self._challenged: set[int] = set()
@@ -48,7 +48,7 @@ def domain(backend: RecordingBackend) -> RecordingBackend:
     return backend
 
 
-def test_a_user_stays_who_it_is_on_its_connection_and_nobody_else_becomes_it(
+def test_a_users_connection_stays_authenticated_and_no_other_client_shares_it(
     lone_gateway: Gateway, domain: RecordingBackend
 ) -> None:
     lone_gateway.serve(route_to(domain.address))
@@ -65,7 +65,7 @@ def test_a_user_stays_who_it_is_on_its_connection_and_nobody_else_becomes_it(
         client.close()
 
 
-def test_a_users_connection_to_the_backend_ends_with_the_users_own(
+def test_a_backend_connection_of_a_user_closes_with_the_users_connection(
     lone_gateway: Gateway, domain: RecordingBackend
 ) -> None:
     lone_gateway.serve(route_to(domain.address))
@@ -78,7 +78,7 @@ def test_a_users_connection_to_the_backend_ends_with_the_users_own(
 
 
 @through_both_doors_alone
-def test_nobody_is_taken_for_who_has_asked_before(lone_gateway: Gateway, domain: RecordingBackend) -> None:
+def test_a_client_is_never_taken_for_the_user_before_it(lone_gateway: Gateway, domain: RecordingBackend) -> None:
     lone_gateway.serve(route_to(domain.address))
     alice, nobody = (http.client.HTTPConnection(*lone_gateway.clear, timeout=DEADLINE_S) for _ in range(2))
 

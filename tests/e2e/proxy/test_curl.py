@@ -1,4 +1,4 @@
-"""curl as the client: every protocol it speaks, and what HTTP allows on the way to the backend and back."""
+"""curl as the client: every protocol it speaks, and what HTTP allows in requests and responses."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from tests.support.recordingbackend import Received, RecordingBackend, Reply
 from tests.support.servers import Server, nginx
 from tests.support.socketbackend import Dialogue, SocketBackend
 
-# scheme, options, the version of the response: a server names its own, also to clients of HTTP/1.0
+# scheme, options, the version of the response: a server sends its own, also to HTTP/1.0 clients
 PROTOCOLS = {
     "http/1.0": ("http", ["--http1.0"], "1.1"),
     "http/1.1": ("http", ["--http1.1"], "1.1"),
@@ -25,12 +25,12 @@ PROTOCOLS = {
     "http/1.1 to the edge": ("http", ["--http1.1"], "1.1"),
     "h2c to the edge": ("http", ["--http2-prior-knowledge"], "2"),
 }
-"""An edge sends what comes to it through the tunnel."""
+"""An edge forwards its requests through the tunnel."""
 MIB = 1 << 20
 
 
 def each(*protocols: str) -> pytest.MarkDecorator:
-    """With the gateway that the protocol leads to."""
+    """With the gateway that clients of the protocol reach."""
     ways = [("tunnel" if "edge" in protocol else "listener", protocol) for protocol in protocols]
     return pytest.mark.parametrize(("gateway", "protocol"), ways, indirect=["gateway"])
 
@@ -58,7 +58,7 @@ def files() -> Iterator[Server]:
 
 
 @each(*(name for name in PROTOCOLS if "edge" not in name))
-def test_a_request_reaches_the_backend_with_all_that_it_says(
+def test_a_request_reaches_the_backend_with_its_target_and_fields(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
     gateway.serve(route_to(backend.address))
@@ -114,7 +114,9 @@ def test_downloads_arrive_whole(gateway: Gateway, files: Server, protocol: str) 
 
 
 @each("http/1.1", "h2c", "h2 over tls", "h2c to the edge")
-def test_ranges_and_conditions_are_the_backends_business(gateway: Gateway, files: Server, protocol: str) -> None:
+def test_range_and_conditional_requests_are_answered_by_the_backend(
+    gateway: Gateway, files: Server, protocol: str
+) -> None:
     gateway.serve(route_to(files.address))
 
     assert b"345" == fetch(gateway, protocol, "/digits", "-r", "3-5")
@@ -129,8 +131,8 @@ def test_ranges_and_conditions_are_the_backends_business(gateway: Gateway, files
 
 
 @each("http/1.1", "http/1.1 over tls", "h2 over tls")
-def test_an_answer_that_comes_before_an_upload_has_ended_is_seen(gateway: Gateway, protocol: str) -> None:
-    """Over h2c it is for curl to take the answer, and curl 7.88 may lose it there."""
+def test_a_response_sent_before_the_upload_ends_reaches_the_client(gateway: Gateway, protocol: str) -> None:
+    """Not over h2c, where curl 7.88 may lose such a response."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         gateway.serve(route_to(f"127.0.0.1:{nobody.getsockname()[1]}"))
@@ -141,8 +143,8 @@ def test_an_answer_that_comes_before_an_upload_has_ended_is_seen(gateway: Gatewa
 
 
 @each_protocol
-def test_the_space_around_a_value_is_taken_off(gateway: Gateway, backend: RecordingBackend, protocol: str) -> None:
-    """It is none of the value, but curl sends it."""
+def test_whitespace_around_a_field_value_is_removed(gateway: Gateway, backend: RecordingBackend, protocol: str) -> None:
+    """It is not part of the value (RFC 9110, 5.5), but curl sends it."""
     gateway.serve(route_to(backend.address))
 
     fetch(gateway, protocol, "/", "--user-agent", "agent ", "--header", "X-Spaced: \t a\t")
@@ -152,7 +154,7 @@ def test_the_space_around_a_value_is_taken_off(gateway: Gateway, backend: Record
 
 
 @each_protocol
-def test_head_has_the_length_and_no_body(gateway: Gateway, files: Server, protocol: str) -> None:
+def test_a_response_to_head_has_content_length_and_no_body(gateway: Gateway, files: Server, protocol: str) -> None:
     gateway.serve(route_to(files.address))
 
     answer = fetch(gateway, protocol, "/digits", "-I")
@@ -165,7 +167,7 @@ def test_head_has_the_length_and_no_body(gateway: Gateway, files: Server, protoc
 def test_expect_100_continue_is_answered_before_the_body_is_sent(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
-    """curl waits for it here longer than this test may take."""
+    """curl would wait for it longer than this test may take."""
     gateway.serve(route_to(backend.address))
 
     waits = ["--expect100-timeout", "60", "-H", "Expect: 100-continue"]
@@ -188,10 +190,10 @@ def test_chunked_responses_keep_their_trailers(gateway: Gateway, backend: Record
 
 
 @each("http/1.1", "h2c", "h2 over tls", "h2c to the edge")
-def test_that_trailers_are_taken_is_said_for_the_next_hop_alone(
+def test_te_trailers_is_forwarded_with_te_listed_in_connection(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
-    """RFC 9110, 10.1.4: a cache, as the backend, would pass it on otherwise. Firefox says it with each request."""
+    """RFC 9110, 10.1.4: a cache as the backend would forward it otherwise. Firefox sends it with each request."""
     gateway.serve(route_to(backend.address))
 
     for _ in range(3):
@@ -203,7 +205,7 @@ def test_that_trailers_are_taken_is_said_for_the_next_hop_alone(
 
 @each_protocol
 @pytest.mark.parametrize("status_code", [204, 304, 404, 418, 500, 599, 600, 999])
-def test_the_backends_status_code_comes_through(
+def test_the_backends_status_code_is_forwarded(
     gateway: Gateway, backend: RecordingBackend, protocol: str, status_code: int
 ) -> None:
     backend.respond = lambda _: Reply(status_code=status_code, headers=(("X-From", "backend"),))
@@ -245,7 +247,7 @@ def test_several_requests_share_a_connection_on_both_sides(
 
 
 @each_protocol
-def test_what_nobody_serves_is_answered_404_with_the_request_id_of_the_log(
+def test_a_host_without_a_route_is_answered_404_with_the_request_id_of_the_log(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
     gateway.serve(route_to(backend.address, hostnames=["elsewhere.example"]))
@@ -261,7 +263,7 @@ def test_what_nobody_serves_is_answered_404_with_the_request_id_of_the_log(
 
 
 @each("http/1.1", "h2c")
-def test_a_method_that_is_on_no_list_is_passed_on_as_it_is(
+def test_an_unregistered_method_is_forwarded_unchanged(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
     gateway.serve(route_to(backend.address))
@@ -271,7 +273,7 @@ def test_a_method_that_is_on_no_list_is_passed_on_as_it_is(
 
 
 @each("http/1.1", "h2c")
-def test_options_about_the_server_as_a_whole_is_answered_404_in_its_own_words(
+def test_options_asterisk_is_answered_404_with_an_explanation(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
     gateway.serve(route_to(backend.address))
@@ -282,7 +284,7 @@ def test_options_about_the_server_as_a_whole_is_answered_404_in_its_own_words(
     assert [] == backend.received
 
 
-def test_fields_of_one_connection_stay_on_it(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_hop_by_hop_fields_are_not_forwarded(gateway: Gateway, backend: RecordingBackend) -> None:
     def answer(received: Received) -> Reply:
         hops = (("Connection", "close, X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "timeout=5"), ("X-End", "2"))
         return Reply(headers=hops, body=received.as_json())
@@ -301,8 +303,8 @@ def test_fields_of_one_connection_stay_on_it(gateway: Gateway, backend: Recordin
 
 
 @each_protocol
-def test_the_length_that_a_backend_sends_with_204_is_not_passed_on(gateway: Gateway, protocol: str) -> None:
-    """RFC 9110, 8.6; curl ends a stream of HTTP/2 for it."""
+def test_content_length_of_a_204_is_not_forwarded(gateway: Gateway, protocol: str) -> None:
+    """RFC 9110, 8.6; curl resets an HTTP/2 stream for it."""
 
     def say_nothing_at_length(dialogue: Dialogue) -> None:
         while dialogue.read_request():

@@ -1,4 +1,4 @@
-"""What one side says to deceive the other, by what the other really received."""
+"""Fields with which one side could deceive the other, checked by what the other really received."""
 
 import socket
 
@@ -13,7 +13,7 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 DEADLINE_S = 20.0
 
 
-def test_a_backend_that_sends_host_back_is_answered_for(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_a_host_field_in_a_response_is_dropped(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda received: Reply(headers=(("Host", "a.example"), ("X-Kept", "1")), body=b"ok")
     gateway.serve(route_to(backend.address))
     reply = requests.get(gateway.url_of("/"), timeout=DEADLINE_S)
@@ -22,7 +22,7 @@ def test_a_backend_that_sends_host_back_is_answered_for(gateway: Gateway, backen
     assert "Host" not in reply.headers
 
 
-def test_trailers_tell_backends_nothing_about_the_client(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_forwarding_fields_in_request_trailers_are_dropped(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     head = b"POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     trailers = b"X-Forwarded-For: 192.0.2.1\r\nX-Request-Id: mine\r\nX_Forwarded_Host: b.example\r\nChecksum: 1\r\n"
@@ -37,7 +37,7 @@ def test_trailers_tell_backends_nothing_about_the_client(gateway: Gateway, backe
 
 
 @pytest.mark.parametrize("name", [b"content-length", b"transfer-encoding", b"cache-control", b"set-cookie"])
-def test_trailers_of_a_backend_that_frame_or_direct_are_dropped(gateway: Gateway, name: bytes) -> None:
+def test_framing_caching_and_cookie_fields_in_response_trailers_are_dropped(gateway: Gateway, name: bytes) -> None:
     def talk(dialogue: Dialogue) -> None:
         dialogue.read_request()
         head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -56,7 +56,7 @@ def test_trailers_of_a_backend_that_frame_or_direct_are_dropped(gateway: Gateway
 
 
 @pytest.mark.parametrize("name", ["content_length", "transfer_encoding", "x_forwarded_for", "cf.connecting.ip"])
-def test_fields_that_backends_may_take_for_others_do_not_pass_over_http2(
+def test_field_names_that_backends_may_mistake_for_others_are_dropped_over_http2(
     gateway: Gateway, backend: RecordingBackend, name: str
 ) -> None:
     gateway.serve(route_to(backend.address))

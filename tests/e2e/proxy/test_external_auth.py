@@ -1,4 +1,4 @@
-"""Requests that somebody else has to allow first: nginx is asked, and tells who it is that asks by a cookie."""
+"""Requests that an authorizer has to allow first: nginx, which identifies the user by a cookie."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def guarded(authorizer: str, backend: str) -> dict[str, Any]:
 
 
 @through_both_doors
-def test_who_is_allowed_gets_through_with_the_name_that_the_authorizer_gives(
+def test_an_allowed_request_is_forwarded_with_the_user_that_the_authorizer_names(
     gateway: Gateway, authorizer: Server
 ) -> None:
     with RecordingBackend() as backend:
@@ -57,7 +57,7 @@ def test_who_is_allowed_gets_through_with_the_name_that_the_authorizer_gives(
 
 
 @through_both_doors
-def test_who_is_not_allowed_gets_the_authorizers_answer_and_the_backend_hears_of_nothing(
+def test_a_denied_request_gets_the_authorizers_response_and_does_not_reach_the_backend(
     gateway: Gateway, authorizer: Server
 ) -> None:
     with RecordingBackend() as backend:
@@ -72,7 +72,7 @@ def test_who_is_not_allowed_gets_the_authorizers_answer_and_the_backend_hears_of
         assert backend.received == []
 
 
-def test_a_client_of_http_2_is_asked_for_alike(gateway: Gateway, authorizer: Server) -> None:
+def test_requests_over_http_2_are_authorized_too(gateway: Gateway, authorizer: Server) -> None:
     with RecordingBackend() as backend:
         gateway.serve(guarded(authorizer.address, backend.address))
         status_codes = [
@@ -86,7 +86,7 @@ def test_a_client_of_http_2_is_asked_for_alike(gateway: Gateway, authorizer: Ser
         assert [received.value("remote-user") for received in backend.received] == ["ann"]
 
 
-def test_questions_share_kept_connections_whether_their_answers_have_bodies_or_not(gateway: Gateway) -> None:
+def test_authorization_requests_share_kept_connections_whether_responses_have_bodies_or_not(gateway: Gateway) -> None:
     def allow(received: Received) -> Reply:
         return Reply(chunks=(b"wel", b"come") if received.method == "GET" else ())
 
@@ -101,7 +101,7 @@ def test_questions_share_kept_connections_whether_their_answers_have_bodies_or_n
         assert (authorizer.connections, backend.connections) == (1, 1)
 
 
-def test_while_the_authorizer_is_away_nothing_gets_through(gateway: Gateway, authorizer: Server) -> None:
+def test_requests_are_answered_502_while_the_authorizer_is_unreachable(gateway: Gateway, authorizer: Server) -> None:
     with RecordingBackend() as backend:
         gateway.serve(guarded("127.0.0.1:1", backend.address))
         reply = requests.get(gateway.url_of("/"), headers={"Cookie": "session=ann"}, timeout=30)

@@ -77,7 +77,7 @@ def shown_names(spoken: Spoken) -> list[str]:
 
 
 @pytest.mark.parametrize(("option", "version"), [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")])
-def test_the_two_versions_in_use_are_spoken(
+def test_tls_1_2_and_tls_1_3_are_supported(
     gateway: Gateway, backend: RecordingBackend, option: str, version: str
 ) -> None:
     gateway.serve(route_to(backend.address))
@@ -103,7 +103,7 @@ def test_a_certificate_with_an_rsassa_pss_key_is_served(
 
 
 @pytest.mark.parametrize("option", ["-tls1", "-tls1_1"])
-def test_older_versions_are_refused(gateway: Gateway, backend: RecordingBackend, option: str) -> None:
+def test_older_tls_versions_are_refused(gateway: Gateway, backend: RecordingBackend, option: str) -> None:
     """The client is willing: at security level 0 openssl still speaks them."""
     gateway.serve(route_to(backend.address))
 
@@ -124,10 +124,10 @@ SNI = [
 
 
 @pytest.mark.parametrize(("name", "expected"), SNI)
-def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
+def test_the_certificate_is_chosen_by_sni(
     gateway: Gateway, backend: RecordingBackend, named: dict[str, Issued], name: str, expected: str
 ) -> None:
-    """Without a fitting one the first is shown."""
+    """Without a matching one, the first is shown."""
     gateway.serve(route_to(backend.address), listeners=[listener(gateway, "all", list(named.values()))])
 
     spoken = s_client(gateway, name=name)
@@ -137,7 +137,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
 
 
 @pytest.mark.parametrize(("name", "expected"), [("a.example", "a.example"), ("b.example", "b.example")])
-def test_listeners_of_one_port_have_their_own_certificates(
+def test_listeners_on_one_port_have_their_own_certificates(
     gateway: Gateway, backend: RecordingBackend, named: dict[str, Issued], name: str, expected: str
 ) -> None:
     listeners = [listener(gateway, host, [named[host]], hostname=host) for host in ("a.example", "b.example")]
@@ -187,7 +187,7 @@ def test_a_request_for_a_host_of_another_listener_is_misdirected(
         ("h2,http/1.1", ["http/1.1"], "http/1.1"),
     ],
 )
-def test_the_protocol_is_agreed_on_by_alpn(
+def test_the_protocol_is_negotiated_by_alpn(
     gateway: Gateway, named: dict[str, Issued], offered: str, wanted: list[str], chosen: str
 ) -> None:
     gateway.serve(listeners=[listener(gateway, "all", [named["a.example"]], tls={"alpn": wanted})])
@@ -213,10 +213,10 @@ def test_sessions_are_resumed(
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
-def test_whoever_comes_with_the_session_of_another_worker_is_served(
+def test_a_client_with_a_session_ticket_of_another_worker_is_served(
     gateway: Gateway, backend: RecordingBackend, tmp_path_factory: pytest.TempPathFactory, version: str
 ) -> None:
-    """Each of the two has keys of its own, and chance says which one a connection comes to."""
+    """Each of the two workers has ticket keys of its own, and chance decides which one accepts a connection."""
     gateway.serve(route_to(backend.address))
     ticket = str(tmp_path_factory.mktemp("tls") / "session.pem")
     s_client(gateway, version, "-sess_out", ticket)
@@ -239,7 +239,7 @@ CLIENTS = [
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
 @pytest.mark.parametrize(("mode", "shown", "is_served"), CLIENTS)
-def test_client_certificates_are_judged_as_the_mode_says(
+def test_client_certificates_are_verified_as_the_mode_says(
     gateway: Gateway,
     backend: RecordingBackend,
     authority: Authority,
@@ -268,7 +268,7 @@ def test_client_certificates_are_judged_as_the_mode_says(
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
-def test_backends_learn_the_certificate_that_a_client_had_to_show_also_of_who_comes_again(
+def test_backends_get_the_required_client_certificate_even_in_a_resumed_session(
     lone_gateway: Gateway,
     backend: RecordingBackend,
     authority: Authority,
@@ -307,7 +307,7 @@ def plain_listener(gateway: Gateway) -> dict[str, Any]:
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
 @pytest.mark.parametrize("before", ["in clear", "without validation", "by another authority"])
-def test_who_is_in_when_a_document_wants_client_certificates_has_to_come_again(
+def test_a_connection_from_before_a_change_of_client_validation_is_answered_421(
     gateway: Gateway,
     backend: RecordingBackend,
     authority: Authority,
@@ -315,7 +315,7 @@ def test_who_is_in_when_a_document_wants_client_certificates_has_to_come_again(
     before: str,
     protocol: str,
 ) -> None:
-    """A connection can be kept for ever, so whoever has it would never be asked for a certificate."""
+    """A connection can be kept for ever, so its client would never be asked for a certificate."""
     certificates, validation = [named["a.example"]], {"clientValidation": {"ca": gateway.doors.authority.pem}}
     other = {"clientValidation": {"ca": authority.pem}}
     first = plain_listener(gateway)
@@ -337,10 +337,10 @@ def test_who_is_in_when_a_document_wants_client_certificates_has_to_come_again(
 
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
-def test_a_connection_with_tls_is_not_served_by_a_listener_in_clear(
+def test_a_tls_connection_is_not_served_by_a_cleartext_listener(
     gateway: Gateway, backend: RecordingBackend, authority: Authority, named: dict[str, Issued], protocol: str
 ) -> None:
-    """Its redirects, for one, would be for clients who came in clear."""
+    """Its redirects, for one, are meant for cleartext clients."""
     context = authority.client_context(protocol)
     context.check_hostname = False
     gateway.serve(route_to(backend.address), listeners=[listener(gateway, "all", [named["a.example"]])])
@@ -353,10 +353,10 @@ def test_a_connection_with_tls_is_not_served_by_a_listener_in_clear(
 
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
-def test_who_is_in_is_not_served_by_a_listener_that_gets_the_port_later(
+def test_a_kept_connection_is_not_served_by_a_listener_that_takes_its_port_later(
     gateway: Gateway, backend: RecordingBackend, named: dict[str, Issued], protocol: str
 ) -> None:
-    """Nor in the moments in which who has just asked may ask again."""
+    """Nor in the moments in which a connection that was just used still accepts requests."""
     gateway.serve(route_to(backend.address), listeners=[plain_listener(gateway)])
     with kept_connection(gateway.tls[1], None, protocol) as ask_again:
         assert 200 == ask_again()
@@ -374,7 +374,7 @@ def test_who_is_in_is_not_served_by_a_listener_that_gets_the_port_later(
 
 @contextlib.contextmanager
 def kept_connection(port: int, tls: ssl.SSLContext | None, protocol: str) -> Iterator[Callable[[], int]]:
-    """Asks over one connection again and again; the status code."""
+    """Each call sends a request over the same connection, and returns the status code."""
     if protocol == "h2":
         with H2Client(port, tls) as peer:
             yield lambda: int(peer.head(peer.request())[":status"])
@@ -383,7 +383,7 @@ def kept_connection(port: int, tls: ssl.SSLContext | None, protocol: str) -> Ite
             yield lambda: ask(port, connection=connection).status_code
 
 
-def test_plain_http_at_a_tls_port_is_told_so(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_plain_http_on_a_tls_port_is_answered_400(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
 
     answer = ask(gateway.tls[1])
@@ -392,7 +392,7 @@ def test_plain_http_at_a_tls_port_is_told_so(gateway: Gateway, backend: Recordin
     assert b"https" in answer.body
 
 
-def test_a_handshake_of_nonsense_does_not_disturb_others(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_garbage_instead_of_a_handshake_does_not_disturb_others(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     too_long = b"\x16\x03\x01\xff\xff" + b"\x00" * 100
     for nonsense in (too_long, b"\x16\x03\x01\x00\x05hello", b"\x80\x2e\x01", b"\x00" * 600):

@@ -66,14 +66,16 @@ def test_a_backend_without_addresses_answers_503_for_its_share(gateway: Gateway)
     assert is_plausible(codes[500], 625, 0.25)
 
 
-def test_weight_zero_takes_nothing(gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]) -> None:
+def test_a_backend_of_weight_zero_gets_no_requests(
+    gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]
+) -> None:
     first, second = pair
     gateway.serve(backends_route({"address": first.address, "weight": 0}, {"address": second.address}))
 
     assert {"second"} == {answer.seen.backend for answer in ask_often(gateway, 50)}
 
 
-def test_no_backend_at_all_is_500(gateway: Gateway) -> None:
+def test_a_rule_without_backends_is_answered_500(gateway: Gateway) -> None:
     gateway.serve(backends_route())
 
     assert 500 == ask(gateway.clear[1]).status_code
@@ -107,7 +109,7 @@ RETRIES = [
 
 @pytest.mark.parametrize("body", [None, b"x" * 60_000])
 @pytest.mark.parametrize(("attempts", "codes", "answers", "expected", "asked"), RETRIES)
-def test_codes_are_retried_so_often_and_no_more(
+def test_listed_status_codes_are_retried_up_to_the_number_of_attempts(
     gateway: Gateway,
     backend: RecordingBackend,
     attempts: int,
@@ -140,7 +142,7 @@ def test_the_requests_timeout_covers_all_retries(gateway: Gateway, backend: Reco
     """Where no time is left for another attempt, the last response is the answer."""
     backend.respond = lambda _: Reply(status_code=500)
     retry = {"attempts": 100, "codes": [500], "backoff": "250ms"}
-    # Long enough for a second attempt also where the machine stands still for a second.
+    # Long enough for a second attempt even if the machine stalls for a second.
     gateway.serve(route_to(backend.address, retry=retry, timeouts={"request": "2s"}))
 
     assert ask(gateway.clear[1]).status_code in (500, 504)
@@ -150,7 +152,7 @@ def test_the_requests_timeout_covers_all_retries(gateway: Gateway, backend: Reco
 # -- mirrors ---------------------------------------------------------------------------------------------------------
 
 
-def test_mirrors_get_what_is_forwarded_and_change_nothing(
+def test_mirrors_get_the_request_as_forwarded_and_do_not_affect_the_response(
     gateway: Gateway, backend: RecordingBackend, pair: tuple[RecordingBackend, RecordingBackend]
 ) -> None:
     for mirror in pair:
@@ -194,7 +196,7 @@ def test_mirrors_get_their_share(
     assert is_plausible(len(mirror.received), 469, expected)
 
 
-def test_a_mirror_that_hangs_or_is_gone_delays_nobody(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_a_mirror_that_hangs_or_is_down_delays_no_response(gateway: Gateway, backend: RecordingBackend) -> None:
     over = threading.Event()
 
     def hang(received: Received) -> Reply:
@@ -231,7 +233,7 @@ def test_a_cookie_keeps_its_client_at_one_address(
     assert {"first", "second"} == seen
 
 
-def test_a_cookie_outlives_changes_of_other_addresses(
+def test_a_session_cookie_stays_valid_when_other_addresses_change(
     gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]
 ) -> None:
     addresses = [backend.address for backend in pair]
@@ -282,7 +284,7 @@ def test_a_session_survives_new_documents_and_ends_with_its_backend(
     assert after.value("set-cookie")
 
 
-def test_a_permanent_cookie_tells_its_age_and_a_forged_one_is_no_session(
+def test_a_permanent_cookie_has_max_age_and_a_forged_one_is_ignored(
     gateway: Gateway, backend: RecordingBackend
 ) -> None:
     policy = {"absoluteTimeout": "1h", "lifetimeType": "Permanent"}

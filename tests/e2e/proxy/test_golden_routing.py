@@ -105,7 +105,7 @@ def test_redirects_of_the_tunnel_name_scheme_and_port(shared_tunnel_gateway: Con
 
 @through_both_doors
 @pytest.mark.parametrize("status_code", [301, 302, 303, 307, 308])
-def test_redirects_have_the_status_code_that_is_asked_for(gateway: Gateway, status_code: int) -> None:
+def test_redirects_have_the_configured_status_code(gateway: Gateway, status_code: int) -> None:
     redirect = {"hostname": "other.example", "statusCode": status_code, "port": 80}
     gateway.serve(route("r", rule={"backends": [], "filters": {"requestRedirect": redirect}}))
 
@@ -118,7 +118,7 @@ def test_redirects_have_the_status_code_that_is_asked_for(gateway: Gateway, stat
 
 
 @through_both_doors
-def test_prefixes_are_exchanged_by_elements(gateway: Gateway, recorder: RecordingBackend) -> None:
+def test_prefixes_are_replaced_by_path_elements(gateway: Gateway, recorder: RecordingBackend) -> None:
     """Row N of the table is the host rN.example."""
     routes = []
     for row, (_, prefix, replacement, _) in enumerate(PREFIX_CHANGES):
@@ -213,7 +213,7 @@ def test_response_fields_are_set_added_and_removed(gateway: Gateway, backend: Re
 
 
 @through_both_doors
-def test_origins(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_only_allowed_origins_get_access_control_allow_origin(gateway: Gateway, backend: RecordingBackend) -> None:
     """Row N of the table is the host rN.example."""
 
     def answer(received: Received) -> Reply:
@@ -242,7 +242,7 @@ def test_origins(gateway: Gateway, backend: RecordingBackend) -> None:
 
 
 @through_both_doors
-def test_a_preflight_says_all_that_is_configured(gateway: Gateway, recorder: RecordingBackend) -> None:
+def test_a_preflight_response_has_every_configured_cors_field(gateway: Gateway, recorder: RecordingBackend) -> None:
     cors = {
         "allowOrigins": ["https://a.example"],
         "allowMethods": ["GET", "PUT"],

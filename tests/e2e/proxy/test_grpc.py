@@ -1,4 +1,4 @@
-"""grpcio on both sides: all kinds of calls, deadlines, metadata, and errors as a client of the real thing sees them."""
+"""grpcio on both sides: all kinds of calls, deadlines, metadata, and errors as a real client sees them."""
 
 import queue
 import time
@@ -24,7 +24,7 @@ BACKEND_NAME = "grpc.internal"
 
 @pytest.fixture(params=["h2c", "https"])
 def server(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcServer]:
-    """Reached by the route of kind grpc that the gateway serves meanwhile."""
+    """Reached by the gRPC route that the gateway serves meanwhile."""
     authority = gateway.doors.authority
     certificate = authority.issue(BACKEND_NAME) if request.param == "https" else None
     tls: dict[str, Any] = {"tls": {"serverName": BACKEND_NAME, "ca": authority.pem}} if certificate else {}
@@ -81,8 +81,8 @@ def test_a_client_streams_many_messages(server: GrpcServer, client: GrpcClient) 
 
 
 @each_client
-def test_both_sides_talk_in_turns(server: GrpcServer, client: GrpcClient) -> None:
-    """Each message is sent only when the answer to the one before has come."""
+def test_bidirectional_messages_alternate(server: GrpcServer, client: GrpcClient) -> None:
+    """Each message is sent only once the previous one has been answered."""
     outbox: queue.Queue[bytes | None] = queue.Queue()
     answers = client.chat(iter(outbox.get, None))
 
@@ -118,14 +118,16 @@ def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient
 
     ((left_s, looked_s),) = server.deadlines
     assert left_s is not None
-    # The server of grpcio works it out by a time that it read a little earlier, and may look at it late.
+    # grpcio's server computes it from a time that it read a little earlier, and may look at it late.
     assert 5.0 < left_s + looked_s - began_s
     assert left_s < 9.5
 
 
 @each_client
-def test_a_client_whose_deadline_expires_is_gone_for_the_backend_too(server: GrpcServer, client: GrpcClient) -> None:
-    """Its time must not be over before the call is there, which on a slow machine takes longer."""
+def test_an_expired_deadline_of_the_client_cancels_the_call_at_the_backend(
+    server: GrpcServer, client: GrpcClient
+) -> None:
+    """The deadline must not expire before the call has arrived, which takes longer on a slow machine."""
     for timeout_s in (0.3, 3.0, 30.0):
         code, _ = code_of(partial(client.unary, "Hang", b"", timeout_s=timeout_s))
         assert grpc.StatusCode.DEADLINE_EXCEEDED == code
@@ -154,7 +156,7 @@ def failing(gateway: Gateway, call: Callable[[GrpcClient], object]) -> tuple[grp
 
 
 @through_both_doors
-def test_a_method_that_no_route_has_is_unimplemented(gateway: Gateway) -> None:
+def test_a_method_without_a_route_is_unimplemented(gateway: Gateway) -> None:
     match = {"grpc": {"service": "test.Echo", "method": "Unary"}}
     with GrpcServer() as server:
         gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", matches=[match]))
@@ -184,7 +186,7 @@ def test_a_backend_that_cannot_be_reached_is_unavailable(gateway: Gateway, rule:
 
 
 @through_both_doors
-def test_the_routes_own_timeout_is_deadline_exceeded(gateway: Gateway) -> None:
+def test_the_routes_timeout_is_deadline_exceeded(gateway: Gateway) -> None:
     with GrpcServer() as server:
         gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", timeouts={"request": "200ms"}))
 
@@ -209,7 +211,7 @@ def test_a_backend_that_breaks_the_protocol_is_unavailable(gateway: Gateway) -> 
 
 @through_both_doors
 def test_a_call_that_its_backend_cancels_is_cancelled(gateway: Gateway) -> None:
-    """Not unavailable, after which clients may send it again."""
+    """Not unavailable, after which clients may retry it."""
 
     def cancel(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.RequestReceived):

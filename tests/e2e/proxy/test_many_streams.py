@@ -91,7 +91,7 @@ def test_nghttp_gets_bodies_and_trailers_from_an_http2_backend(gateway: Gateway,
     assert b"y" * size_bytes == body
 
 
-def test_priorities_padding_and_continuation_frames_are_taken(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_priorities_padding_and_continuation_frames_are_accepted(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     large = [f"--header=x-large-{number}: {'v' * 1500}" for number in range(20)]
 

@@ -1,4 +1,4 @@
-"""HAProxy before the proxy: it passes connections on, and says with the PROXY protocol whose they are."""
+"""HAProxy before the proxy: it forwards connections, and names their clients by the PROXY protocol."""
 
 import json
 
@@ -15,12 +15,12 @@ FROM_BALANCERS = {"forwarding": {"proxyProtocol": ["127.0.0.1"]}}
 
 
 def refused(gateway: Gateway) -> float:
-    """How many connections, for their headers."""
+    """How many connections, on account of their PROXY headers."""
     return gateway.metric("tunnelgw_proxy_connections_refused_total", cause="proxy_protocol")
 
 
 def asked(gateway: Gateway, balancer: Server, scheme: str, protocol: str) -> str:
-    """What the backend learns about the client."""
+    """The client's address as the backend gets it."""
     url = f"{scheme}://{balancer.address}/"
     done = curl("--interface", CLIENT, "--cacert", str(gateway.doors.authority.file), protocol, "--fail", url)
     assert done.returncode == 0, (done.stderr, gateway.tail)
@@ -46,7 +46,7 @@ def test_backends_learn_the_address_of_the_client_behind_the_balancer(
 
 
 @pytest.mark.parametrize("check", ["check inter 50ms", "check inter 50ms check-send-proxy"])
-def test_health_checks_of_the_balancer_find_the_proxy_and_are_no_clients_refused(
+def test_health_checks_of_the_balancer_succeed_and_are_not_counted_as_refused_clients(
     gateway: Gateway, backend: RecordingBackend, check: str
 ) -> None:
     gateway.serve(route_to(backend.address), **FROM_BALANCERS)
@@ -62,7 +62,7 @@ def test_health_checks_of_the_balancer_find_the_proxy_and_are_no_clients_refused
     assert refused(gateway) == before
 
 
-def test_a_balancer_that_says_nothing_is_refused_and_the_log_says_why(backend: RecordingBackend) -> None:
+def test_a_balancer_that_sends_no_proxy_header_is_refused_and_logged(backend: RecordingBackend) -> None:
     with Gateway() as gateway:
         gateway.serve(route_to(backend.address), **FROM_BALANCERS)
         with haproxy("{}:{}".format(*gateway.clear), "") as balancer:

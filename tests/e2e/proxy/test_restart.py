@@ -46,7 +46,7 @@ def test_a_restart_under_load_with_overlap_fails_no_request(doors: Doors) -> Non
         assert [] == kept.failures
 
 
-def test_a_stopping_proxy_finishes_what_runs_and_takes_nothing_new(doors: Doors) -> None:
+def test_a_stopping_proxy_finishes_active_requests_and_accepts_no_new_ones(doors: Doors) -> None:
     go_on = threading.Event()
 
     def answer_late(received: Received) -> Reply:
@@ -96,7 +96,7 @@ def test_the_document_outlives_a_restart_with_a_state_directory(doors: Doors, tm
             assert not gateway.put({**gateway.document(route_to(backend.address)), "version": version})["changed"]
 
 
-def test_a_download_longer_than_the_grace_period_is_cut_and_the_process_ends(doors: Doors) -> None:
+def test_a_download_longer_than_the_grace_period_is_cut_off_and_the_process_ends(doors: Doors) -> None:
     def pour_for_ever(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")

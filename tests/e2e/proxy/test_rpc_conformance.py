@@ -15,7 +15,7 @@ from tests.support.gateway import Gateway, route_to
 from tests.support.ports import ReservedPort
 from tests.support.programs import built_program, run
 
-# JSON instead of Protocol Buffers is nothing to a proxy.
+# JSON instead of Protocol Buffers makes no difference to a proxy.
 FEATURES = """\
 features:
   versions: [HTTP_VERSION_1, HTTP_VERSION_2]
@@ -37,7 +37,7 @@ OVER_HTTP_1 = """\
   - STREAM_TYPE_SERVER_STREAM
   - STREAM_TYPE_HALF_DUPLEX_BIDI_STREAM
 """
-"""A gRPC server, or one that answers while it is asked, wants HTTP/2."""
+"""gRPC and full-duplex streams require HTTP/2."""
 
 
 @pytest.mark.parametrize(

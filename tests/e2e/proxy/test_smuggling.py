@@ -1,4 +1,4 @@
-"""The corpus of ambiguous requests through the running proxy: what a strict backend received is what was meant."""
+"""The corpus of ambiguous requests through the running proxy, checked by what a strict backend received."""
 
 import contextlib
 import re
@@ -23,7 +23,7 @@ def strict(shared_gateway: Gateway) -> Iterator[RecordingBackend]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case_is_refused_or_reaches_the_backend_with_one_meaning(
+def test_an_ambiguous_request_is_refused_or_reaches_the_backend_with_one_meaning(
     shared_gateway: Gateway, strict: RecordingBackend, case: Case
 ) -> None:
     strict.forget()
@@ -39,7 +39,7 @@ def test_a_case_is_refused_or_reaches_the_backend_with_one_meaning(
 
 
 def exchange(port: int, case: Case, answers: int) -> bytes:
-    """All that the client is sent, up to the end of its connection."""
+    """All bytes sent to the client, up to the end of its connection."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         client.sendall(case.raw)

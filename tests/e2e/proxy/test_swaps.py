@@ -1,4 +1,4 @@
-"""New documents do not touch what runs: a download and WebSockets live through a hundred of them."""
+"""New documents do not affect what is under way: a download and WebSockets survive a hundred of them."""
 
 import hashlib
 import threading
@@ -63,7 +63,7 @@ def test_a_kept_connection_follows_the_new_document(gateway: Gateway) -> None:
         connection.close()
 
 
-def test_a_listener_that_comes_and_goes_is_bound_and_released(gateway: Gateway) -> None:
+def test_a_listener_is_bound_when_added_and_released_when_removed(gateway: Gateway) -> None:
     with SocketBackend() as backend, ReservedPort() as port:
         more = {"name": "more", "address": LOOPBACK, "port": port.number}
         for _ in range(3):

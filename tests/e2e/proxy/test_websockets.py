@@ -40,7 +40,7 @@ def server(gateway: Gateway) -> Iterator[WebSocketServer]:
 def dial(gateway: Gateway, path: str = "/", *, scheme: str = "ws", **options: Any) -> ClientConnection:
     tls = gateway.doors.authority.client_context() if scheme == "wss" else None
     if tls is not None:
-        # The library reads in a thread of its own. TLS 1.3 has tickets to be read after the handshake, and what another
+        # The library reads in a thread of its own. TLS 1.3 sends tickets after the handshake, and what another
         # thread writes meanwhile is lost: OpenSSL's connections are for one thread, and Python 3.11 has no lock.
         tls.maximum_version = ssl.TLSVersion.TLSv1_2
     port = gateway.tls[1] if scheme == "wss" else gateway.clear[1]
@@ -49,7 +49,7 @@ def dial(gateway: Gateway, path: str = "/", *, scheme: str = "ws", **options: An
 
 
 @pytest.mark.parametrize("scheme", ["ws", "wss"])
-def test_messages_go_both_ways(gateway: Gateway, server: WebSocketServer, scheme: str) -> None:
+def test_messages_pass_in_both_directions(gateway: Gateway, server: WebSocketServer, scheme: str) -> None:
     with dial(gateway, "/chat?room=7", scheme=scheme) as client:
         for message in ("hello", b"\x00\x01\xff", "", "grüße"):
             client.send(message)
@@ -127,7 +127,7 @@ def test_pings_are_answered_by_the_other_side(gateway: Gateway, server: WebSocke
 
 
 @through_both_doors
-def test_a_client_that_vanishes_is_gone_for_the_server(gateway: Gateway, server: WebSocketServer) -> None:
+def test_a_client_that_vanishes_is_disconnected_at_the_server(gateway: Gateway, server: WebSocketServer) -> None:
     client = dial(gateway)
     client.send("hello")
     assert "hello" == client.recv(WAIT_S)
@@ -138,7 +138,7 @@ def test_a_client_that_vanishes_is_gone_for_the_server(gateway: Gateway, server:
 
 
 @through_both_doors
-def test_a_server_that_vanishes_is_gone_for_the_client(gateway: Gateway) -> None:
+def test_a_server_that_vanishes_is_disconnected_at_the_client(gateway: Gateway) -> None:
     def accept_and_reset(dialogue: Dialogue) -> None:
         dialogue.send(accepting(dialogue.read_until(b"\r\n\r\n")))
         dialogue.read_exactly(6)
@@ -162,8 +162,8 @@ def accepting(request: bytes) -> bytes:
 
 
 @through_both_doors
-def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None:
-    """Frames that come in one segment with the heads, on both sides."""
+def test_bytes_right_after_the_handshake_are_not_lost(gateway: Gateway) -> None:
+    """Frames that arrive in one segment with the heads, on both sides."""
 
     def talk_first(dialogue: Dialogue) -> None:
         head = dialogue.read_until(b"\r\n\r\n")
@@ -178,8 +178,10 @@ def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None
 
 @through_both_doors
 @pytest.mark.parametrize("framing", [b"Content-Length: 0", b"Transfer-Encoding: chunked"])
-def test_a_server_whose_handshake_speaks_of_a_body_is_understood(gateway: Gateway, framing: bytes) -> None:
-    """RFC 9112, 6.3: such a response ends at its empty line, whatever its fields say."""
+def test_content_length_and_transfer_encoding_of_a_101_are_ignored_and_dropped(
+    gateway: Gateway, framing: bytes
+) -> None:
+    """RFC 9112, 6.3: such a response ends at its empty line, whatever its header fields."""
 
     def talk(dialogue: Dialogue) -> None:
         head = accepting(dialogue.read_until(b"\r\n\r\n"))
@@ -196,7 +198,7 @@ def test_a_server_whose_handshake_speaks_of_a_body_is_understood(gateway: Gatewa
 
 
 @through_both_doors
-def test_a_refused_handshake_comes_through(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_a_refused_handshake_is_forwarded(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(status_code=403, body=b"not you")
     gateway.serve(route_to(backend.address))
 
@@ -207,7 +209,7 @@ def test_a_refused_handshake_comes_through(gateway: Gateway, backend: RecordingB
 
 
 @through_both_doors
-def test_host_rewrite_holds_for_handshakes(gateway: Gateway, server: WebSocketServer) -> None:
+def test_host_rewrites_apply_to_handshakes(gateway: Gateway, server: WebSocketServer) -> None:
     gateway.serve(route_to(server.address, filters={"urlRewrite": {"hostname": "inner.example"}}))
 
     with dial(gateway):
@@ -230,8 +232,8 @@ def test_a_client_that_offers_another_protocol_beside_websocket_gets_a_websocket
 
 
 @pytest.mark.parametrize("transport", ["clear", "tls"])
-def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gateway: Gateway, transport: str) -> None:
-    """As the clients of Headscale ask for their control protocol."""
+def test_an_upgrade_to_another_protocol_is_forwarded_with_the_bytes_after_it(gateway: Gateway, transport: str) -> None:
+    """As Headscale's clients do for their control protocol."""
     offer = b"Connection: upgrade\r\nUpgrade: tailscale-control-protocol\r\n"
 
     def talk(dialogue: Dialogue) -> None:
@@ -259,8 +261,8 @@ def test_a_switch_to_another_protocol_is_passed_on_with_the_bytes_behind_it(gate
         assert b"last" == answer.read()
 
 
-def test_a_switch_may_be_asked_for_with_a_body_before_the_bytes_of_the_other_protocol(gateway: Gateway) -> None:
-    """As `docker exec` asks, with what to run."""
+def test_an_upgrade_request_may_have_a_body_before_the_bytes_of_the_other_protocol(gateway: Gateway) -> None:
+    """As `docker exec` does, with the command to run."""
     offer = b"Connection: Upgrade\r\nUpgrade: tcp\r\n"
     request = b'{"Tty":false}'
 
@@ -290,7 +292,7 @@ def test_a_switch_may_be_asked_for_with_a_body_before_the_bytes_of_the_other_pro
         assert b"last" == answer.read()
 
 
-def test_an_upgrade_to_another_http_is_not_passed_on(gateway: Gateway, backend: RecordingBackend) -> None:
+def test_an_upgrade_to_h2c_is_not_forwarded(gateway: Gateway, backend: RecordingBackend) -> None:
     gateway.serve(route_to(backend.address))
     fields = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
 
@@ -367,7 +369,7 @@ def test_websockets_and_requests_share_a_connection(gateway: Gateway, server: We
 
 
 @through_both_doors
-def test_a_reset_stream_is_gone_for_the_server(gateway: Gateway, server: WebSocketServer) -> None:
+def test_a_reset_stream_disconnects_at_the_server(gateway: Gateway, server: WebSocketServer) -> None:
     with H2Client(gateway.clear[1]) as client:
         stream_id = client.connect_websocket()
         client.head(stream_id)

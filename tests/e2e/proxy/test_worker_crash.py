@@ -45,7 +45,7 @@ def test_every_worker_killed_in_turn_leaves_a_proxy_that_serves() -> None:
         assert not set(victims) & set(gateway.worker_pids)
 
 
-def test_the_supervisors_end_is_its_workers_end() -> None:
+def test_workers_end_when_their_supervisor_is_killed() -> None:
     gateway = Gateway(workers=2).start()
     gateway.serve()
     workers = gateway.worker_pids
