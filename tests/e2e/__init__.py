@@ -1,1 +1,1 @@
-"""Tests of whole processes: what runs here is what operators run."""
+"""Tests of whole processes, as operators run them."""

@@ -1,4 +1,4 @@
-"""Bad requests and bad clients against the running daemon: each is answered for what it is, and harms nobody else.
+"""Bad requests and bad clients against the running daemon: each gets the fitting error, and affects no other client.
 
 After every test the daemon has to answer a good call, and at the end its log must hold no bug. Where a client takes its
 time, the call deadline is short, so that it is seen off within the test.
@@ -23,7 +23,7 @@ from tests.support.daemon import Daemon
 MAX_BODY_BYTES = 5_242_880
 MAX_RSS_MIB = 128
 LEVELS = 400_000
-"""Python 3.14 goes as deep as the stack of a thread is: 8 MiB take 200,000 levels of what is read over."""
+"""Python 3.14 recurses as deep as a thread's stack allows: 8 MiB hold 200,000 levels of skipped values."""
 CONVERSATION_S = 60.0
 
 GOOD = {"dnsName": "good.example.org", "recordType": "A", "targets": ["192.0.2.1"], "recordTTL": 300}
@@ -103,7 +103,7 @@ def refusal(answer: Answer) -> tuple[int, str]:
         b"\xef\xbb\xbf{}",
     ],
 )
-def test_text_that_is_no_json_is_refused(client: RawClient, path: str, key: str, body: bytes) -> None:
+def test_malformed_json_is_refused(client: RawClient, path: str, key: str, body: bytes) -> None:
     assert refusal(post(client, path, body)) == (400, "malformed JSON")
 
 
@@ -114,16 +114,18 @@ def test_json_of_another_type_is_refused(client: RawClient, path: str, key: str,
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'[{"dnsName":"a.example.org"}]'])
-def test_changes_that_are_no_object_are_refused(client: RawClient, body: bytes) -> None:
+def test_changes_that_are_not_an_object_are_refused(client: RawClient, body: bytes) -> None:
     assert refusal(post(client, "/records", body)) == (400, "invalid request")
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"create":[]}', b'{"items":[]}'])
-def test_an_object_without_endpoints_is_not_taken_for_an_empty_wish(client: RawClient, body: bytes) -> None:
+def test_an_object_without_endpoints_is_refused_rather_than_taken_for_no_endpoints(
+    client: RawClient, body: bytes
+) -> None:
     assert refusal(post(client, "/adjustendpoints", body)) == (400, "invalid request")
 
 
-def test_null_is_the_same_as_no_endpoints(client: RawClient) -> None:
+def test_null_is_the_same_as_an_empty_list(client: RawClient) -> None:
     assert post(client, "/adjustendpoints", b"null").json == []
     assert post(client, "/adjustendpoints", b'{"endpoints":null}').json == {"endpoints": []}
     assert (
@@ -131,10 +133,10 @@ def test_null_is_the_same_as_no_endpoints(client: RawClient) -> None:
     )
 
 
-def test_a_missing_name_is_named_with_its_place_where_it_is_to_be_written_and_dropped_where_it_is_wanted(
+def test_an_endpoint_without_a_name_is_refused_with_its_path_by_apply_and_dropped_by_adjust(
     client: RawClient,
 ) -> None:
-    """A user can write a DNSEndpoint without one: external-dns has it adjusted, and would end on a 400."""
+    """A user can write a DNSEndpoint without a name: external-dns has it adjusted, and would exit on a 400."""
     bodies = [f'{{"{key}":[{json.dumps(GOOD)},{{"recordType":"A"}}]}}'.encode() for _, key in POSTS]
 
     applied, adjusted = [post(client, path, body) for (path, _), body in zip(POSTS, bodies, strict=True)]
@@ -166,7 +168,9 @@ def test_a_missing_name_is_named_with_its_place_where_it_is_to_be_written_and_dr
         ('{"dnsName":"a","providerSpecific":[{"name":5}]}', ".providerSpecific[0].name"),
     ],
 )
-def test_a_bad_field_is_named_with_its_place(client: RawClient, path: str, key: str, endpoint: str, place: str) -> None:
+def test_a_bad_field_is_refused_with_its_path(
+    client: RawClient, path: str, key: str, endpoint: str, place: str
+) -> None:
     body = f'{{"{key}":[{json.dumps(GOOD)},{endpoint}]}}'.encode()
 
     answer = post(client, path, body)
@@ -177,14 +181,14 @@ def test_a_bad_field_is_named_with_its_place(client: RawClient, path: str, key: 
 
 @posts
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 1_000_000, "0." + "3" * 1_000_000])
-def test_a_number_beyond_all_bounds_is_refused(client: RawClient, path: str, key: str, number: str) -> None:
+def test_a_number_out_of_range_is_refused(client: RawClient, path: str, key: str, number: str) -> None:
     body = f'{{"{key}":[{{"dnsName":"a","recordTTL":{number}}}]}}'.encode()
 
     assert refusal(post(client, path, body))[0] == 400
 
 
-def test_one_bad_ttl_of_a_user_does_not_end_the_client(client: RawClient) -> None:
-    """Any int64 can stand in a DNSEndpoint object, and a 4xx would end external-dns for everybody."""
+def test_an_out_of_range_ttl_is_adjusted_rather_than_refused(client: RawClient) -> None:
+    """A DNSEndpoint may have any int64, and a 4xx would make external-dns exit for everybody."""
     wanted = [{**GOOD, "recordTTL": ttl_s} for ttl_s in (-5, -(2**63), 2**63 - 1)]
 
     answer = post(client, "/adjustendpoints", json.dumps(wanted).encode())
@@ -233,7 +237,9 @@ def test_a_body_of_exactly_the_limit_is_read_whole(client: RawClient) -> None:
 
 
 @posts
-def test_a_byte_more_is_refused_before_it_is_sent(client: RawClient, path: str, key: str) -> None:
+def test_a_content_length_above_the_limit_is_refused_before_the_body_is_sent(
+    client: RawClient, path: str, key: str
+) -> None:
     client.send(head(path, f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {MAX_BODY_BYTES + 1}"))
 
     answer = client.answer()
@@ -244,7 +250,7 @@ def test_a_byte_more_is_refused_before_it_is_sent(client: RawClient, path: str, 
 
 
 @posts
-def test_a_byte_more_in_chunks_is_refused(client: RawClient, path: str, key: str) -> None:
+def test_a_chunked_body_above_the_limit_is_refused(client: RawClient, path: str, key: str) -> None:
     body = padded(b"{}", MAX_BODY_BYTES + 1)
     client.send(head(path, f"Content-Type: {MEDIA_TYPE}", "Transfer-Encoding: chunked") + chunked(body))
 
@@ -275,7 +281,9 @@ def test_an_unknown_path_is_not_found(client: RawClient, path: str) -> None:
         ("POST", "/", "GET, HEAD"),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(client: RawClient, method: str, path: str, allowed: str) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(
+    client: RawClient, method: str, path: str, allowed: str
+) -> None:
     client.send(head(path, "Content-Length: 0", method=method))
 
     answer = client.answer()
@@ -286,13 +294,15 @@ def test_a_wrong_method_is_told_the_right_ones(client: RawClient, method: str, p
 
 @posts
 @pytest.mark.parametrize("content_type", ["text/xml", "image/png", "multipart/form-data; boundary=x"])
-def test_a_body_of_a_foreign_media_type_is_refused(client: RawClient, path: str, key: str, content_type: str) -> None:
+def test_a_body_of_an_unsupported_media_type_is_refused(
+    client: RawClient, path: str, key: str, content_type: str
+) -> None:
     assert refusal(post(client, path, b"{}", content_type)) == (415, "unsupported media type")
 
 
 @pytest.mark.parametrize("path", ["/", "/records"])
 @pytest.mark.parametrize("accept", ["text/html", "image/*", "application/xml"])
-def test_an_answer_of_a_foreign_media_type_is_refused(client: RawClient, path: str, accept: str) -> None:
+def test_an_accept_field_without_our_media_type_is_refused(client: RawClient, path: str, accept: str) -> None:
     assert refusal(client.get(path, f"Accept: {accept}\r\n")) == (406, "not acceptable")
 
 
@@ -315,7 +325,7 @@ def test_an_answer_of_a_foreign_media_type_is_refused(client: RawClient, path: s
         b"POST /records HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnot hexadecimal\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_and_the_connection_closed(client: RawClient, garbage: bytes) -> None:
+def test_invalid_http_is_refused_and_the_connection_closed(client: RawClient, garbage: bytes) -> None:
     client.send(garbage)
 
     assert refusal(client.answer())[0] in (400, 505)
@@ -334,7 +344,7 @@ def test_pipelined_requests_are_answered_in_their_order(client: RawClient) -> No
     assert "domainFilter" in answers[2].json
 
 
-def test_a_client_that_ends_its_side_inside_the_body_is_told_so(client: RawClient) -> None:
+def test_a_client_that_half_closes_inside_the_body_is_answered_400(client: RawClient) -> None:
     client.send(head("/records", f"Content-Type: {MEDIA_TYPE}", "Content-Length: 100") + b'{"create":[')
     client.socket.shutdown(socket.SHUT_WR)
 
@@ -342,7 +352,7 @@ def test_a_client_that_ends_its_side_inside_the_body_is_told_so(client: RawClien
     assert client.is_closed_by_server()
 
 
-def test_a_listing_reaches_a_client_that_has_ended_its_side(client: RawClient) -> None:
+def test_a_listing_reaches_a_client_that_has_half_closed(client: RawClient) -> None:
     client.send(head("/records", f"Accept: {MEDIA_TYPE}", method="GET"))
     client.socket.shutdown(socket.SHUT_WR)
 
@@ -350,8 +360,8 @@ def test_a_listing_reaches_a_client_that_has_ended_its_side(client: RawClient) -
     assert client.is_closed_by_server()
 
 
-def test_an_apply_of_a_client_that_has_ended_its_side_is_done_or_refused(port: int) -> None:
-    """It may have gone for good: then nobody would learn of the outcome, and the change is left for the next pass."""
+def test_an_apply_of_a_client_that_has_half_closed_is_done_or_refused(port: int) -> None:
+    """If it has disconnected, nobody would learn of the outcome, and the change is left for the next pass."""
     body = json.dumps({"create": [{**GOOD, "dnsName": "half-closed.example.org"}]}).encode()
     with RawClient(port) as client:
         client.send(head("/records", f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {len(body)}") + body)
@@ -385,7 +395,7 @@ def trickled(client: RawClient, octet: bytes) -> Answer:
 
 
 @impatient
-def test_a_body_that_trickles_is_cut_off_at_the_deadline_with_an_answer_that_the_client_survives(
+def test_a_body_that_trickles_in_is_answered_503_at_the_call_deadline(
     client: RawClient,
 ) -> None:
     client.send(head("/records", f"Content-Type: {MEDIA_TYPE}", "Content-Length: 100000"))
@@ -398,8 +408,8 @@ def test_a_body_that_trickles_is_cut_off_at_the_deadline_with_an_answer_that_the
 
 
 @impatient
-def test_silent_and_slow_clients_are_seen_off_and_keep_nobody_waiting(port: int) -> None:
-    """More of them than there are threads; good calls are answered meanwhile."""
+def test_silent_and_slow_clients_are_disconnected_and_delay_no_other(port: int) -> None:
+    """They outnumber the threads; good calls are answered meanwhile."""
     silent = [RawClient(port) for _ in range(20)]
     slow_heads = [RawClient(port) for _ in range(20)]
     try:

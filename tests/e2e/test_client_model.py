@@ -38,7 +38,7 @@ def webhook_url(store: StoreView) -> Iterator[str]:
 
 
 def endpoints(desired: Mapping[str, Wanted]) -> list[Endpoint]:
-    """As the `crd` source of external-dns labels them."""
+    """With the labels of external-dns's `crd` source."""
     return [
         msgspec.structs.replace(each.endpoint, labels={"resource": f"crd/{NAMESPACE}/{name}"})
         for name, each in desired.items()
@@ -53,7 +53,7 @@ def client_of(url: str, registry: TxtRegistry | None, generation: Generation, po
 
 @generations
 @registries
-def test_one_pass_settles_everything_and_the_next_finds_nothing_to_do(
+def test_one_pass_writes_everything_and_the_next_changes_nothing(
     webhook_url: str, store: StoreView, registry: TxtRegistry | None, generation: Generation
 ) -> None:
     client = client_of(webhook_url, registry, generation, Policy.SYNC)
@@ -94,7 +94,7 @@ def test_upsert_only_deletes_nothing(webhook_url: str, store: StoreView, registr
     assert store.held() == before
 
 
-def test_what_another_owner_made_is_left_alone(webhook_url: str, store: StoreView) -> None:
+def test_records_of_another_owner_are_left_alone(webhook_url: str, store: StoreView) -> None:
     other = client_of(webhook_url, TxtRegistry("other"), Generation.CAMEL, Policy.SYNC)
     other.reconcile(endpoints(DESIRED))
     before = store.held()

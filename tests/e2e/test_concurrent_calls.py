@@ -1,4 +1,4 @@
-"""Calls that overlap: applies one after the other, each of them whole, and no listing that shows half of one."""
+"""Overlapping calls: applies run one after the other, each as a whole, and no listing shows half of one."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def url(view: StoreView) -> Iterator[str]:
 only_unifi = pytest.mark.parametrize("view", ["v2", "integration"], indirect=True)
 
 
-def test_clients_that_apply_at_once_all_get_what_they_want(view: StoreView, url: str) -> None:
+def test_concurrent_applies_of_several_clients_are_all_written(view: StoreView, url: str) -> None:
     owners = ("blue", "green", "red", "white")
     together = threading.Barrier(len(owners))
 
@@ -101,7 +101,7 @@ def test_the_writes_of_one_apply_end_before_those_of_the_next_begin(view: UnifiV
     first = InThread(lambda: Loop(url, "first").reconcile(wanted("first", 20)))
     hang.wait_for_strikes()
     second = InThread(lambda: Loop(url, "second").reconcile(wanted("second", 20)))
-    # The others of the first apply go on meanwhile; one of its 40 creates hangs, and the record that waits for it.
+    # The other creates of the first apply go on; of its 40, one hangs, and the record that waits for it.
     controller.calls.wait_for("create", 38)
     assert not any("second" in call.name for call in controller.calls.log)
 
@@ -116,7 +116,7 @@ def test_the_writes_of_one_apply_end_before_those_of_the_next_begin(view: UnifiV
 
 
 @only_unifi
-def test_a_listing_that_is_asked_for_during_an_apply_shows_all_of_it(view: UnifiView, url: str) -> None:
+def test_a_listing_requested_during_an_apply_shows_all_of_it(view: UnifiView, url: str) -> None:
     hang = view.controller.fault(Hang(), "create", nth=5, count=1)
     apply = InThread(lambda: Loop(url).reconcile(wanted("app", 20)))
     hang.wait_for_strikes()
@@ -130,7 +130,7 @@ def test_a_listing_that_is_asked_for_during_an_apply_shows_all_of_it(view: Unifi
     assert len(listing.result()) == len(FOREIGN) + 40
 
 
-def test_clients_that_want_the_same_record_at_once_write_it_once(view: StoreView, url: str) -> None:
+def test_concurrent_applies_of_the_same_record_write_it_once(view: StoreView, url: str) -> None:
     view.start_counting()
     together = threading.Barrier(4)
 

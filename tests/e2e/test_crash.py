@@ -28,7 +28,7 @@ FOREIGN = {
 }
 SETS = 200
 WRITES_BEFORE_THE_CRASH = 20
-"""So few that a slow disk on a slow machine takes them within the deadline of a call."""
+"""So few that a slow disk on a slow machine writes them within the call deadline."""
 DEADLINE_S = 30.0
 
 
@@ -57,7 +57,7 @@ class Crash:
 
     @contextmanager
     def prepared(self, daemon: Daemon) -> Iterator[Callable[[], object]]:
-        """Inside the block applies do not get far; the callable returns once one has got so far."""
+        """Within the block applies stop half way; the callable returns once one has got there."""
         if isinstance(self.view, UnifiView):
             controller = self.view.controller
             hang = controller.fault(Hang(after_commit=True), "write", nth=WRITES_BEFORE_THE_CRASH)
@@ -72,7 +72,7 @@ class Crash:
 
     @contextmanager
     def _hanging_disk(self) -> Iterator[None]:
-        """The write after those counts on and on first."""
+        """The write after those never ends its count."""
         last = f"CASE WHEN (SELECT count(*) FROM written) > {WRITES_BEFORE_THE_CRASH} THEN -1 ELSE 1 END"
         count = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {last}) SELECT max(n) FROM c"
         with closing(sqlite3.connect(self._database)) as connection:

@@ -27,7 +27,7 @@ def test_sixty_record_sets_are_written_in_one_pass_and_the_second_pass_writes_no
     assert scene.store.held() == after_first
 
 
-# What external-dns 0.21 cannot change under registry `txt` is a TXT set: it does not recognise its ownership record.
+# external-dns 0.21 cannot change a TXT set under registry `txt`: it does not recognise its ownership record.
 ONE_WRITE_CHANGES = {
     "an address": changed(DESIRED, "a-one", ["192.0.2.101"]),
     "one address of three": changed(DESIRED, "a-three", ["192.0.2.11", "192.0.2.12", "192.0.2.113"]),
@@ -64,7 +64,7 @@ def test_one_changed_target_is_exactly_one_write(scene: Scene) -> None:
     assert scene.external_dns.once().is_no_op
 
 
-def test_without_desired_records_all_that_external_dns_owns_goes_and_nothing_else(scene: Scene) -> None:
+def test_without_desired_records_exactly_those_that_external_dns_owns_are_removed(scene: Scene) -> None:
     scene.desire(DESIRED)
     scene.apply_once()
     nothing = scene.desiring_nothing()
@@ -75,7 +75,7 @@ def test_without_desired_records_all_that_external_dns_owns_goes_and_nothing_els
     again = nothing.once()
 
     assert emptied.exit_code == 0, emptied.log
-    # external-dns 0.21 writes ownership records of TXT sets but does not know them again, so these stay, with theirs.
+    # external-dns 0.21 does not recognise its own ownership records of TXT sets, so both stay.
     assert left == scene.expected(TEXTS)
     assert again.is_no_op, again.log
     assert scene.recorder.count("POST", "/records") == 0
@@ -98,8 +98,8 @@ def test_a_name_changes_its_type_in_one_pass(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("store", ["embedded"], indirect=True)
-def test_a_text_on_the_name_keeps_a_cname_from_taking_the_place_of_addresses(scene: Scene) -> None:
-    """As the manual says: external-dns 0.21 takes the text set that it wrote for nobody's, and adds nothing to it."""
+def test_a_txt_set_on_the_name_prevents_a_change_from_addresses_to_cname(scene: Scene) -> None:
+    """As the manual says: to external-dns 0.21 its own TXT set has no owner, so it adds nothing beside it."""
     name = "texted.example.org"
     text = {"text": wanted("TXT", name, ["some-text"])}
     address = {"a": wanted("A", name, ["192.0.2.60"]), "aaaa": wanted("AAAA", name, ["2001:db8::60"])}
@@ -118,7 +118,7 @@ def test_a_text_on_the_name_keeps_a_cname_from_taking_the_place_of_addresses(sce
 
 
 @pytest.mark.parametrize("store", ["embedded"], indirect=True)
-def test_an_apex_keeps_its_ownership_record_although_that_is_outside_the_domain_filter(stage: Stage) -> None:
+def test_an_apex_keeps_its_ownership_record_outside_the_domain_filter(stage: Stage) -> None:
     """The ownership record of `example.org` is `a-example.org`, a sibling of the zone."""
     apex = {"a-apex": DESIRED["a-apex"]}
     with stage(env={"DOMAIN_FILTER": ZONE}) as scene:
@@ -135,8 +135,8 @@ def test_an_apex_keeps_its_ownership_record_although_that_is_outside_the_domain_
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_a_dnsendpoint_without_a_name_keeps_nobody_elses_records_from_being_written(scene: Scene) -> None:
-    """Whoever may create one in a namespace could else end external-dns at each start."""
+def test_a_dnsendpoint_without_a_dns_name_does_not_prevent_other_records(scene: Scene) -> None:
+    """Otherwise anybody who may create one in a namespace could make external-dns exit at each start."""
     only = {"a-one": DESIRED["a-one"]}
     scene.desire(only)
     scene.objects.create("nameless", [Endpoint("", "A", ("192.0.2.99",))])

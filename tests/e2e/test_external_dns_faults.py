@@ -70,12 +70,12 @@ def limit_the_rate(controller: Controller) -> list[Fault]:
 
 
 def hang_once(controller: Controller) -> list[Fault]:
-    """A set that is created in the first part and changed in the second."""
+    """On a set that is created in the first part and changed in the second."""
     return [controller.fault(Hang(), "write", name="three.example.org", count=1)]
 
 
 def garble_answers(controller: Controller) -> list[Fault]:
-    """A listing that is no listing, and answers that end in the middle after the write was carried out."""
+    """A listing that is no array, and responses truncated after the write was carried out."""
     return [
         controller.fault(faults.object_instead_of_array(), "list", count=1),
         controller.fault(Truncate(), "write", nth=4, count=3),
@@ -148,7 +148,7 @@ def test_the_loop_survives_and_ends_with_exactly_the_wanted_rows(
 
 
 @each_api
-def test_the_loop_outlives_a_controller_that_is_away(scene: Scene, store: UnifiView) -> None:
+def test_the_loop_survives_an_unreachable_controller(scene: Scene, store: UnifiView) -> None:
     scene.desire(WANTED)
     store.controller.stop()
     with scene.external_dns.loop() as loop:
@@ -160,7 +160,7 @@ def test_the_loop_outlives_a_controller_that_is_away(scene: Scene, store: UnifiV
 
 
 @each_api
-def test_a_record_waits_for_its_ownership_record(scene: Scene, store: UnifiView) -> None:
+def test_a_record_is_not_written_before_its_ownership_record(scene: Scene, store: UnifiView) -> None:
     """A record without one would never be claimed again; all other names are written in the same pass."""
     controller = store.controller
     refusal = controller.fault(faults.bad_gateway(), "create", name="a-ttl.example.org")
@@ -178,7 +178,7 @@ def test_a_record_waits_for_its_ownership_record(scene: Scene, store: UnifiView)
 
 
 @each_api
-def test_an_ownership_record_outlives_its_record(scene: Scene, store: UnifiView) -> None:
+def test_an_ownership_record_stays_until_its_record_is_removed(scene: Scene, store: UnifiView) -> None:
     controller = store.controller
     scene.desire(WANTED)
     scene.apply_once()
@@ -199,8 +199,10 @@ def test_an_ownership_record_outlives_its_record(scene: Scene, store: UnifiView)
 
 
 @each_api
-def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scene: Scene, store: UnifiView) -> None:
-    """external-dns does not ask again: a name without records is no business of its next plan."""
+def test_an_ownership_record_that_could_not_be_removed_is_removed_in_a_later_pass(
+    scene: Scene, store: UnifiView
+) -> None:
+    """external-dns does not ask again: its next plan ignores a name without records."""
     controller = store.controller
     only = {"a-ttl": WANTED["a-ttl"]}
     scene.desire(only)
@@ -220,10 +222,10 @@ def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scen
 
 @each_api
 @pytest.mark.parametrize("name", ["ttl.example.org", "a-ttl.example.org"])
-def test_what_the_controller_has_not_removed_though_it_says_so_goes_in_a_later_pass(
+def test_a_row_whose_delete_was_confirmed_but_not_done_is_removed_in_a_later_pass(
     scene: Scene, store: UnifiView, name: str
 ) -> None:
-    """external-dns does not ask again for a record without its ownership record, nor the other way round."""
+    """external-dns does not ask again for a record without ownership record, nor for an ownership record alone."""
     controller = store.controller
     scene.desire({"a-ttl": WANTED["a-ttl"]})
     scene.apply_once()
@@ -241,7 +243,7 @@ def test_what_the_controller_has_not_removed_though_it_says_so_goes_in_a_later_p
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_a_replaced_ownership_text_that_could_not_be_removed_goes_in_a_later_pass(
+def test_a_replaced_ownership_record_that_could_not_be_removed_is_removed_in_a_later_pass(
     scene: Scene, store: UnifiView
 ) -> None:
     """A controller that changes no row in place adds the new text before it removes the old one."""
@@ -264,8 +266,10 @@ def test_a_replaced_ownership_text_that_could_not_be_removed_goes_in_a_later_pas
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_half_of_a_text_set_that_could_not_be_taken_back_does_not_stay_half(scene: Scene, store: UnifiView) -> None:
-    """external-dns 0.21 sees such a set as nobody's, and asks for nothing there."""
+def test_a_half_written_txt_set_that_could_not_be_rolled_back_is_completed_in_a_later_pass(
+    scene: Scene, store: UnifiView
+) -> None:
+    """To external-dns 0.21 such a set has no owner, so it asks for no change there."""
     controller = store.controller
     texts = WANTED["txt-two"]
     scene.desire({"txt-two": texts})
@@ -287,10 +291,10 @@ def test_half_of_a_text_set_that_could_not_be_taken_back_does_not_stay_half(scen
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_a_record_made_by_hand_stays_beside_a_left_over_ownership_record_that_cannot_be_removed(
+def test_a_manual_record_stays_when_a_left_over_ownership_record_cannot_be_removed(
     scene: Scene, store: UnifiView
 ) -> None:
-    """external-dns saw the ownership record, and removed the record."""
+    """Otherwise external-dns would see the ownership record, and remove the manual record."""
     controller = store.controller
     one = WANTED["a-one"]
     by_hand = HeldRow(one.name, "A", "198.51.100.1")
@@ -314,7 +318,7 @@ def test_a_record_made_by_hand_stays_beside_a_left_over_ownership_record_that_ca
 
 
 def remove(store: UnifiView, row: HeldRow) -> None:
-    """As somebody does by hand."""
+    """As a person would."""
     rows = store.held() - {row}
     store.clear()
     store.add(rows)
@@ -322,10 +326,10 @@ def remove(store: UnifiView, row: HeldRow) -> None:
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 @pytest.mark.parametrize("extra", [[], ["--txt-prefix=ed-"]], ids=["usual", "with a prefix"])
-def test_a_record_whose_ownership_record_goes_between_listing_and_apply_comes_with_a_new_one(
+def test_a_record_whose_ownership_record_is_lost_between_listing_and_apply_is_written_with_a_new_one(
     scene: Scene, store: UnifiView, extra: list[str]
 ) -> None:
-    """external-dns sends none, since it saw one. The record would be nobody's, and stay for good."""
+    """external-dns sends none, since it saw one. The record would have no owner, and stay for good."""
     external_dns = replace(scene.external_dns, extra=extra)
     scene.desire({"a-dot": WANTED["a-dot"]})
     assert external_dns.once().exit_code == 0, scene.daemon.tail
@@ -345,9 +349,7 @@ def test_a_record_whose_ownership_record_goes_between_listing_and_apply_comes_wi
 
 
 @each_api
-def test_a_record_made_by_hand_while_a_pass_is_on_its_way_stays_and_keeps_its_name(
-    scene: Scene, store: UnifiView
-) -> None:
+def test_a_manual_record_added_during_a_pass_stays_and_keeps_its_name(scene: Scene, store: UnifiView) -> None:
     """external-dns would own all addresses of the name, and remove this one in the next pass."""
     one, six = WANTED["a-one"], WANTED["aaaa-one"]
     by_hand = HeldRow(one.name, "A", "198.51.100.1")

@@ -9,15 +9,15 @@ from tests.support.desired import DESIRED, HeldRow, heritage, wanted
 from tests.support.scene import Scene, Stage, changed
 from tests.support.storeviews import UnifiView
 
-# Under `noop` external-dns takes every listed record within its filter for its own; this is what keeps the rows of
-# other people safe.
+# Under `noop` external-dns takes every listed record within its filter for its own; this protects the rows of
+# other people.
 NOOP_ENV = {
     "DOMAIN_FILTER": "example.org,in-addr.arpa",
     "DNSWEBHOOK_PROTECT": "by-hand.example.org,*.by-hand.example.org,theirs.example.org,cname-theirs.example.org",
 }
 
 
-def test_without_a_registry_records_of_every_type_settle_change_and_go(stage: Stage) -> None:
+def test_records_of_every_type_are_created_changed_and_removed_without_a_registry(stage: Stage) -> None:
     text = changed(DESIRED, "txt-word", ["altered"])
     with stage(registry="noop", env=NOOP_ENV) as scene:
         scene.desire(DESIRED)
@@ -54,8 +54,8 @@ def test_upsert_only_adds_and_changes_but_deletes_nothing(stage: Stage) -> None:
         assert scene.external_dns.once().is_no_op
 
 
-def test_upsert_only_never_puts_a_cname_beside_the_address_that_it_does_not_delete(stage: Stage) -> None:
-    """The policy keeps the delete of a change of type to itself and sends the create; a resolver stops on the pair."""
+def test_upsert_only_never_adds_a_cname_beside_the_address_that_it_does_not_delete(stage: Stage) -> None:
+    """For a change of type the policy sends the create but not the delete; a resolver refuses to load both."""
     with stage(policy="upsert-only") as scene:
         scene.desire(DESIRED)
         scene.apply_once()
@@ -97,7 +97,9 @@ LONGEST_LABEL = wanted("A", f"{'x' * 63}.example.org", ["192.0.2.131"])
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 @pytest.mark.parametrize("ownership", OWNERSHIP_FORMATS)
-def test_whatever_ownership_records_look_like_records_settle_change_and_go(stage: Stage, ownership: str) -> None:
+def test_records_are_created_changed_and_removed_with_every_format_of_ownership_records(
+    stage: Stage, ownership: str
+) -> None:
     chosen = {name: DESIRED[name] for name in ("a-one", "a-wildcard", "aaaa-odd", "cname-one", "mx-two")}
     if ownership == "in a label of its own":
         chosen["a-longest"] = LONGEST_LABEL  # with `a-` before it, external-dns would send no ownership record
@@ -131,10 +133,10 @@ def texts(scene: Scene, name: str) -> list[str]:
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 @pytest.mark.parametrize("direction", ["on", "off"])
-def test_records_are_changed_and_removed_with_their_one_text_after_encryption_was_turned(
+def test_records_are_changed_and_removed_with_their_only_ownership_text_after_encryption_is_toggled(
     stage: Stage, direction: str
 ) -> None:
-    """external-dns then names a text that was never stored. One that stays would claim what somebody adds later."""
+    """external-dns then deletes a text that was never stored. A stored one left behind would claim later records."""
     encrypted = OWNERSHIP_FORMATS["encrypted"]
     first, then = ([], encrypted) if direction == "on" else (encrypted, encrypted[1:])
     with stage() as scene:
@@ -159,8 +161,10 @@ def test_records_are_changed_and_removed_with_their_one_text_after_encryption_wa
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 @pytest.mark.parametrize("obstacle", ["a disabled row", "an error of the controller"])
-def test_an_encrypted_text_stays_as_it_is_while_its_record_cannot_be_written(stage: Stage, obstacle: str) -> None:
-    """external-dns encrypts it anew in each pass. Each write makes the gateway load its resolver again."""
+def test_an_encrypted_ownership_text_is_not_rewritten_while_its_record_cannot_be_written(
+    stage: Stage, obstacle: str
+) -> None:
+    """external-dns encrypts it anew in each pass. Each write makes the gateway reload its resolver."""
     value = "192.0.2.243" if obstacle == "a disabled row" else "192.0.2.133"
     with stage() as scene:
         controller = controller_of(scene)
@@ -191,14 +195,12 @@ def test_an_encrypted_text_stays_as_it_is_while_its_record_cannot_be_written(sta
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
 @pytest.mark.parametrize("ownership", ["readable", "encrypted"])
-def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_replaced(
-    stage: Stage, ownership: str
-) -> None:
-    """With a cache it takes what it has sent for what is there, also where that failed, and names it the next time."""
+def test_nothing_is_left_behind_when_a_failed_replacement_stays_in_the_txt_cache(stage: Stage, ownership: str) -> None:
+    """With a cache external-dns assumes that what it sent is stored, even after a failure, and refers to it later."""
     with stage() as scene:
         controller = controller_of(scene)
         extra = [*OWNERSHIP_FORMATS.get(ownership, ()), "--txt-cache-interval=1h"]
-        other = wanted("A", ONE.name, ["192.0.2.133"])  # another resource, which the text names
+        other = wanted("A", ONE.name, ["192.0.2.133"])  # from another resource, which the ownership text names
         scene.desire({"one": ONE})
         with replace(scene.external_dns, extra=extra).loop() as loop:
             loop.wait_settled()
@@ -223,8 +225,8 @@ def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_re
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_removed(stage: Stage) -> None:
-    """With a cache it takes for gone what it could not remove: values of a set, then all of it."""
+def test_nothing_is_left_behind_when_a_failed_removal_stays_in_the_txt_cache(stage: Stage) -> None:
+    """With a cache external-dns assumes that failed deletes succeeded: of values of a set, then of the whole set."""
     with stage() as scene:
         controller = controller_of(scene)
         several = wanted("A", ONE.name, ["192.0.2.133", "192.0.2.134"])
@@ -255,7 +257,7 @@ def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_re
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_an_encrypted_text_says_the_new_owner_after_a_migration(stage: Stage) -> None:
+def test_an_encrypted_ownership_text_names_the_new_owner_after_a_migration(stage: Stage) -> None:
     encrypted = OWNERSHIP_FORMATS["encrypted"]
     with stage() as scene:
         scene.desire({"one": ONE, "two": TWO})
@@ -276,7 +278,7 @@ def test_an_encrypted_text_says_the_new_owner_after_a_migration(stage: Stage) ->
     "setting", ["--txt-prefix=new-", "--txt-suffix=-new", "--txt-owner-id=new", "--domain-filter=one.example.org"]
 )
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_what_other_settings_do_not_find_stays_as_it_is_and_is_known_again_once_they_are_back(
+def test_records_that_other_settings_do_not_find_stay_and_are_owned_again_with_the_old_settings(
     stage: Stage, setting: str
 ) -> None:
     with stage() as scene:
@@ -295,7 +297,7 @@ def test_what_other_settings_do_not_find_stays_as_it_is_and_is_known_again_once_
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_records_belong_to_their_new_owner_alone_after_a_migration(stage: Stage) -> None:
+def test_a_migration_replaces_the_old_owners_ownership_texts(stage: Stage) -> None:
     with stage() as scene:
         scene.desire({"one": ONE, "two": TWO})
         scene.apply_once()
@@ -318,10 +320,10 @@ def test_records_belong_to_their_new_owner_alone_after_a_migration(stage: Stage)
 
 
 @pytest.mark.parametrize("store", ["v2", "integration"], indirect=True)
-def test_an_address_stays_where_a_disabled_row_keeps_its_alias_from_coming(stage: Stage) -> None:
-    """The controller counts disabled rows. To remove the address first would empty the name in each pass."""
+def test_an_address_stays_while_a_disabled_row_prevents_the_cname_that_replaces_it(stage: Stage) -> None:
+    """The controller refuses a CNAME beside a disabled row. Removing the address first would empty the name."""
     with stage() as scene:
-        scene.desire({"one": ONE})  # of whose name there is a disabled row
+        scene.desire({"one": ONE})  # whose name has a disabled row
         scene.apply_once()
         scene.objects.replace("one", wanted("CNAME", ONE.name, ["elsewhere.example.net"]).endpoint)
         scene.start_counting()
@@ -340,10 +342,8 @@ HOST_137 = ".".join(["h" * 60, "i" * 60, "lim", "example.net"])
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
-def test_what_the_api_of_a_newer_firmware_would_not_take_stays_through_the_upgrade(
-    stage: Stage, store: UnifiView
-) -> None:
-    """For external-dns, what adjusting leaves out is not wanted: it removes such a record from the LAN's DNS."""
+def test_records_that_a_newer_firmwares_api_would_refuse_survive_the_upgrade(stage: Stage, store: UnifiView) -> None:
+    """external-dns removes records that adjusting leaves out, here from the LAN's DNS."""
     assert 137 == len(NAME_137)
     long = {
         "name": wanted("A", NAME_137, ["192.0.2.133", "192.0.2.134"], ttl_s=300),

@@ -119,7 +119,7 @@ def foreign_rows(draw: st.DrawFn, kinds: frozenset[str]) -> tuple[HeldRow, ...]:
     for name in NAMES:
         here = draw(st.lists(st.sampled_from(possible), max_size=2, unique=True))
         if any(row[0] == "CNAME" for row in here):
-            here = here[:1]  # one that is broken already is not our matter
+            here = here[:1]  # a name that is broken already is out of scope
         rows += [HeldRow(name, record_type, value, kind=kind) for record_type, value, kind in here]
     return tuple(rows)
 
@@ -149,7 +149,7 @@ def histories(kind: str) -> st.SearchStrategy[History]:
 
 
 class Expectation:
-    """Which of the finally wanted sets have to be there, and on which names something foreign is in the way."""
+    """Which of the finally desired sets have to exist, and which names are blocked by foreign rows."""
 
     def __init__(self, history: History, shows_derived: bool) -> None:
         self._history = history
@@ -245,7 +245,7 @@ class Rig:
             assert not self.controller.resolver_breakages
 
     def _check_that_nothing_more_is_written(self, loop: Loop, claimed: tuple[Endpoint, ...]) -> None:
-        """Not even when the whole wish is sent once more."""
+        """Not even when all desired records are sent once more."""
         self.view.start_counting()
         loop.apply_changes(TxtRegistry(OWNER_ID).write(Changes(create=claimed), Registered((), frozenset())))
         assert self.view.writes == 0
@@ -257,7 +257,7 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     directory = tmp_path_factory.mktemp("state")
     view = EmbeddedView(directory) if kind == "embedded" else UnifiView(kind.split()[0], directory)
     if kind == "v2 of old firmware" and isinstance(view, UnifiView):
-        # Nothing but the webhook itself keeps a CNAME from standing beside other records here.
+        # Here only the webhook itself prevents a CNAME beside other records.
         view.controller.quirks.accepts_cname_overlap = True
         view.controller.quirks.put_refusal = PutRefusal.EXISTS
     if kind == "integration that hides devices" and isinstance(view, UnifiView):

@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 def probe(state_directory: str) -> dict[str, str]:
-    """What a client meets at each address and port of a daemon without options."""
+    """What a client gets at each address and port of a daemon without options."""
     env = {"DNSWEBHOOK_STORE": "embedded", "DNSWEBHOOK_STATE_DIR": state_directory}
     with Daemon("dnswebhook", ["run"], env) as daemon:
         daemon.wait_for_message("started")
@@ -50,7 +50,7 @@ def status(host: str, port: int, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The probe's findings; where namespaces cannot be made a skip, or a failure when everything is required."""
+    """The probe's findings. If namespaces cannot be created: a skip, or a failure where everything is required."""
     state = str(tmp_path_factory.mktemp("state"))
     command = [sys.executable, "-m", "tests.support.netns", OTHER_ADDRESS, sys.executable, "-m", __name__, state]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -27,7 +27,7 @@ from tests.support.storeviews import EmbeddedView, UnifiView
 GRACE_S = 15.0
 FOREIGN = {HeldRow("nas.lan", "A", "198.51.100.1"), HeldRow("host-7.example.org", "TXT", '"kept, by hand"')}
 WANTED = [endpoint(f"host-{number}.example.org", "A", f"10.0.{number // 250}.{number % 250}") for number in range(250)]
-"""With their ownership records 500 creates."""
+"""500 creates, with their ownership records."""
 
 
 @pytest.fixture(params=["v2", "integration"])
@@ -128,7 +128,7 @@ def test_a_second_signal_ends_the_process_at_once(view: UnifiView) -> None:
 
 
 def _ignoring_errors(loop: Loop) -> None:
-    """The daemon goes away in the middle of this pass."""
+    """The daemon ends in the middle of this pass."""
     try:
         loop.reconcile(WANTED[:1])
     except Exception:
@@ -146,7 +146,7 @@ def _ignoring_errors(loop: Loop) -> None:
     ],
     ids=["silent", "half a head", "kept alive", "half a body"],
 )
-def test_a_client_that_holds_a_connection_does_not_hold_the_process(
+def test_an_open_client_connection_does_not_delay_the_end_of_the_process(
     tmp_path: Path, begun: bytes, number: signal.Signals
 ) -> None:
     with Daemon.dnswebhook(EmbeddedView(tmp_path).env, ["--grace-period", "1s"]) as daemon:

@@ -69,7 +69,7 @@ def outcome(env: Mapping[str, str], *arguments: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_bad_options_end_with_2_and_say_what_is_wrong(
+def test_bad_options_exit_with_2_and_an_error_message(
     arguments: list[str], env: dict[str, str], words: list[str]
 ) -> None:
     exit_code, text = outcome(env, *arguments)
@@ -91,10 +91,10 @@ def test_all_bad_options_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("option", ["--api-addr", "--health-addr"])
-def test_a_port_in_use_ends_with_1_and_one_line_that_names_it(embedded: dict[str, str], option: str) -> None:
+def test_a_port_in_use_exits_with_1_and_one_line_that_names_it(embedded: dict[str, str], option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        # The later flag wins: everything else listens where the kernel likes.
+        # The later flag wins: all other listeners have ports chosen by the kernel.
         with Daemon.dnswebhook(embedded, [option, address]) as daemon:
             assert daemon.wait(DEADLINE_S) == 1, daemon.tail
 
@@ -105,7 +105,7 @@ def test_a_port_in_use_ends_with_1_and_one_line_that_names_it(embedded: dict[str
     assert "Traceback" not in daemon.tail
 
 
-def test_ipv6_loopback_and_unix_sockets_can_be_listened_on(embedded: dict[str, str], tmp_path: Path) -> None:
+def test_the_daemon_listens_on_ipv6_loopback_and_unix_sockets(embedded: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     with Daemon.dnswebhook(embedded, ["--api-addr", f"unix:{path}", "--health-addr", "[::1]:0"]) as daemon:
         assert daemon.address("api") == f"unix:{path}"
@@ -122,7 +122,7 @@ def test_ipv6_loopback_and_unix_sockets_can_be_listened_on(embedded: dict[str, s
 # Logs.
 
 
-def test_every_line_of_a_whole_life_is_a_json_object(embedded: dict[str, str]) -> None:
+def test_every_log_line_from_start_to_exit_is_a_json_object(embedded: dict[str, str]) -> None:
     with Daemon.dnswebhook({**embedded, "LOG_LEVEL": "debug"}) as daemon:
         url = daemon.url("api")
         requests.get(f"{url}/records", timeout=DEADLINE_S)
@@ -140,7 +140,7 @@ def test_every_line_of_a_whole_life_is_a_json_object(embedded: dict[str, str]) -
     assert [entry["msg"] for entry in entries][-1] == "stopped"
 
 
-def test_logs_for_people_are_one_line_of_text_each(embedded: dict[str, str]) -> None:
+def test_log_format_text_writes_one_line_per_entry(embedded: dict[str, str]) -> None:
     with Process("dnswebhook", Daemon.dnswebhook({})._command, {**embedded, "LOG_FORMAT": "text"}) as process:
         started = process.wait_for_line(lambda line: "started" in line, "started", DEADLINE_S)
         listening = process.wait_for_line(lambda line: "listening" in line, "listening", DEADLINE_S)
@@ -172,7 +172,7 @@ def controller(tmp_path: Path) -> Iterator[UnifiView]:
 
 
 def until_ready(daemon: Daemon) -> requests.Response:
-    """The first answer of /readyz that is 200."""
+    """The first 200 of /readyz."""
     deadline_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline_s:
         answer = requests.get(f"{daemon.url('health')}/readyz", timeout=DEADLINE_S)
@@ -190,7 +190,7 @@ def test_the_daemon_becomes_ready_by_itself(embedded: dict[str, str], controller
         assert (alive.status_code, alive.json()) == (200, {"status": "ok", "message": "alive"})
 
 
-def test_systemd_hears_ready_once_the_sockets_are_bound_and_stopping_at_the_end(
+def test_systemd_is_notified_ready_once_the_sockets_are_bound_and_stopping_at_the_end(
     embedded: dict[str, str], tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -205,8 +205,10 @@ def test_systemd_hears_ready_once_the_sockets_are_bound_and_stopping_at_the_end(
         assert manager.recv(4096) == b"STOPPING=1"
 
 
-def test_systemd_hears_ready_although_the_controller_is_away(controller: UnifiView, tmp_path: Path) -> None:
-    """Otherwise the unit would never come up, and external-dns with it."""
+def test_systemd_is_notified_ready_although_the_controller_is_unreachable(
+    controller: UnifiView, tmp_path: Path
+) -> None:
+    """Otherwise the unit would never start, nor would external-dns."""
     controller.controller.stop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))

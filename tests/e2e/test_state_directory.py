@@ -1,4 +1,4 @@
-"""Who leaves what in the state directory: the daemon what it has learnt, the commands of a person nothing."""
+"""What is written to the state directory: the daemon's notes, and nothing by interactive commands."""
 
 import json
 import os
@@ -61,8 +61,8 @@ def test_a_command_prints_its_table_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("command", ["check", "records"])
-def test_a_command_makes_no_embedded_database(command: str, state_dir: Path) -> None:
-    """It would belong to the person, and the daemon's user could not open it."""
+def test_a_command_creates_no_embedded_database(command: str, state_dir: Path) -> None:
+    """It would belong to the caller, and the daemon's user could not open it."""
     finished = run(command, {"DNSWEBHOOK_STORE": "embedded", "DNSWEBHOOK_STATE_DIR": str(state_dir)})
 
     assert finished.returncode == 0, finished.stderr
@@ -70,7 +70,7 @@ def test_a_command_makes_no_embedded_database(command: str, state_dir: Path) -> 
     assert not state_dir.exists()
 
 
-def test_the_daemon_makes_its_state_directory_for_itself_alone(env: dict[str, str], state_dir: Path) -> None:
+def test_the_daemon_creates_its_state_directory_with_mode_0700(env: dict[str, str], state_dir: Path) -> None:
     with Daemon.dnswebhook(env) as daemon:
         daemon.wait_for_message("record store is ready")
 
@@ -85,10 +85,8 @@ def view(tmp_path: Path) -> Iterator[UnifiView]:
     opened.close()
 
 
-def test_a_state_directory_that_comes_back_after_a_while_takes_no_ownership_record_away(
-    view: UnifiView, tmp_path: Path
-) -> None:
-    """Its node was away in the middle of an apply, and another one went on. What that one wrote is in no note here."""
+def test_notes_of_an_old_state_directory_remove_no_ownership_record(view: UnifiView, tmp_path: Path) -> None:
+    """Its node was lost in the middle of an apply, and a daemon elsewhere went on, whose writes are not noted here."""
     before, after = [endpoint("app.example.org", "A", value) for value in ("192.0.2.1", "192.0.2.2")]
     first, second = view.env, {**view.env, "DNSWEBHOOK_STATE_DIR": str(tmp_path / "second")}
     hang = view.controller.fault(Hang(), "create", name="app.example.org")
@@ -113,8 +111,8 @@ def test_a_state_directory_that_comes_back_after_a_while_takes_no_ownership_reco
     assert view.held() == rows_of([after])
 
 
-def test_a_restart_that_overlaps_takes_no_ownership_record_away_at_the_next_one(view: UnifiView) -> None:
-    """The notes of the daemon that ended stayed, and the third one followed them. The second had written since."""
+def test_overlapping_daemons_leave_no_notes_that_remove_ownership_records_after_a_restart(view: UnifiView) -> None:
+    """Otherwise the third daemon would follow the notes of the first, although the second has written since."""
     before, after = ([endpoint("app.example.org", "A", value)] for value in ("192.0.2.1", "192.0.2.2"))
     fault = view.controller.fault(faults.bad_gateway(), "write", name="app.example.org")
     with Daemon.dnswebhook(view.env) as first:

@@ -103,7 +103,7 @@ class Rig:
         self.controller.calls.wait_until_idle(DEADLINE_S)
 
     def assert_ends_with(self, desired: list[Endpoint]) -> None:
-        """After some passes exactly these and the foreign rows; sent once more, they cause no write."""
+        """After some passes exactly these and the foreign rows are held; sent once more, they cause no write."""
         assert self.loop.settle(desired), self.daemon.tail
         assert self.view.held() == rows_of(desired) | FOREIGN
         assert not self.controller.resolver_breakages
@@ -165,7 +165,7 @@ only_v2 = pytest.mark.parametrize("view", ["v2"], indirect=True)
 only_integration = pytest.mark.parametrize("view", ["integration"], indirect=True)
 
 
-# The whole controller misbehaves.
+# Faults of the whole controller.
 
 
 def refused(status: int) -> Answer:
@@ -195,13 +195,13 @@ TOO_LATE: dict[str, Callable[[], Effect]] = {"silence": Hang, "an answer too lat
 
 
 @pytest.mark.parametrize("fault", EVERYWHERE)
-def test_a_controller_that_answers_everything_wrongly_is_outlived(patient: Rig, fault: str) -> None:
+def test_the_daemon_survives_a_controller_that_answers_everything_wrongly(patient: Rig, fault: str) -> None:
     effect, status_codes = EVERYWHERE[fault]
     outlive(patient, effect(), status_codes)
 
 
 @pytest.mark.parametrize("fault", TOO_LATE)
-def test_a_controller_that_answers_everything_too_late_is_outlived(rig: Rig, fault: str) -> None:
+def test_the_daemon_survives_a_controller_that_answers_everything_too_late(rig: Rig, fault: str) -> None:
     outlive(rig, TOO_LATE[fault](), {503, 504})
 
 
@@ -220,7 +220,7 @@ def outlive(rig: Rig, effect: Effect, status_codes: set[int]) -> None:
 @pytest.mark.parametrize(
     "fault", ["400", "401", "403", "429 for a second", "500", "502 page", "a page", "garbage", "a reset"]
 )
-def test_a_controller_that_lists_but_refuses_every_write_is_outlived(rig: Rig, fault: str) -> None:
+def test_the_daemon_survives_a_controller_that_lists_but_refuses_every_write(rig: Rig, fault: str) -> None:
     rig.controller.fault(EVERYWHERE[fault][0](), "write")
 
     outcome = rig.loop.try_pass(AFTER)
@@ -231,7 +231,7 @@ def test_a_controller_that_lists_but_refuses_every_write_is_outlived(rig: Rig, f
     rig.assert_ends_with(AFTER)
 
 
-# One name is struck, the others of the same call are not.
+# Faults on one name only.
 
 ON_ONE_NAME: dict[str, Callable[[], Effect]] = {
     "400": lambda: refused(400),
@@ -254,7 +254,7 @@ def without_struck(rows: set[HeldRow]) -> set[HeldRow]:
 
 
 @pytest.mark.parametrize("fault", ON_ONE_NAME)
-def test_what_strikes_some_names_keeps_none_of_the_others_from_their_final_state(patient: Rig, fault: str) -> None:
+def test_faults_on_some_names_do_not_affect_the_others(patient: Rig, fault: str) -> None:
     struck = patient.controller.fault(ON_ONE_NAME[fault](), "write", name="struck-*")
 
     patient.loop.try_pass(AFTER)
@@ -266,7 +266,7 @@ def test_what_strikes_some_names_keeps_none_of_the_others_from_their_final_state
 
 
 @pytest.mark.parametrize("fault", ["400", "502 page", "a reset", "a reset after commit", "silence after commit"])
-def test_no_record_is_written_whose_ownership_record_could_not_be(patient: Rig, fault: str) -> None:
+def test_no_record_is_written_if_its_ownership_record_could_not_be_written(patient: Rig, fault: str) -> None:
     patient.controller.fault(ON_ONE_NAME[fault](), "create", name="a-struck-*")
 
     patient.loop.try_pass(AFTER)
@@ -278,8 +278,8 @@ def test_no_record_is_written_whose_ownership_record_could_not_be(patient: Rig, 
     patient.assert_ends_with(AFTER)
 
 
-def test_a_row_that_somebody_else_removed_meanwhile_is_made_anew_or_gone(patient: Rig) -> None:
-    """404, after the listing, for a change; for a removal it is a success."""
+def test_a_row_that_somebody_else_removed_meanwhile_is_recreated_or_counts_as_removed(patient: Rig) -> None:
+    """A 404 after the listing; for a delete it counts as success."""
     patient.controller.fault(refused(404), "update", name="struck-*")
 
     assert isinstance(patient.loop.try_pass(AFTER), Pass)
@@ -289,7 +289,7 @@ def test_a_row_that_somebody_else_removed_meanwhile_is_made_anew_or_gone(patient
 
 
 @pytest.mark.parametrize(("before_s", "after_s"), [(300, 60), (60, 300)])
-def test_a_ttl_that_only_some_rows_of_a_set_took_comes_to_the_others_in_the_next_pass(
+def test_a_ttl_written_to_some_rows_of_a_set_only_reaches_the_others_in_the_next_pass(
     rig: Rig, before_s: int, after_s: int
 ) -> None:
     before, after = (
@@ -305,11 +305,11 @@ def test_a_ttl_that_only_some_rows_of_a_set_took_comes_to_the_others_in_the_next
     rig.assert_ends_with([after])
 
 
-# Away, and back again.
+# Unreachable, and back again.
 
 
 @pytest.mark.parametrize("api", ["auto", "v2", "integration"])
-def test_a_controller_that_is_away_at_the_start_is_waited_for(tmp_path: Path, api: str) -> None:
+def test_a_controller_unreachable_at_the_start_is_waited_for(tmp_path: Path, api: str) -> None:
     view = UnifiView("integration" if api == "auto" else api, tmp_path)
     view.add(FOREIGN)
     view.controller.stop()
@@ -338,7 +338,7 @@ def test_a_controller_that_is_away_at_the_start_is_waited_for(tmp_path: Path, ap
     view.close()
 
 
-def test_a_controller_that_goes_away_between_calls_is_waited_for(view: UnifiView) -> None:
+def test_a_controller_that_becomes_unreachable_between_calls_is_waited_for(view: UnifiView) -> None:
     with daemon_on(view) as daemon:
         rig = Rig(view, daemon)
         rig.begin()
@@ -356,7 +356,7 @@ def test_a_controller_that_goes_away_between_calls_is_waited_for(view: UnifiView
         rig.assert_ends_with(AFTER)
 
 
-def test_refused_credentials_show_in_readiness_at_once(view: UnifiView) -> None:
+def test_refused_credentials_are_reported_by_readiness_at_once(view: UnifiView) -> None:
     with daemon_on(view) as daemon:
         rig = Rig(view, daemon)
         rig.begin()
@@ -371,7 +371,7 @@ def test_refused_credentials_show_in_readiness_at_once(view: UnifiView) -> None:
         rig.assert_ends_with(AFTER)
 
 
-def test_the_controllers_own_pause_is_handed_on_to_the_client(view: UnifiView) -> None:
+def test_the_controllers_retry_after_is_passed_on_to_the_client(view: UnifiView) -> None:
     view.controller.fault(faults.rate_limited("60"))
     with daemon_on(view) as daemon:
         answer = requests.get(f"{daemon.url('api')}/records", timeout=DEADLINE_S)
@@ -413,7 +413,7 @@ def test_a_session_that_expires_in_the_middle_of_an_apply_is_renewed(
 
 @only_v2
 @pytest.mark.parametrize("put_refusal", [PutRefusal.EXISTS, PutRefusal.NOT_ALLOWED])
-def test_where_rows_cannot_be_changed_they_are_replaced_without_a_gap(view: UnifiView, put_refusal: PutRefusal) -> None:
+def test_rows_that_cannot_be_changed_are_replaced_without_a_gap(view: UnifiView, put_refusal: PutRefusal) -> None:
     view.controller.quirks.put_refusal = put_refusal
     with daemon_on(view) as daemon:
         rig = Rig(view, daemon)
@@ -421,16 +421,16 @@ def test_where_rows_cannot_be_changed_they_are_replaced_without_a_gap(view: Unif
 
         assert isinstance(rig.loop.try_pass(AFTER), Pass), daemon.tail
 
-        # A CNAME stands alone, so it has to go before the next one can come.
+        # A CNAME has to be removed before the next one can be created on its name.
         assert view.controller.names_with_gaps == {"alias.example.org", "turned.example.org"}
         rig.assert_ends_with(AFTER)
 
 
 @pytest.mark.parametrize("put_refusal", [PutRefusal.NONE, PutRefusal.EXISTS])
-def test_hosts_that_exchange_their_numbers_are_all_there_after_one_pass(
+def test_hosts_that_swap_preferences_or_weights_are_all_held_after_one_pass(
     view: UnifiView, put_refusal: PutRefusal
 ) -> None:
-    """The controller knows a row of a host by the host alone: beside one of them there is no room for its successor."""
+    """The controller identifies such a row by its host alone, so it refuses a successor beside it."""
     view.controller.quirks.put_refusal = put_refusal
     mail, service = "mail.example.org", "_sip._tcp.example.org"
     before = [
@@ -453,8 +453,8 @@ def test_hosts_that_exchange_their_numbers_are_all_there_after_one_pass(
 
 
 @only_v2
-def test_a_cname_that_comes_late_finds_no_other_one_on_its_name(view: UnifiView) -> None:
-    """Where rows cannot be changed the old one goes first; firmware of that age takes a second CNAME as well."""
+def test_a_cname_whose_create_completes_late_meets_no_other_cname_on_its_name(view: UnifiView) -> None:
+    """Without updates the old row is deleted first; firmware of that age accepts a second CNAME as well."""
     view.controller.quirks.put_refusal = PutRefusal.EXISTS
     view.controller.quirks.accepts_cname_overlap = True
     with daemon_on(view, {"UNIFI_REQUEST_TIMEOUT": "500ms"}) as daemon:
@@ -472,7 +472,7 @@ def test_a_cname_that_comes_late_finds_no_other_one_on_its_name(view: UnifiView)
 
 @only_v2
 @pytest.mark.parametrize(("put_refusal", "write"), [(PutRefusal.NONE, "update"), (PutRefusal.EXISTS, "delete")])
-def test_a_cname_that_somebody_exchanges_meanwhile_gets_no_second_one(
+def test_no_second_cname_is_added_when_somebody_replaces_it_meanwhile(
     view: UnifiView, put_refusal: PutRefusal, write: str
 ) -> None:
     controller = view.controller
@@ -497,7 +497,7 @@ def test_a_cname_that_somebody_exchanges_meanwhile_gets_no_second_one(
 
 
 @only_v2
-def test_where_nothing_can_be_created_the_rest_is_done(view: UnifiView) -> None:
+def test_refused_creates_do_not_prevent_updates_and_deletes(view: UnifiView) -> None:
     with daemon_on(view) as daemon:
         rig = Rig(view, daemon)
         rig.begin()
@@ -514,7 +514,7 @@ def test_where_nothing_can_be_created_the_rest_is_done(view: UnifiView) -> None:
 
 
 @pytest.mark.parametrize("struck", ["turned.example.org", "aaaa-turned.example.org"], ids=["record", "ownership"])
-def test_an_address_stays_until_the_one_of_the_other_family_has_come(view: UnifiView, struck: str) -> None:
+def test_an_address_stays_until_its_replacement_of_the_other_family_is_written(view: UnifiView, struck: str) -> None:
     turned = [each for each in BEFORE if each.dns_name != "turned.example.org"]
     turned.append(endpoint("turned.example.org", "AAAA", "2001:db8::4", ttl_s=60))
     with daemon_on(view) as daemon:
@@ -533,8 +533,8 @@ def test_an_address_stays_until_the_one_of_the_other_family_has_come(view: Unifi
         rig.assert_ends_with(turned)
 
 
-def test_an_address_that_is_to_go_does_not_stay_for_a_mail_host_that_cannot_come(view: UnifiView) -> None:
-    """Neither for one that is refused in each pass, nor for one that the controller does not take now."""
+def test_an_unwanted_address_is_removed_although_the_mx_on_its_name_cannot_be_written(view: UnifiView) -> None:
+    """Neither for one that is refused in each pass, nor for one that the controller refuses now."""
     changed = [each for each in BEFORE if each.dns_name not in ("gone.example.org", "struck-gone.example.org")]
     changed.append(endpoint("struck-gone.example.org", "MX", "10 mail.example.net"))
     in_the_way = HeldRow("gone.example.org", "MX", "10 mail.example.net", kind="disabled")
@@ -555,7 +555,7 @@ def test_an_address_that_is_to_go_does_not_stay_for_a_mail_host_that_cannot_come
         rig.assert_clean()
 
 
-def test_rows_that_are_switched_off_or_made_by_the_controller_stay_as_they_are(view: UnifiView) -> None:
+def test_disabled_rows_and_rows_derived_by_the_controller_stay_unchanged(view: UnifiView) -> None:
     in_the_way = {
         HeldRow("new.example.org", "AAAA", "2001:db8::1", kind="disabled"),
         HeldRow("gone.example.org", "A", "198.51.100.9", kind="disabled"),
@@ -569,7 +569,7 @@ def test_rows_that_are_switched_off_or_made_by_the_controller_stay_as_they_are(v
 
         assert isinstance(rig.loop.try_pass(wanted), SoftError)
 
-        # The controller holds the very value of `new`, switched off; `printer` is a device's own name.
+        # The controller holds the very value of `new`, disabled; `printer` is a device's own name.
         possible = [each for each in AFTER if each.dns_name != "new.example.org"]
         held = {row for row in view.held() if row.name != "a-printer.example.org"}
         assert held == rows_of(possible) | FOREIGN | in_the_way
@@ -578,8 +578,8 @@ def test_rows_that_are_switched_off_or_made_by_the_controller_stay_as_they_are(v
 
 
 @only_integration
-def test_a_row_whose_id_names_several_is_never_written(view: UnifiView) -> None:
-    """Rows that were made over the older API: removing one would remove them all."""
+def test_a_row_that_shares_its_id_with_others_is_never_written(view: UnifiView) -> None:
+    """Rows created over the older API: deleting one would delete them all."""
     view.controller.quirks.shared_bucket_ids = True
     ours = [endpoint("old.example.org", "A", "192.0.2.1", ttl_s=60)]
     for row in [*FOREIGN, *rows_of(ours)]:

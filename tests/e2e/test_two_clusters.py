@@ -37,7 +37,7 @@ def view(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[UnifiView]:
 
 @pytest.fixture
 def cluster(view: UnifiView, tmp_path: Path) -> Iterator[Cluster]:
-    """By its owner id: the webhook, and the external-dns that calls it."""
+    """By owner id: the webhook, and the external-dns that calls it."""
     with ExitStack() as daemons:
 
         def start(owner_id: str) -> tuple[Daemon, Loop]:
@@ -49,7 +49,7 @@ def cluster(view: UnifiView, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def assert_can_have_and_leave_it(us: Loop, view: UnifiView) -> None:
-    """The name, with nothing of anybody's beside it."""
+    """NAME is written and removed again, with nobody's rows beside it."""
     assert us.settle(OURS)
     assert view.held() == rows_of(OURS, "z")
     assert us.settle([])
@@ -68,10 +68,10 @@ def write_at_the_same_moment(view: UnifiView, *wishes: tuple[Loop, list[Endpoint
 
 
 @pytest.mark.parametrize("theirs", [THEIRS, OURS], ids=["another address", "the same address"])
-def test_who_has_lost_a_name_to_another_claims_nothing_that_is_made_there_by_hand(
+def test_a_cluster_that_lost_a_name_does_not_claim_manual_records_on_it(
     view: UnifiView, cluster: Cluster, theirs: list[Endpoint]
 ) -> None:
-    """external-dns reads one ownership text of a name. Ours stayed beside it, and claimed what came there later."""
+    """external-dns reads one ownership text of a name. One of ours left beside it would claim later records there."""
     (daemon, us), (_, them) = cluster("z"), cluster("a")
     write_at_the_same_moment(view, (us, OURS), (them, theirs))
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_who_has_lost_a_name_to_another_claims_nothing_that_is_made_there_by_han
     assert rows_of(theirs, "a") <= view.held()
     daemon.wait_for_message(CONTESTED, name=NAME, our_owner="z")
 
-    for _ in range(3):  # the first listing comes before the webhook has heard of it, and the next one waits for them
+    for _ in range(3):  # the first listing precedes the notice of the conflict, the next one waits for the others
         assert us.settle([])
     assert view.held() == rows_of(theirs, "a")
     assert them.settle([])
@@ -91,7 +91,7 @@ def test_who_has_lost_a_name_to_another_claims_nothing_that_is_made_there_by_han
     assert view.held() == {BY_HAND}
 
 
-def test_who_has_lost_a_name_to_another_gets_it_when_that_one_gives_it_up(view: UnifiView, cluster: Cluster) -> None:
+def test_a_cluster_that_lost_a_name_gets_it_when_the_other_releases_it(view: UnifiView, cluster: Cluster) -> None:
     (_, us), (_, them) = cluster("z"), cluster("a")
     write_at_the_same_moment(view, (us, OURS), (them, OURS))
     assert us.settle(OURS)
@@ -102,8 +102,8 @@ def test_who_has_lost_a_name_to_another_gets_it_when_that_one_gives_it_up(view: 
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
-def test_two_that_share_a_state_directory_by_mistake_leave_each_other_the_ownership_records(view: UnifiView) -> None:
-    """One of them followed a note of the other, of a value that was another one meanwhile."""
+def test_daemons_that_share_a_state_directory_keep_each_others_ownership_records(view: UnifiView) -> None:
+    """Otherwise one would follow a note of the other, about a value that has changed since."""
     before, after = ([endpoint(NAME, "A", value)] for value in ("192.0.2.1", "192.0.2.2"))
     with Daemon.dnswebhook(view.env) as daemon:
         us = Loop(daemon.url("api"), "z")
@@ -120,10 +120,10 @@ def test_two_that_share_a_state_directory_by_mistake_leave_each_other_the_owners
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
-def test_what_comes_to_a_name_under_an_ownership_record_of_another_cluster_is_not_nobodys_when_that_goes(
+def test_a_name_with_an_ownership_record_of_another_cluster_is_refused_until_that_is_removed(
     view: UnifiView, cluster: Cluster
 ) -> None:
-    """external-dns 0.19 or newer sends no ownership record where there is one, whosever it is."""
+    """external-dns 0.19 and newer send no ownership record where there is one, whoever owns it."""
     (_, us), (_, them) = cluster("z"), cluster("a")
     fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
     assert isinstance(them.try_pass(THEIRS), SoftError)
@@ -138,10 +138,10 @@ def test_what_comes_to_a_name_under_an_ownership_record_of_another_cluster_is_no
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
-def test_who_has_a_name_may_change_its_type_although_another_wanted_that_in_vain_before(
+def test_a_cluster_can_change_the_type_of_its_name_despite_an_ownership_record_of_another(
     view: UnifiView, cluster: Cluster
 ) -> None:
-    """The other one left an ownership record of that type, and wants the name still."""
+    """The other cluster left an ownership record of that type, and still wants the name."""
     alias_of_theirs, alias = ([endpoint(NAME, "CNAME", f"{each}.example.net")] for each in ("m", "z"))
     (_, us), (_, them) = cluster("z"), cluster("m")
     fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
@@ -159,10 +159,10 @@ def test_who_has_a_name_may_change_its_type_although_another_wanted_that_in_vain
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
-def test_who_gives_up_a_record_whose_name_another_one_has_claimed_in_vain_removes_it(
+def test_a_cluster_can_remove_its_record_despite_an_ownership_record_of_another(
     view: UnifiView, cluster: Cluster
 ) -> None:
-    """Each removed its ownership record for that of the other, and the record was nobody's."""
+    """Otherwise each would remove its ownership record in favour of the other's, and the record would have no owner."""
     (_, us), (_, them) = cluster("z"), cluster("a")
     hang = view.controller.fault(Hang(), "create")
     ours = InThread(partial(us.reconcile, OURS))
