@@ -23,7 +23,7 @@ def edge() -> Iterator[Edge]:
 
 @pytest.fixture(scope="module")
 def proxy(edge: Edge) -> Iterator[Connector]:
-    """Registered, with one connection; tests put the routes that they need."""
+    """Registered, with one connection; tests push the routes that they need."""
     with Connector(edge) as proxy:
         proxy.put({"listeners": [], "routes": []})
         edge.wait_for_registered(1)

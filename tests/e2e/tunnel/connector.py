@@ -1,4 +1,4 @@
-"""The proxy as a connector of an edge: started with its token, and asked through it."""
+"""The proxy as a connector of an edge: started with the tunnel's token, and sent requests through the edge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGISTERED_LINE = "edge connection registered"
 
 
 class Connector(Gateway):
-    """Serves nothing directly unless a test says so; clients find it behind the edge."""
+    """Has no direct listeners unless a test says so; clients reach it through the edge."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Connector(Gateway):
 
     @property
     def secure(self) -> tuple[str, int]:
-        """For clients whose TLS has ended at the edge: this speaks none."""
+        """For clients whose TLS ends at the edge: this port is cleartext."""
         return address_of(self.edge.secure_front)
 
     def url_of(self, path: str, *, scheme: str = "http") -> str:
@@ -61,7 +61,7 @@ class Connector(Gateway):
         return [line for line in self.log if line.get("msg") == msg]
 
     def wait_for_request(self, path: str) -> LogLine:
-        """What the access log says of it."""
+        """Its access log line."""
         return self.wait_for_message("request", path=path)
 
     def ask(self, path: str = "/", *, host: str = "a.example", is_secure: bool = True) -> requests.Response:

@@ -34,7 +34,7 @@ class Outcome:
 
 
 def restart_in_turns(rate_per_s: int, is_enough: Callable[[Outcome], bool]) -> Outcome:
-    """Until it `is_enough`, asked between turns."""
+    """Until it `is_enough`, checked between turns."""
     outcome = Outcome()
     with EchoSite() as site, Edge() as edge, contextlib.ExitStack() as stack:
         proxies = {name: stack.enter_context(connector(edge, site, name)) for name in ("first", "second")}
@@ -59,8 +59,8 @@ def restart_in_turns(rate_per_s: int, is_enough: Callable[[Outcome], bool]) -> O
 
 
 def connector(edge: Edge, site: EchoSite, name: str) -> Connector:
-    """Started, and told its document."""
-    # On a slow machine a turn takes long, and the download that goes on meanwhile must not be cut off.
+    """Started, and given its document."""
+    # On a slow machine a turn takes long, and the download under way must not be cut off.
     arguments = ["--access-log", "errors", "--grace-period", "10m"]
     proxy = Connector(edge, connections=CONNECTIONS, arguments=arguments).start()
     naming = {"responseHeaderModifier": {"set": [{"name": NAME, "value": name}]}}
@@ -69,13 +69,13 @@ def connector(edge: Edge, site: EchoSite, name: str) -> Connector:
 
 
 def unregister(edge: Edge, proxy: Connector) -> None:
-    """SIGTERM; the edge goes on sending for a moment."""
+    """SIGTERM; the edge goes on sending requests for a moment."""
     before = edge.ledger.unregistrations
     proxy.send_signal(signal.SIGTERM)
     edge.wait_for(lambda: edge.ledger.unregistrations == before + CONNECTIONS, "the unregistrations", EXIT_S)
 
 
 def end(proxy: Connector) -> list[str]:
-    """Wait for it; what was wrong with its end."""
+    """Wait for its end; returns what was wrong with it."""
     exit_code = proxy.wait(EXIT_S)
     return [f"a proxy ended with {exit_code}; its log:\n{proxy.tail}"] if exit_code else []

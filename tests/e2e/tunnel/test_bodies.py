@@ -1,4 +1,4 @@
-"""Large bodies through the tunnel, and clients that are slow to read them: what they cost, and whom they hold up.
+"""Large bodies through the tunnel, and clients that are slow to read them: their memory, and delays of others.
 
 `make limits-tunnel` does the same with 1 GiB.
 """
@@ -36,11 +36,11 @@ def proxy() -> Iterator[Connector]:
 
 
 def block(number: int) -> bytes:
-    """A MiB that tells its place."""
+    """A MiB that encodes its position."""
     return number.to_bytes(4, "big") * (MIB // 4)
 
 
-def test_a_large_download_is_whole_and_costs_little_memory(proxy: Connector) -> None:
+def test_a_large_download_is_complete_and_takes_little_memory(proxy: Connector) -> None:
     def pour(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE_BYTES)
@@ -65,7 +65,7 @@ def test_a_large_download_is_whole_and_costs_little_memory(proxy: Connector) -> 
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-def test_a_large_upload_is_whole_and_costs_little_memory(proxy: Connector, framing: str) -> None:
+def test_a_large_upload_is_complete_and_takes_little_memory(proxy: Connector, framing: str) -> None:
     def digest(dialogue: Dialogue) -> None:
         found = hashlib.sha256()
         dialogue.read_until(b"\r\n\r\n")
@@ -104,8 +104,8 @@ def test_a_large_upload_is_whole_and_costs_little_memory(proxy: Connector, frami
     assert most_bytes - before_bytes < MOST_BYTES
 
 
-def test_clients_that_read_nothing_hold_no_other_up_and_cost_little_memory(proxy: Connector) -> None:
-    """Their streams stand still on the connection that the others share."""
+def test_clients_that_read_nothing_delay_no_other_and_take_little_memory(proxy: Connector) -> None:
+    """Their streams are stalled on the connection that the others share."""
     stuck, gone = threading.Semaphore(0), threading.Event()
 
     def pour_until_stuck(dialogue: Dialogue) -> None:

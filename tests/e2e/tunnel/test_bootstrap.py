@@ -1,4 +1,4 @@
-"""How connections come to be where the edge is odd: silent before TLS, away at one family, wordy."""
+"""How connections are set up although the edge is odd: silent before TLS, unreachable over one IP version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def serves(proxy: Connector) -> None:
     assert proxy.ask().status_code == 200
 
 
-def test_an_edge_that_says_nothing_before_tls_costs_an_attempt_and_the_address() -> None:
+def test_an_edge_that_is_silent_before_tls_fails_the_attempt_and_another_address_is_dialled() -> None:
     with Edge() as edge:
         edge.plan(Behaviour(hang=Hang.BEFORE_TLS))
         with Connector(edge, arguments=EAGER) as proxy:
@@ -39,7 +39,7 @@ def test_an_edge_that_says_nothing_before_tls_costs_an_attempt_and_the_address()
             assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.TLS) == 1
 
 
-def test_a_proxy_that_begins_with_a_document_registers_with_its_first_dial(tmp_path: Path) -> None:
+def test_a_proxy_that_starts_with_a_document_registers_on_its_first_dial(tmp_path: Path) -> None:
     document = tmp_path / "document.json"
     document.write_text(json.dumps({"listeners": [], "routes": [FIXED]}))
     with Edge() as edge, Connector(edge, arguments=["--config", str(document)]) as proxy:
@@ -50,7 +50,7 @@ def test_a_proxy_that_begins_with_a_document_registers_with_its_first_dial(tmp_p
         assert proxy.ask().status_code == 200
 
 
-def test_a_connector_speaks_tls_as_the_edge_wants_it() -> None:
+def test_a_connector_sends_the_server_name_tls_version_and_registration_that_the_edge_expects() -> None:
     with Edge() as edge, Connector(edge, arguments=EAGER) as proxy:
         (record,) = edge.wait_for_registered(1)
         assert (record.server_name, record.tls_version) == ("h2.cftunnel.com", "TLSv1.3")
@@ -72,9 +72,9 @@ def test_a_connector_speaks_tls_as_the_edge_wants_it() -> None:
     [Behaviour(is_scattered=True), Behaviour(rpc_piece_bytes=1), Behaviour(is_scattered=True, rpc_piece_bytes=7)],
     ids=["in several segments", "byte by byte", "both"],
 )
-def test_answers_of_the_edge_may_come_in_any_pieces(behaviour: Behaviour) -> None:
+def test_responses_of_the_edge_may_arrive_in_any_pieces(behaviour: Behaviour) -> None:
     with Edge() as edge:
-        # Else it closes half a second after the unregistration, which may be before it has heard the last words.
+        # Otherwise it closes half a second after the unregistration, perhaps before it has received the abort.
         edge.behave(replace(behaviour, keeps_sending_s=math.inf))
         with Connector(edge, arguments=EAGER) as proxy:
             (record,) = edge.wait_for_registered(1)
@@ -89,7 +89,7 @@ def test_answers_of_the_edge_may_come_in_any_pieces(behaviour: Behaviour) -> Non
         assert len(edge.ledger.records) == 1
 
 
-def test_a_refused_connector_says_its_last_words_and_closes() -> None:
+def test_a_refused_connector_aborts_the_rpc_session_and_closes() -> None:
     with Edge() as edge:
         edge.plan(Behaviour(refusal=busy(0.1), closes_refused=False))
         with Connector(edge, arguments=EAGER):
@@ -100,7 +100,7 @@ def test_a_refused_connector_says_its_last_words_and_closes() -> None:
         assert refused.abort_reason == "rpc: shutdown"
 
 
-def test_a_time_that_the_edge_asks_for_is_waited() -> None:
+def test_the_retry_delay_that_the_edge_asks_for_is_respected() -> None:
     with Edge() as edge:
         edge.plan(Behaviour(refusal=busy(3.0)))
         with Connector(edge, arguments=EAGER) as proxy:
@@ -124,7 +124,7 @@ def is_attempt(line: LogLine) -> bool:
 
 
 def test_a_region_whose_ipv6_is_refused_is_reached_by_ipv4() -> None:
-    """The first and the third address are one region, whose addresses of the first family are tried alone at first."""
+    """The first and the third address are one region, of which only the first one's IP version is tried at first."""
     if not has_ipv6():
         not_possible_here("this machine has no IPv6 on loopback")
     with Edge(("[::1]:0", "127.0.0.1:0", "127.0.0.1:0")) as edge:
@@ -140,7 +140,7 @@ def test_a_region_whose_ipv6_is_refused_is_reached_by_ipv4() -> None:
 
 
 @pytest.mark.parametrize(("version", "wanted"), [("4", "127.0.0.1"), ("6", "[::1]")])
-def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wanted: str) -> None:
+def test_only_the_configured_ip_version_is_dialled(version: str, wanted: str) -> None:
     if not has_ipv6():
         not_possible_here("this machine has no IPv6 on loopback")
     listen = ("[::1]:0", "[::1]:0", "127.0.0.1:0", "127.0.0.1:0")
@@ -153,7 +153,7 @@ def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wante
 
 
 @pytest.mark.parametrize(("source", "wanted"), [("127.0.0.2", "127.0.0.1"), ("::1", "[::1]")])
-def test_connections_come_from_the_address_that_is_asked_for_and_go_to_its_family(source: str, wanted: str) -> None:
+def test_connections_use_the_configured_source_address_and_its_ip_version(source: str, wanted: str) -> None:
     if not has_ipv6():
         not_possible_here("this machine has no IPv6 on loopback")
     listen = ("[::1]:0", "[::1]:0", "127.0.0.1:0", "127.0.0.1:0")
@@ -166,8 +166,8 @@ def test_connections_come_from_the_address_that_is_asked_for_and_go_to_its_famil
             serves(proxy)
 
 
-def test_an_address_that_this_host_does_not_have_is_a_failed_attempt_like_any_other() -> None:
-    """It may come later, as with a line that is dialled in after the proxy has started."""
+def test_a_source_address_that_this_host_does_not_have_is_a_failed_attempt() -> None:
+    """The host may get it later, as from a link that comes up after the proxy has started."""
     with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-bind-address", "192.0.2.1"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
         assert line["error"] == (
@@ -178,7 +178,7 @@ def test_an_address_that_this_host_does_not_have_is_a_failed_attempt_like_any_ot
         assert not edge.ledger.records
 
 
-def test_an_edge_without_addresses_of_the_family_of_ours_is_a_failed_attempt() -> None:
+def test_an_edge_without_addresses_of_the_source_addresss_ip_version_is_a_failed_attempt() -> None:
     with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-bind-address", "::1"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
         assert line["error"] == (
@@ -186,7 +186,7 @@ def test_an_edge_without_addresses_of_the_family_of_ours_is_a_failed_attempt() -
         )
 
 
-def test_an_edge_without_addresses_of_the_family_that_is_asked_for_is_a_failed_attempt() -> None:
+def test_an_edge_without_addresses_of_the_configured_ip_version_is_a_failed_attempt() -> None:
     with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-ip-version", "6"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
         assert line["error"] == (

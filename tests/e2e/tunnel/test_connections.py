@@ -1,4 +1,4 @@
-"""Connections of the tunnel: how many, from which worker, and what ends and mends them."""
+"""Connections of the tunnel: how many, from which worker, how they end and how they are reestablished."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIXED = {"name": "fixed", "rules": [{"respond": {"statusCode": 200}}]}
 def begin(proxy: Connector, connections: int = 1) -> list[Record]:
     proxy.put(proxy.document(FIXED, listeners=[]))
     for index in range(connections):
-        # The edge knows first.
+        # The edge notices first.
         proxy.wait_for_message(REGISTERED_LINE, HEAL_S, conn_index=index)
     return proxy.edge.wait_for_registered(connections, HEAL_S)
 
@@ -68,7 +68,7 @@ def test_there_are_no_more_connections_than_addresses() -> None:
         assert len(edge.ledger.records) <= 2
 
 
-def test_connections_of_a_dead_worker_come_back_from_the_others(edge: Edge) -> None:
+def test_connections_of_a_dead_worker_are_taken_over_by_the_others(edge: Edge) -> None:
     with Connector(edge, connections=2, workers=2) as proxy:
         begin(proxy, 2)
         pid = proxy.wait_for_message("worker started", worker=0)["pid"]
@@ -96,7 +96,7 @@ FAULTS: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_connection_that_is_lost_comes_back_with_its_index(fault: str, edge: Edge) -> None:
+def test_a_lost_connection_is_reestablished_with_its_index(fault: str, edge: Edge) -> None:
     with Connector(edge) as proxy:
         (record,) = begin(proxy)
 
@@ -126,7 +126,9 @@ def test_a_connection_whose_edge_answers_no_ping_is_given_up(edge: Edge) -> None
 
 
 @pytest.mark.parametrize("hang", [hang for hang in Hang if hang is not Hang.BEFORE_TLS])
-def test_silence_before_the_registration_costs_an_attempt_and_the_address(hang: Hang, edge: Edge) -> None:
+def test_silence_before_the_registration_fails_the_attempt_and_another_address_is_dialled(
+    hang: Hang, edge: Edge
+) -> None:
     edge.plan(Behaviour(hang=hang))
     with Connector(edge, arguments=["--register-without-config"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE)
@@ -136,7 +138,7 @@ def test_silence_before_the_registration_costs_an_attempt_and_the_address(hang: 
         assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.SILENT) == 1
 
 
-def test_a_duplicate_takes_another_address(edge: Edge) -> None:
+def test_a_duplicate_connection_takes_another_address(edge: Edge) -> None:
     edge.behave(Behaviour(refusal=DUPLICATE))
     with Connector(edge, arguments=["--register-without-config"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, attempt=1)
@@ -152,21 +154,21 @@ def test_a_duplicate_takes_another_address(edge: Edge) -> None:
     [Behaviour(drops_at_register=True), Behaviour(exception="a bug of the edge"), Behaviour(refusal=busy(0.1))],
     ids=["dropped", "exception", "refused"],
 )
-def test_an_address_where_nothing_can_be_registered_is_left_for_another(ill: Behaviour, edge: Edge) -> None:
+def test_an_address_where_registration_fails_is_left_for_another(ill: Behaviour, edge: Edge) -> None:
     edge.behave(ill)
     with Connector(edge, arguments=["--register-without-config"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=1)
         assert proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=2)["edge"] != line["edge"]
 
 
-def test_a_token_that_is_refused_costs_no_address(edge: Edge) -> None:
+def test_a_refused_token_is_retried_at_the_same_address(edge: Edge) -> None:
     edge.behave(Behaviour(refusal=unauthorized()))
     with Connector(edge, arguments=["--register-without-config"]) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=1)
         assert proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=2)["edge"] == line["edge"]
 
 
-def test_a_pushed_configurations_version_holds_for_all_connections_and_is_shown(edge: Edge) -> None:
+def test_a_pushed_configurations_version_applies_to_all_connections_and_is_a_metric(edge: Edge) -> None:
     with Connector(edge, connections=4, workers=2) as proxy:
         records = begin(proxy, 4)
         assert [edge.push(7, {"ingress": []}, record).last_applied_version for record in records] == [7] * 4
@@ -177,7 +179,7 @@ def test_a_pushed_configurations_version_holds_for_all_connections_and_is_shown(
         assert proxy.metric("tunnelgw_proxy_tunnel_remote_config_version") == 7
 
 
-def test_a_tunnel_that_is_not_remotely_managed_is_told_what_serves_it(edge: Edge) -> None:
+def test_a_locally_managed_tunnel_gets_an_empty_local_configuration_once(edge: Edge) -> None:
     edge.behave(Behaviour(is_remotely_managed=False))
     with Connector(edge, connections=2) as proxy:
         records = begin(proxy, 2)
@@ -187,7 +189,7 @@ def test_a_tunnel_that_is_not_remotely_managed_is_told_what_serves_it(edge: Edge
         assert not records[1].local_configurations
 
 
-def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_path: Path) -> None:
+def test_a_changed_token_is_used_by_one_connection_after_the_other(edge: Edge, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(edge.tunnel.token)
     with Connector(edge, connections=2, env={"TUNNEL_TOKEN_FILE": str(file)}, has_token=False) as proxy:
@@ -213,10 +215,8 @@ def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_
 
 
 @pytest.mark.parametrize("reason", ["another token", "GOAWAY"])
-def test_a_connection_that_leaves_is_replaced_while_its_last_requests_run(
-    reason: str, edge: Edge, tmp_path: Path
-) -> None:
-    """One that is open for hours, as WebSockets are, holds up neither its own place nor the next connection."""
+def test_a_draining_connection_is_replaced_while_its_last_requests_run(reason: str, edge: Edge, tmp_path: Path) -> None:
+    """A request that lasts for hours, as WebSockets do, delays neither that nor the other connections."""
     file = tmp_path / "token"
     file.write_text(edge.tunnel.token)
     over = threading.Event()

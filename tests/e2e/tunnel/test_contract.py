@@ -1,4 +1,4 @@
-"""What operators rely on when a proxy with a tunnel starts, waits, loses the edge and stops; with its real log."""
+"""What operators rely on when a proxy with a tunnel starts, waits, loses the edge and stops, with its real log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.recordingbackend import Received, RecordingBackend, Reply
 
 EXIT_S = 20.0
 LATE_S = 1.0
-"""How long after its moment a line may be written on a busy machine."""
+"""How late a line may be written on a busy machine."""
 BOOTSTRAP_FIELDS = ["time", "level", "msg", "error", "attempt", "delay_s", "edge"]
 
 
@@ -35,7 +35,7 @@ def cap_s(attempt: int) -> float:
 
 
 def malformed_tokens() -> list[str]:
-    """One for each way to fail; tests/proxy/tunnel/test_token.py has them all."""
+    """One for each kind of fault; tests/proxy/tunnel/test_token.py has them all."""
     secret = base64.b64encode(b"a very secret secret").decode()
     whole = {"a": "acct", "t": "99999999-8888-7777-6666-555555555555", "s": secret}
     contents = [
@@ -49,7 +49,7 @@ def malformed_tokens() -> list[str]:
 
 
 @pytest.mark.parametrize("token", malformed_tokens())
-def test_a_malformed_token_ends_the_process_with_one_line_that_does_not_show_it(token: str) -> None:
+def test_a_malformed_token_ends_the_process_with_one_line_that_does_not_contain_it(token: str) -> None:
     with Daemon("proxy", ["run", "--config-addr", "127.0.0.1:0"], {"TUNNEL_TOKEN": token}) as proxy:
         assert proxy.wait(EXIT_S) == 1
         (line,) = proxy.log
@@ -75,7 +75,7 @@ def seconds_of(line: LogLine) -> float:
 
 
 class Watch:
-    """Asks for readiness again and again; `answers` are those that came, in order, without repetitions."""
+    """Polls readiness; `answers` are the responses in order, without repetitions."""
 
     def __init__(self, proxy: Connector) -> None:
         self._proxy = proxy
@@ -99,10 +99,10 @@ class Watch:
 
 
 @pytest.mark.timeout(240)
-def test_an_edge_that_is_away_for_ten_seconds_is_dialled_until_it_is_there(
+def test_an_edge_unreachable_for_ten_seconds_is_dialled_until_it_answers(
     backend: RecordingBackend, tmp_path: Path
 ) -> None:
-    # From the start: a document that comes later ends the wait that goes on then.
+    # From the start: a document pushed later would end the wait of that moment.
     document = tmp_path / "document.json"
     document.write_text(json.dumps({"listeners": [], "routes": [route_to(backend.address)]}))
     with Edge() as edge:
@@ -142,13 +142,13 @@ def test_an_edge_that_is_away_for_ten_seconds_is_dialled_until_it_is_there(
         (Behaviour(refusal=unauthorized()), "Unauthorized: Invalid tunnel secret"),
         (Behaviour(refusal=busy(0.1)), "try later"),
         (Behaviour(exception="a bug of the edge"), "a bug of the edge"),
-        # Python 3.11 tells a reset under TLS as an end.
+        # Python 3.11 reports a reset under TLS as EOF.
         (Behaviour(drops_at_register=True), "the edge closed the connection|Connection reset by peer"),
         (Behaviour(refusal=unauthorized("Unauthorized: Tunnel not found"), closes_refused=False), "Tunnel not found"),
     ],
     ids=["unauthorized", "try later", "exception", "dropped", "refused and kept open"],
 )
-def test_a_registration_that_fails_is_tried_again_for_ever(
+def test_a_failed_registration_is_retried_until_it_succeeds(
     behaviour: Behaviour, said: str, backend: RecordingBackend
 ) -> None:
     with Edge() as edge:
@@ -172,7 +172,7 @@ def test_a_registration_that_fails_is_tried_again_for_ever(
             assert edge.tunnel.token not in "\n".join(proxy.lines)
 
 
-def test_without_a_configuration_the_edge_is_only_looked_at(backend: RecordingBackend) -> None:
+def test_without_a_document_the_edge_is_reached_but_nothing_registered(backend: RecordingBackend) -> None:
     with Edge() as edge, Connector(edge) as proxy:
         proxy.wait_for_message(WAITING_LINE)
         assert proxy.readiness() == (503, "no configuration is loaded yet")
@@ -186,14 +186,16 @@ def test_without_a_configuration_the_edge_is_only_looked_at(backend: RecordingBa
         assert not proxy.lines_of(BOOTSTRAP_LINE)
 
 
-def test_registering_does_not_wait_for_a_configuration_where_that_was_asked_for() -> None:
+def test_register_without_config_registers_without_a_document() -> None:
     with Edge() as edge, Connector(edge, arguments=["--register-without-config"]) as proxy:
         edge.wait_for_registered(1)
         assert proxy.ask().status_code == 404
         assert proxy.readiness() == (503, "no configuration is loaded yet")
 
 
-def test_a_certificate_of_a_stranger_is_told_with_its_issuer(tmp_path: Path, backend: RecordingBackend) -> None:
+def test_a_certificate_of_an_unknown_authority_is_logged_with_its_issuer(
+    tmp_path: Path, backend: RecordingBackend
+) -> None:
     stranger = tmp_path / "ca.pem"
     stranger.write_bytes(EdgeAuthority.make("Somebody Else").pem)
     with Edge(authority=EdgeAuthority.make("The Seen Issuer")) as edge, Connector(edge, ca_file=str(stranger)) as proxy:
@@ -208,7 +210,7 @@ def test_a_certificate_for_another_name_is_refused() -> None:
         assert "h2.cftunnel.com" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
 
 
-def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: RecordingBackend) -> None:
+def test_a_proxy_serves_and_loads_documents_while_the_edge_is_unreachable(backend: RecordingBackend) -> None:
     with Edge() as edge, Connector(edge) as proxy:
         listeners = [*proxy.doors.listeners(), {"name": "tunnel", "tunnel": True}]
         proxy.serve(route_to(backend.address), listeners=listeners)
@@ -228,7 +230,7 @@ def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: Reco
         assert not proxy.lines_of(BOOTSTRAP_LINE)
 
 
-def test_a_wait_for_the_next_attempt_ends_with_sigterm() -> None:
+def test_sigterm_ends_the_wait_for_the_next_attempt() -> None:
     with Edge() as edge:
         edge.behave(Behaviour(refusal=busy(EXIT_S)))
         with Connector(edge, arguments=["--register-without-config"]) as proxy:
@@ -238,7 +240,7 @@ def test_a_wait_for_the_next_attempt_ends_with_sigterm() -> None:
             assert proxy.wait(line["delay_s"]) == 0
 
 
-def test_a_stop_does_not_wait_for_an_edge_that_says_nothing_any_more(backend: RecordingBackend) -> None:
+def test_a_stop_does_not_wait_for_an_unresponsive_edge(backend: RecordingBackend) -> None:
     with Edge() as edge, Connector(edge, arguments=["--grace-period", "60s"]) as proxy:
         proxy.put(proxy.document(route_to(backend.address), listeners=[]))
         (record,) = edge.wait_for_registered(1)
@@ -247,7 +249,7 @@ def test_a_stop_does_not_wait_for_an_edge_that_says_nothing_any_more(backend: Re
         assert proxy.wait(45) == 0
 
 
-def test_a_stop_ends_with_the_grace_period_whatever_runs() -> None:
+def test_a_stop_ends_with_the_grace_period_whatever_is_in_flight() -> None:
     gate = threading.Event()
 
     def never(_: Received) -> Reply:
@@ -272,7 +274,7 @@ def test_a_stop_unregisters_and_lets_requests_finish(backend: RecordingBackend) 
         proxy.put(proxy.document(route_to(backend.address), listeners=[]))
         edge.wait_for_registered(2)
         for index in range(2):
-            # Its answer is sent, and may not have been read yet.
+            # The edge has sent its response, which may not have been read yet.
             proxy.wait_for_message(REGISTERED_LINE, conn_index=index)
         record = edge.ledger.registered[0]
         call = edge.call("/slow", "POST", [(b"content-length", b"4")], end_stream=False, record=record)

@@ -1,4 +1,4 @@
-"""Which listener gets a request of the tunnel: by what the edge says of its scheme, over all Gateways on the tunnel."""
+"""Which listener gets a request of the tunnel: by the scheme that the edge reports, over all Gateways on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def https(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def saying(text: str, *listeners: str) -> dict[str, Any]:
-    """A route for every host that answers so."""
+    """A route for every host that responds with this text."""
     return {"name": text, "listeners": list(listeners), "rules": [{"respond": {"statusCode": 200, "body": text}}]}
 
 
@@ -35,14 +35,14 @@ TO_HTTPS: dict[str, Any] = {
 
 
 def said(proxy: Connector, host: str = "a.example") -> tuple[str, str]:
-    """What a client hears that comes by http, and one that comes by https; status codes of errors."""
+    """The responses to a client over http and to one over https; for errors, the status codes."""
     replies = [proxy.ask(host=host, is_secure=is_secure) for is_secure in (False, True)]
     http_text, https_text = (reply.text if reply.ok else str(reply.status_code) for reply in replies)
     return http_text, https_text
 
 
 def follow(proxy: Connector, url: str) -> list[requests.Response]:
-    """As a browser would, whose name server leads to the edge; fails where it would give up."""
+    """As a browser would whose DNS resolves to the edge; fails where it would give up."""
     replies: list[requests.Response] = []
     while len(replies) < 5:
         scheme, _, rest = url.partition("://")
@@ -91,7 +91,7 @@ def test_a_gateway_with_one_listener_gets_both_schemes(
 
 
 @pytest.mark.parametrize("is_old_first", [True, False])
-def test_of_two_gateways_with_one_host_the_older_gets_it(proxy: Connector, is_old_first: bool) -> None:
+def test_the_older_of_two_gateways_with_one_host_gets_its_requests(proxy: Connector, is_old_first: bool) -> None:
     old = http("old", gateway="b", createdAt=OLD, hostname="a.example")
     new = http("new", gateway="a", createdAt=NEW, hostname="a.example")
     listeners = [old, new] if is_old_first else [new, old]
@@ -99,7 +99,7 @@ def test_of_two_gateways_with_one_host_the_older_gets_it(proxy: Connector, is_ol
     assert said(proxy) == ("of-old", "of-old")
 
 
-def test_a_gateway_without_a_time_comes_after_one_with_and_then_the_name_decides(proxy: Connector) -> None:
+def test_a_gateway_without_creation_time_ranks_last_and_ties_are_broken_by_name(proxy: Connector) -> None:
     routes = [saying(f"of-{name}", name) for name in "abc"]
     listeners = [http("b", gateway="b"), http("a", gateway="a"), http("c", gateway="c", createdAt=NEW)]
     proxy.put(proxy.document(*routes, listeners=listeners))
@@ -108,7 +108,7 @@ def test_a_gateway_without_a_time_comes_after_one_with_and_then_the_name_decides
     assert said(proxy) == ("of-a", "of-a")
 
 
-def test_the_more_specific_host_wins_over_the_older_gateway_and_is_isolated(proxy: Connector) -> None:
+def test_a_more_specific_hostname_wins_over_an_older_gateway_and_is_isolated(proxy: Connector) -> None:
     listeners = [
         http("any", gateway="old", createdAt=OLD),
         http("wild", gateway="mid", createdAt=NEW, hostname="*.example"),
@@ -120,7 +120,7 @@ def test_the_more_specific_host_wins_over_the_older_gateway_and_is_isolated(prox
     assert said(proxy, "a.example") == ("404", "404"), "the exact listener has no route; others are not asked"
 
 
-def test_each_gateway_gives_each_scheme_to_the_listener_of_that_port(proxy: Connector) -> None:
+def test_each_gateway_routes_each_scheme_to_its_listener_of_that_port(proxy: Connector) -> None:
     listeners = [
         http("old-web", gateway="old", createdAt=OLD, hostname="a.example"),
         http("new-web", gateway="new", createdAt=NEW, hostname="b.example"),

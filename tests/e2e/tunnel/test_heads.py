@@ -1,4 +1,4 @@
-"""Streams of the edge as it may open them: which are requests, what a backend is told of them, what is refused."""
+"""Streams as the edge may open them: which are requests, what a backend gets of them, what is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve(proxy: Connector, backend: RecordingBackend, **route: Any) -> None:
     ],
     ids=["other case", "more than the word", "empty", "the first of two counts", "no source", "a client's own"],
 )
-def test_values_that_are_not_exactly_the_edges_make_plain_requests(
+def test_marks_that_do_not_match_exactly_make_plain_requests(
     proxy: Connector, backend: RecordingBackend, fields: list[tuple[bytes, bytes]]
 ) -> None:
     serve(proxy, backend)
@@ -51,7 +51,9 @@ def test_values_that_are_not_exactly_the_edges_make_plain_requests(
     assert received.value("upgrade") is None
 
 
-def test_a_websocket_is_one_even_with_a_source(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_stream_marked_websocket_is_one_even_with_a_source_address(
+    proxy: Connector, backend: RecordingBackend
+) -> None:
     backend.respond = lambda _: Reply(403)
     serve(proxy, backend)
     fields = [SOURCE, (UPGRADE, b"websocket"), KEY, (b"sec-websocket-version", b"12")]
@@ -63,7 +65,7 @@ def test_a_websocket_is_one_even_with_a_source(proxy: Connector, backend: Record
     assert received.values("sec-websocket-version") == ["13"]
 
 
-def test_a_configuration_is_one_even_with_a_source_and_whatever_its_method(proxy: Connector) -> None:
+def test_a_stream_marked_configuration_is_one_with_any_method_and_a_source_address(proxy: Connector) -> None:
     call = proxy.edge.call("/x", "GET", [SOURCE, (UPGRADE, b"update-configuration")], end_stream=False)
     call.send(PUSH, True)
     head = call.wait_for_head()
@@ -73,7 +75,7 @@ def test_a_configuration_is_one_even_with_a_source_and_whatever_its_method(proxy
 
 @pytest.mark.parametrize("host", ["127.0.0.1:22", "[2001:db8::1]:22", "a.example:22"])
 @pytest.mark.parametrize("end_stream", [True, False])
-def test_streams_of_private_networks_are_refused_with_a_head_alone(
+def test_private_network_streams_are_refused_without_a_body(
     proxy: Connector, backend: RecordingBackend, host: str, end_stream: bool
 ) -> None:
     serve(proxy, backend)
@@ -87,12 +89,10 @@ def test_streams_of_private_networks_are_refused_with_a_head_alone(
     assert len(proxy.edge.ledger.registered) == 1
 
 
-# -- what a backend is told --------------------------------------------------------------------------------------------
+# -- what a backend gets -----------------------------------------------------------------------------------------------
 
 
-def test_what_the_edge_adds_and_what_the_client_sent_reach_the_backend(
-    proxy: Connector, backend: RecordingBackend
-) -> None:
+def test_fields_of_the_edge_and_the_client_reach_the_backend(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, backend)
     kept = [
         (b"cf-connecting-ip", b"2001:db8::7"),
@@ -120,7 +120,7 @@ def test_what_the_edge_adds_and_what_the_client_sent_reach_the_backend(
     assert received.value("host") == "a.example"
 
 
-def test_nothing_is_made_up_for_a_client_that_said_little(proxy: Connector, backend: RecordingBackend) -> None:
+def test_no_fields_are_invented_for_a_client_that_sent_few(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, backend)
     proxy.edge.call().read_all()
     (received,) = backend.received
@@ -128,7 +128,7 @@ def test_nothing_is_made_up_for_a_client_that_said_little(proxy: Connector, back
     assert not any(name.startswith("cf-") for name, _ in received.headers)
 
 
-def test_the_host_of_a_stream_without_authority_is_its_host_field(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_stream_without_authority_is_routed_by_its_host_field(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, backend, hostnames=["b.example"])
     call = proxy.edge.call(fields=[(b"host", b"b.example")], host="")
     assert call.response().status_code == 200
@@ -154,7 +154,7 @@ def test_a_body_of_unknown_length_is_chunked_for_the_backend(
     assert received.value("content-length") is None
 
 
-def test_a_get_whose_stream_ends_later_without_a_body_is_served(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_get_whose_stream_ends_later_with_empty_data_is_served(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, backend)
     call = proxy.edge.call(end_stream=False)
     call.end()
@@ -162,7 +162,7 @@ def test_a_get_whose_stream_ends_later_without_a_body_is_served(proxy: Connector
     assert backend.received[0].body == b""
 
 
-def test_a_body_of_known_length_says_so_to_the_backend(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_body_of_known_length_has_content_length_at_the_backend(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, backend)
     call = proxy.edge.call(method="PUT", fields=[(b"content-length", b"4")], end_stream=False)
     call.send(b"body", True)
@@ -176,7 +176,7 @@ def test_a_body_of_known_length_says_so_to_the_backend(proxy: Connector, backend
 
 
 @pytest.mark.parametrize("body", [b"too short", b"much too long"])
-def test_a_length_that_is_not_the_bodys_costs_its_stream_alone(
+def test_a_wrong_content_length_resets_its_stream_only(
     proxy: Connector, backend: RecordingBackend, body: bytes
 ) -> None:
     serve(proxy, backend)
@@ -200,8 +200,8 @@ def test_trailers_of_a_request_reach_the_backend(proxy: Connector, backend: Reco
 
 
 @pytest.mark.parametrize("window_bytes", [1, 1 << 20])
-def test_a_request_that_is_too_large_is_answered_as_the_edge_reads_answers(window_bytes: int) -> None:
-    """Also where the window has no room for the words."""
+def test_a_request_that_is_too_large_is_answered_414_or_431(window_bytes: int) -> None:
+    """Even if the window has no room for the body."""
     windows = h2.Settings(stream_window_bytes=window_bytes, connection_window_bytes=1 << 20)
     with Edge() as edge:
         edge.behave(Behaviour(h2_settings=windows))

@@ -1,4 +1,4 @@
-"""What an edge gone mad, or somebody behind it, can do to one connection: the others serve on, and it is made anew."""
+"""What a faulty edge, or an attacker behind it, can do to one connection: others serve on, it is reestablished."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def continued(fragment: bytes, count: int) -> bytes:
 
 
 def bomb() -> bytes:
-    """One large field into the table of the decoder, and then thousands of references to it."""
+    """One large field for the decoder's dynamic table, then thousands of references to it."""
     block = _indexed(b"x", 3900) + b"\xbe" * 12_000
     return frames.encode_frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 3, block)
 
@@ -97,7 +97,7 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """`/held` is answered when the test is over."""
+    """`/held` is answered at the end of the test."""
     gate = threading.Event()
 
     def respond(received: Received) -> Reply:
@@ -142,7 +142,7 @@ def test_an_attack_ends_its_connection_and_no_other(site: Site, name: str) -> No
         site.proxy.wait_for_line(lambda line: REGISTERED_LINE in line, "a third registration", HEAL_S, 3)
 
 
-def test_a_bomb_of_field_references_ends_a_connection_that_is_not_even_registered(site: Site) -> None:
+def test_a_bomb_of_field_references_before_registration_ends_its_connection(site: Site) -> None:
     with site.hostile.accept() as peer:
         (pid,) = site.proxy.worker_pids
         before_bytes = resident_bytes(pid)
@@ -169,7 +169,7 @@ MALFORMED = {
 }
 
 
-def test_a_malformed_request_costs_its_stream_alone(site: Site) -> None:
+def test_a_malformed_request_resets_its_stream_only(site: Site) -> None:
     with site.hostile.register() as peer:
         site.backend.forget()
         for what, fields in MALFORMED.items():
@@ -179,8 +179,8 @@ def test_a_malformed_request_costs_its_stream_alone(site: Site) -> None:
         assert peer.body(peer.request("/after")) == b"/after"
 
 
-def test_a_connector_ends_requests_that_it_needs_no_more_of(site: Site) -> None:
-    """With a reset without error after the whole response, as HTTP/2 has it."""
+def test_a_response_before_the_end_of_the_request_is_followed_by_a_reset_without_error(site: Site) -> None:
+    """NO_ERROR after the whole response, as in RFC 9113, 8.1."""
     site.proxy.put(site.proxy.document({"rules": [{"respond": {"statusCode": 200, "body": "enough"}}]}))
     with site.hostile.register() as peer:
         stream = peer.request("/", "POST", end_stream=False)

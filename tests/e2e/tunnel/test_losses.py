@@ -1,4 +1,4 @@
-"""What is left behind when connections break, with requests of every kind on them: nothing."""
+"""Nothing leaks when connections break with requests of every kind on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_GROWTH_BYTES = 4 << 20
 POSTED_BYTES = 100_000
 
 
-def test_twenty_four_losses_with_requests_under_way_leave_nothing_behind() -> None:
+def test_twenty_four_losses_of_all_connections_under_load_leak_nothing() -> None:
     with (
         Edge(("127.0.0.1:0",) * CONNECTIONS) as edge,
         Connector(edge, connections=CONNECTIONS) as proxy,
@@ -53,7 +53,7 @@ def exactly(path: str) -> dict[str, object]:
 
 
 def pour_or_wait(dialogue: Dialogue) -> None:
-    """Until the proxy gives the request up."""
+    """Until the proxy cancels the request."""
     head = dialogue.read_until(b"\r\n\r\n")
     if head.startswith(b"GET /pour "):
         dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
@@ -73,7 +73,7 @@ def lose_all(edge: Edge) -> None:
         key = [WEBSOCKET, (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="), (b"sec-websocket-version", b"13")]
         chat = edge.call("/chat", fields=key, end_stream=False, record=record)
         assert download.read(1000)
-        # The last of them: the connector has read the others' heads too, which a broken connection may take away.
+        # It is the last: the connector has then read the others' heads too, which a broken connection might lose.
         assert chat.response().status_code == 200
         calls += [download, upload, silence, chat]
 
@@ -99,4 +99,4 @@ def wait_until_at_most(proxy: Connector, most: tuple[int, ...]) -> None:
     end_s = time.monotonic() + SETTLE_S
     while not all(map(operator.le, usage(proxy), most)):
         assert time.monotonic() < end_s, f"{usage(proxy)} descriptors and threads, want at most {most}"
-        assert proxy.ask("/fixed").status_code == 200  # gives the worker turns
+        assert proxy.ask("/fixed").status_code == 200  # lets the worker run

@@ -46,8 +46,8 @@ def test_registrations_failures_and_requests_are_counted_by_connection() -> None
             assert proxy.metric(round_trip) < 5
 
 
-def test_connections_that_a_proxy_gives_up_when_it_stops_are_not_told_as_missing() -> None:
-    # However long a look takes; the signal at the end of the block ends it at once.
+def test_a_stopping_proxy_reports_no_missing_connections() -> None:
+    # However long a scrape takes; the signal at the end of the block ends the delay at once.
     with Edge() as edge, Connector(edge, arguments=["--shutdown-delay", "10m"]) as proxy:
         proxy.put(proxy.document(FIXED, listeners=[]))
         proxy.wait_for_message(REGISTERED_LINE)
@@ -67,6 +67,6 @@ def connections_told(proxy: Connector) -> set[tuple[str, float]]:
 
 
 def causes_counted(proxy: Connector, failures: str) -> set[str]:
-    """There from the beginning, so that the first of each is seen as a rise."""
+    """Present from the start, so that the first of each is seen as an increase."""
     page = requests.get(f"{proxy.api}/metrics", timeout=10).text
     return {*re.findall(rf'^{failures}{{[^}}]*cause="(\w+)"', page, re.M)}

@@ -1,4 +1,4 @@
-"""What takes its time by nature, in a file of its own so that other tests run beside it."""
+"""A test that is slow by nature, in a file of its own so that others run beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of the protocol beside these tests names tests that exist, and has one for each row."""
+"""Each row of the protocol table beside these tests names tests that exist."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def serve(proxy: Connector, *routes: object, **settings: object) -> None:
     proxy.put({"listeners": [], "routes": list(routes), **settings})
 
 
-def test_what_the_edge_says_of_the_client_reaches_the_backend_unchanged(
+def test_fields_about_the_client_reach_the_backend_with_joined_cookies_and_no_trace_id(
     proxy: Connector, backend: RecordingBackend
 ) -> None:
     serve(proxy, route_to(backend.address))
@@ -45,9 +45,7 @@ def test_what_the_edge_says_of_the_client_reaches_the_backend_unchanged(
     assert line["client"] == "192.0.2.7"
 
 
-def test_fields_between_connector_and_edge_are_not_for_backends_to_say(
-    proxy: Connector, backend: RecordingBackend
-) -> None:
+def test_reserved_fields_of_a_backend_are_dropped(proxy: Connector, backend: RecordingBackend) -> None:
     def respond(_: Received) -> Reply:
         names = ("Cf-Int-X", "Cf-Cloudflared-X", "Cf-Proxy-X", "X-Kept", "Set-Cookie", "Set-Cookie")
         return Reply(201, tuple((name, f"v{number}") for number, name in enumerate(names)), b"body")
@@ -63,7 +61,7 @@ def test_fields_between_connector_and_edge_are_not_for_backends_to_say(
     assert call.read_all() == b"body"
 
 
-def test_a_backend_that_is_down_is_a_502_of_the_connector_without_words(proxy: Connector) -> None:
+def test_a_backend_that_is_down_is_answered_502_of_the_connector_without_a_body(proxy: Connector) -> None:
     port = ReservedPort()
     try:
         serve(proxy, route_to(f"127.0.0.1:{port.number}"))
@@ -78,7 +76,7 @@ def test_a_backend_that_is_down_is_a_502_of_the_connector_without_words(proxy: C
         port.close()
 
 
-def test_a_502_of_a_backend_is_the_backends(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_502_of_a_backend_is_attributed_to_the_origin(proxy: Connector, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(502, (), b"mine")
     serve(proxy, route_to(backend.address))
     call = proxy.edge.call()
@@ -86,14 +84,16 @@ def test_a_502_of_a_backend_is_the_backends(proxy: Connector, backend: Recording
     assert call.read_all() == b"mine"
 
 
-def test_a_length_of_zero_ends_a_request_whose_stream_is_open(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_content_length_of_zero_ends_a_request_whose_stream_is_open(
+    proxy: Connector, backend: RecordingBackend
+) -> None:
     serve(proxy, route_to(backend.address))
     call = proxy.edge.call(fields=[(b"content-length", b"0")], end_stream=False)
     assert call.response().status_code == 200
     assert b'"body_bytes": 0' in call.read_all()
 
 
-def test_streams_of_private_networks_are_refused(proxy: Connector, backend: RecordingBackend) -> None:
+def test_private_network_streams_are_refused_and_logged(proxy: Connector, backend: RecordingBackend) -> None:
     serve(proxy, route_to(backend.address))
     call = proxy.edge.call(fields=[(b"cf-cloudflared-proxy-src", b"192.0.2.7")], host="127.0.0.1:22", end_stream=False)
     assert (call.response().status_code, call.response().source) == (502, "cloudflared")
@@ -101,7 +101,9 @@ def test_streams_of_private_networks_are_refused(proxy: Connector, backend: Reco
     assert proxy.wait_for_message("stream of a private network refused")["destination"] == "127.0.0.1:22"
 
 
-def test_a_malformed_push_is_a_failure_of_the_connector(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_malformed_configuration_push_is_answered_502_of_the_connector(
+    proxy: Connector, backend: RecordingBackend
+) -> None:
     serve(proxy, route_to(backend.address))
     field = (b"cf-cloudflared-proxy-connection-upgrade", b"update-configuration")
     call = proxy.edge.call(fields=[field], end_stream=False)
@@ -109,7 +111,7 @@ def test_a_malformed_push_is_a_failure_of_the_connector(proxy: Connector, backen
     assert (call.response().status_code, call.response().source) == (502, "cloudflared")
 
 
-def test_a_refused_websocket_answers_as_the_backend_did(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_refused_websocket_gets_the_backends_response(proxy: Connector, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(403, (), b"no")
     serve(proxy, route_to(backend.address))
     key = (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ==")
@@ -120,7 +122,7 @@ def test_a_refused_websocket_answers_as_the_backend_did(proxy: Connector, backen
     assert not received.values("cf-cloudflared-proxy-connection-upgrade")
 
 
-def test_bodies_go_both_ways(proxy: Connector, backend: RecordingBackend) -> None:
+def test_bodies_pass_in_both_directions(proxy: Connector, backend: RecordingBackend) -> None:
     body = bytes(range(256)) * 16384
     backend.respond = lambda received: Reply(body=received.body)
     serve(proxy, route_to(backend.address))
@@ -129,11 +131,13 @@ def test_bodies_go_both_ways(proxy: Connector, backend: RecordingBackend) -> Non
     assert call.read_all() == body
 
 
-def test_a_client_that_goes_cancels_at_the_backend(proxy: Connector, backend: RecordingBackend) -> None:
+def test_a_request_reset_during_its_upload_is_cancelled_at_the_backend(
+    proxy: Connector, backend: RecordingBackend
+) -> None:
     serve(proxy, route_to(backend.address))
     call = proxy.edge.call("/gone", "POST", [(b"content-length", b"10")], end_stream=False)
     call.send(b"12345")
-    # A request that comes together with its reset is not begun.
+    # A request that arrives together with its reset is not begun.
     for record in proxy.edge.ledger.registered:
         proxy.edge.ping(record)
     call.reset()
@@ -142,7 +146,7 @@ def test_a_client_that_goes_cancels_at_the_backend(proxy: Connector, backend: Re
     assert not backend.received
 
 
-def test_listeners_get_the_tunnels_requests_by_scheme(proxy: Connector, backend: RecordingBackend) -> None:
+def test_listeners_get_tunnel_requests_by_scheme(proxy: Connector, backend: RecordingBackend) -> None:
     listeners = [
         {"name": "web", "tunnel": True, "publicPort": 80},
         {"name": "secure", "tunnel": True, "publicPort": 443, "protocol": "HTTPS"},

@@ -1,4 +1,4 @@
-"""Responses as the edge must see them: heads before and after the final one, what has no body, and broken ends."""
+"""Responses as the edge must see them: interim heads, trailers, responses without a body, truncated ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def served_by(proxy: Connector, script: Script, **rule: Any) -> Iterator[SocketB
 
 
 def answering(raw: bytes) -> Script:
-    """Every request alike, then the end of the connection."""
+    """The same for every request, then the end of the connection."""
 
     def talk(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -40,7 +40,7 @@ def answering(raw: bytes) -> Script:
 
 
 def wait_for_end(dialogue: Dialogue) -> None:
-    """Closed in order or not."""
+    """Closed cleanly or not."""
     with contextlib.suppress(ConnectionError):
         assert dialogue.sock.recv(1) == b""
 
@@ -52,7 +52,7 @@ def serve(proxy: Connector, backend: RecordingBackend) -> None:
 # -- interim responses -------------------------------------------------------------------------------------------------
 
 
-def test_interim_responses_pass_as_heads_of_their_own(proxy: Connector) -> None:
+def test_interim_responses_are_forwarded_as_separate_heads(proxy: Connector) -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n"
     with served_by(proxy, answering(hints + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")):
         call = proxy.edge.call()
@@ -62,7 +62,7 @@ def test_interim_responses_pass_as_heads_of_their_own(proxy: Connector) -> None:
     assert call.response().status_code == 200
 
 
-def test_interim_responses_have_no_names_that_only_connector_and_edge_may_speak(proxy: Connector) -> None:
+def test_reserved_fields_of_interim_responses_are_dropped(proxy: Connector) -> None:
     meta = b'cf-cloudflared-response-meta: {"src":"cloudflared"}\r\ncf-int-x: 1\r\nx-other: 2\r\n\r\n'
     with served_by(proxy, answering(b"HTTP/1.1 103 Early Hints\r\n" + meta + b"HTTP/1.1 204 No Content\r\n\r\n")):
         call = proxy.edge.call()
@@ -70,7 +70,7 @@ def test_interim_responses_have_no_names_that_only_connector_and_edge_may_speak(
     assert [interim.fields for interim in call.interims] == [[(b"x-other", b"2")]]
 
 
-def test_a_client_that_waits_for_100_gets_it_before_it_sends_its_body(
+def test_a_client_that_expects_100_continue_gets_it_before_it_sends_its_body(
     proxy: Connector, backend: RecordingBackend
 ) -> None:
     serve(proxy, backend)
@@ -97,7 +97,7 @@ def test_a_client_that_waits_for_100_gets_it_before_it_sends_its_body(
         ("GET", 200, b"content-length: 0\r\n", [(b"content-length", b"0")]),
     ],
 )
-def test_what_has_no_body_ends_with_its_head(
+def test_a_response_without_a_body_ends_with_its_head(
     proxy: Connector, method: str, status: int, fields: bytes, raw: list[tuple[bytes, bytes]]
 ) -> None:
     with served_by(proxy, answering(b"HTTP/1.1 %d Said\r\n%b\r\n" % (status, fields))):
@@ -112,7 +112,7 @@ def test_what_has_no_body_ends_with_its_head(
 # -- fields ------------------------------------------------------------------------------------------------------------
 
 
-def test_fields_pass_in_order_with_any_value_and_of_any_length(proxy: Connector) -> None:
+def test_fields_are_forwarded_in_order_with_any_value_and_length(proxy: Connector) -> None:
     values = [(b"x-a", b"1"), (b"set-cookie", b"a=1; Path=/"), (b"x-empty", b""), (b"set-cookie", b"b=2")]
     values += [(b"x-bytes", bytes(range(0x80, 0x100))), (b"x-signs", b";:=+/ \t,\"'"), (b"x-long", b"v" * 30_000)]
     head = b"".join(b"%b: %b\r\n" % field for field in values)
@@ -122,7 +122,7 @@ def test_fields_pass_in_order_with_any_value_and_of_any_length(proxy: Connector)
     assert [field for field in response.fields if field[0] in names] == values
 
 
-def test_fields_of_the_hop_are_not_passed_and_a_body_without_length_is(proxy: Connector) -> None:
+def test_hop_by_hop_fields_are_dropped_and_a_chunked_body_is_forwarded(proxy: Connector) -> None:
     raw = (
         b"HTTP/1.1 200 OK\r\nconnection: close, x-hop\r\nx-hop: 1\r\nkeep-alive: timeout=5\r\nx-end: 1\r\n"
         b"transfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
@@ -135,8 +135,8 @@ def test_fields_of_the_hop_are_not_passed_and_a_body_without_length_is(proxy: Co
     assert not names & {b"connection", b"x-hop", b"keep-alive", b"transfer-encoding", b"content-length"}
 
 
-def test_a_response_without_fields_gets_the_date_alone(proxy: Connector) -> None:
-    """RFC 9110, 6.6.1: who forwards a response without a Date adds when it came."""
+def test_a_response_without_fields_gets_only_a_date(proxy: Connector) -> None:
+    """RFC 9110, 6.6.1: a recipient that forwards a response without Date adds the time of its receipt."""
     with served_by(proxy, answering(b"HTTP/1.1 204 No Content\r\n\r\n")):
         response = proxy.edge.call().response()
     ((name, date),) = response.fields
@@ -176,7 +176,7 @@ def test_trailers_pass_as_trailers(proxy: Connector, backend: RecordingBackend) 
         b"cf-int-x",
     ],
 )
-def test_trailers_that_frame_or_direct_are_dropped(proxy: Connector, name: bytes, other: bytes) -> None:
+def test_fields_not_allowed_as_trailers_are_dropped(proxy: Connector, name: bytes, other: bytes) -> None:
     chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n0\r\n"
     with served_by(proxy, answering(chunked + name + b": 9\r\n" + other + b"\r\n")):
         call = proxy.edge.call(fields=[(b"te", b"trailers")])
@@ -185,7 +185,7 @@ def test_trailers_that_frame_or_direct_are_dropped(proxy: Connector, name: bytes
     assert not call.response().values(name)
 
 
-def test_a_call_that_ends_with_its_head_has_its_status_among_the_users_fields(proxy: Connector) -> None:
+def test_a_grpc_call_that_ends_with_its_head_has_its_status_among_the_response_fields(proxy: Connector) -> None:
     raw = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 5\r\ncontent-length: 0\r\n\r\n"
     with served_by(proxy, answering(raw)):
         call = proxy.edge.call(method="POST", fields=[(b"content-type", b"application/grpc"), (b"te", b"trailers")])
@@ -209,7 +209,9 @@ def test_a_call_that_ends_with_its_head_has_its_status_among_the_users_fields(pr
     ],
     ids=["events", "gRPC", "lines of JSON", "chunked", "to the end of the connection", "of known length"],
 )
-def test_what_a_backend_has_said_is_sent_on_before_it_says_more(proxy: Connector, fields: bytes) -> None:
+def test_each_part_of_a_response_is_forwarded_before_the_backend_sends_the_next(
+    proxy: Connector, fields: bytes
+) -> None:
     has_head, has_half = threading.Event(), threading.Event()
     is_chunked = b"chunked" in fields
 
@@ -247,7 +249,7 @@ def test_what_a_backend_has_said_is_sent_on_before_it_says_more(proxy: Connector
     ],
     ids=["of known length", "chunked", "no HTTP any more"],
 )
-def test_a_response_that_breaks_off_resets_its_stream_alone(proxy: Connector, raw: bytes) -> None:
+def test_a_truncated_response_resets_its_stream_only(proxy: Connector, raw: bytes) -> None:
     with served_by(proxy, answering(raw)):
         call = proxy.edge.call("/broken")
         assert call.response().status_code == 200
@@ -257,7 +259,7 @@ def test_a_response_that_breaks_off_resets_its_stream_alone(proxy: Connector, ra
 
 
 @pytest.mark.parametrize("raw", [b"", b"no HTTP\r\n\r\n"], ids=["nothing", "no HTTP"])
-def test_no_response_at_all_is_a_502_of_the_connector(proxy: Connector, raw: bytes) -> None:
+def test_a_backend_without_a_valid_response_is_answered_502_of_the_connector(proxy: Connector, raw: bytes) -> None:
     with served_by(proxy, answering(raw)):
         call = proxy.edge.call()
         response = call.response()
@@ -266,14 +268,14 @@ def test_no_response_at_all_is_a_502_of_the_connector(proxy: Connector, raw: byt
     assert sorted(name for name, _ in response.raw.fields) == [b"cf-cloudflared-response-meta", b"content-length"]
 
 
-def test_other_errors_of_the_proxy_are_answers_with_their_words(proxy: Connector) -> None:
+def test_a_404_of_the_proxy_has_a_body_and_is_attributed_to_the_origin(proxy: Connector) -> None:
     proxy.put({"listeners": [], "routes": []})
     call = proxy.edge.call()
     assert (call.response().status_code, call.response().source) == (404, "origin")
     assert b"404" in call.read_all()
 
 
-def test_a_timeout_of_the_backend_is_told_in_words(proxy: Connector) -> None:
+def test_a_backend_timeout_is_answered_504_with_a_body(proxy: Connector) -> None:
     gate = threading.Event()
 
     def talk(dialogue: Dialogue) -> None:
@@ -287,7 +289,7 @@ def test_a_timeout_of_the_backend_is_told_in_words(proxy: Connector) -> None:
         gate.set()
 
 
-def test_an_answer_that_needs_no_more_of_the_request_ends_its_stream(proxy: Connector) -> None:
+def test_a_response_before_the_end_of_the_request_ends_its_stream(proxy: Connector) -> None:
     proxy.put({"listeners": [], "routes": [{"rules": [{"respond": {"statusCode": 200, "body": "enough"}}]}]})
     call = proxy.edge.call(method="POST", end_stream=False)
     assert call.read_all() == b"enough"
@@ -299,7 +301,7 @@ def test_an_answer_that_needs_no_more_of_the_request_ends_its_stream(proxy: Conn
 # -- cancelled ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_response_that_the_edge_gives_up_is_given_up_at_the_backend(proxy: Connector) -> None:
+def test_a_response_reset_by_the_edge_is_cancelled_at_the_backend(proxy: Connector) -> None:
     closed = threading.Event()
 
     def talk(dialogue: Dialogue) -> None:
@@ -315,7 +317,7 @@ def test_a_response_that_the_edge_gives_up_is_given_up_at_the_backend(proxy: Con
         assert closed.wait(20), "the backend's connection was kept"
 
 
-def test_a_request_that_the_edge_gives_up_before_the_answer_is_given_up_at_the_backend(proxy: Connector) -> None:
+def test_a_request_reset_by_the_edge_before_the_response_is_cancelled_at_the_backend(proxy: Connector) -> None:
     asked, closed = threading.Event(), threading.Event()
 
     def talk(dialogue: Dialogue) -> None:
@@ -334,8 +336,8 @@ def test_a_request_that_the_edge_gives_up_before_the_answer_is_given_up_at_the_b
 # -- backends ----------------------------------------------------------------------------------------------------------
 
 
-def test_requests_at_once_share_few_backend_connections(proxy: Connector) -> None:
-    """Eight at a time, again and again."""
+def test_concurrent_requests_share_few_backend_connections(proxy: Connector) -> None:
+    """25 rounds of eight at a time."""
 
     def respond(received: Received) -> Reply:
         return Reply(body=received.target.encode())

@@ -1,4 +1,4 @@
-"""Proxies that end while something is under way; `make limits-tunnel` restarts them for a minute under load."""
+"""Proxies that end with requests in flight; `make limits-tunnel` restarts them for a minute under load."""
 
 import hashlib
 import signal
@@ -24,7 +24,7 @@ def test_a_rolling_restart_under_load_loses_no_request() -> None:
     assert len(outcome.durations_s) >= 5 * RATE_PER_S
 
 
-def test_an_upload_and_a_websocket_go_on_after_the_edge_has_turned_to_others() -> None:
+def test_an_upload_and_a_websocket_continue_after_unregistration() -> None:
     with WebSocketServer() as chat, RecordingBackend() as backend, Edge() as edge, Connector(edge) as proxy:
         rooms = route_to(chat.address, name="chat", matches=[{"path": {"type": "PathPrefix", "value": "/chat"}}])
         proxy.serve(rooms, route_to(backend.address))

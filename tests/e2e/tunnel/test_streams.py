@@ -1,4 +1,4 @@
-"""Streams through the tunnel that last: events, WebSockets, bodies that one side holds back; and many at a time."""
+"""Long streams through the tunnel: events, WebSockets, stalled bodies; and many at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALLED = 15
 SMALL_BYTES = 10_000
 
 
-def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
+def test_each_event_arrives_before_the_next_is_sent(proxy: Connector) -> None:
     confirmed = threading.Semaphore(0)
 
     def talk(dialogue: Dialogue) -> None:
@@ -47,12 +47,12 @@ def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
         backend.close()
 
 
-def test_websocket_messages_go_both_ways(proxy: Connector) -> None:
+def test_websocket_messages_pass_in_both_directions(proxy: Connector) -> None:
     def echo(connection: websockets.sync.server.ServerConnection) -> None:
         for message in connection:
             connection.send(message)
 
-    # Without PINGs of its own, which come after 20 s and are no echo.
+    # Without the library's own PINGs, which are sent every 20 s and are no echo.
     with websockets.sync.server.serve(echo, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -92,7 +92,7 @@ def test_many_streams_at_once_share_a_connection(proxy: Connector) -> None:
         assert [call.read_all() for call in calls] == [b"/%d" % number for number in range(STREAMS)]
 
 
-def test_uploads_that_stand_still_hold_no_other_up(proxy: Connector) -> None:
+def test_stalled_uploads_delay_no_other(proxy: Connector) -> None:
     stalled = threading.Event()
 
     def talk(dialogue: Dialogue) -> None:

@@ -1,4 +1,4 @@
-"""WebSockets of the edge at their beginning and their end, in raw bytes: the edge frames nothing, and neither do we."""
+"""WebSockets of the edge at their start and end, in raw bytes: the edge frames nothing, and neither do we."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def echo(dialogue: Dialogue) -> None:
             dialogue.send(data)
 
 
-def test_the_vector_is_that_of_the_rfc() -> None:
+def test_the_test_vector_is_that_of_rfc_6455() -> None:
     digest = hashlib.sha1(KEY + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
     assert base64.b64encode(digest) == ACCEPT
 
 
-def test_a_switch_is_told_as_200_with_the_fields_of_the_handshake(proxy: Connector) -> None:
+def test_a_101_of_the_backend_is_forwarded_as_200_with_the_fields_of_the_handshake(proxy: Connector) -> None:
     with switched(proxy, echo, b"Sec-WebSocket-Protocol: chat\r\nX-Other: 1\r\n") as call:
         response = call.response()
         assert (response.status_code, response.source) == (200, "origin")
@@ -70,7 +70,7 @@ def test_a_switch_is_told_as_200_with_the_fields_of_the_handshake(proxy: Connect
         call.reset()
 
 
-def test_a_handshake_that_says_it_has_no_body_as_that_of_java_does_is_followed_by_bytes(proxy: Connector) -> None:
+def test_bytes_pass_after_a_handshake_with_content_length_zero(proxy: Connector) -> None:
     with switched(proxy, echo, asking=((b"content-length", b"0"),)) as call:
         assert call.response().status_code == 200
         call.send(b"\x81\x85\0\0\0\0hello")
@@ -78,7 +78,7 @@ def test_a_handshake_that_says_it_has_no_body_as_that_of_java_does_is_followed_b
         call.reset()
 
 
-def test_bytes_pass_unchanged_both_ways_as_they_come(proxy: Connector) -> None:
+def test_bytes_pass_unchanged_in_both_directions_as_they_arrive(proxy: Connector) -> None:
     every_byte = bytes(range(256))
     with switched(proxy, echo) as call:
         for size in (1, 2, 125, 126, 16_384, 70_000):
@@ -88,7 +88,7 @@ def test_bytes_pass_unchanged_both_ways_as_they_come(proxy: Connector) -> None:
         call.reset()
 
 
-def test_a_backend_may_speak_first_and_at_once(proxy: Connector) -> None:
+def test_a_backend_may_send_first(proxy: Connector) -> None:
     with switched(proxy, lambda dialogue: dialogue.send(b"hello")) as call:
         assert call.read(5) == b"hello"
 
@@ -100,7 +100,9 @@ def test_the_stream_ends_when_the_backend_has_ended(proxy: Connector) -> None:
 
 
 @pytest.mark.parametrize("how", [Call.end, Call.reset], ids=["ends", "resets"])
-def test_the_backend_is_let_go_when_the_edge_ends_the_stream(proxy: Connector, how: Callable[[Call], None]) -> None:
+def test_the_backend_connection_is_closed_when_the_edge_ends_or_resets_the_stream(
+    proxy: Connector, how: Callable[[Call], None]
+) -> None:
     over = threading.Event()
 
     def wait_for_end(dialogue: Dialogue) -> None:
@@ -116,8 +118,8 @@ def test_the_backend_is_let_go_when_the_edge_ends_the_stream(proxy: Connector, h
         proxy.edge.wait_for(lambda: not proxy.edge.ledger.in_flight, "the end of the stream")
 
 
-def test_a_backend_that_talks_on_is_left_soon_after_the_edge_has_ended_the_stream(proxy: Connector) -> None:
-    """Half of a stream is nothing to the edge, so what it says would go nowhere, for ever."""
+def test_a_backend_that_keeps_sending_is_disconnected_soon_after_the_edge_ends_the_stream(proxy: Connector) -> None:
+    """The edge has no half-closed streams, so the backend's bytes would go nowhere, for ever."""
     is_left = threading.Event()
 
     def talk_on(dialogue: Dialogue) -> None:
@@ -134,7 +136,7 @@ def test_a_backend_that_talks_on_is_left_soon_after_the_edge_has_ended_the_strea
         proxy.edge.wait_for(lambda: not proxy.edge.ledger.in_flight, "the end of the stream")
 
 
-def test_what_a_backend_answers_to_the_end_of_the_edge_is_passed_on(proxy: Connector) -> None:
+def test_a_backends_last_bytes_are_forwarded_after_the_edge_ends_the_stream(proxy: Connector) -> None:
     def answer(dialogue: Dialogue) -> None:
         dialogue.send(b"ready")
         assert dialogue.read_to_end() == b"bye"

@@ -1,4 +1,4 @@
-"""`tunnel-check` tells each step of a tunnel, and what helps where one fails."""
+"""`tunnel-check` reports each step of setting up a tunnel, and a remedy where one fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def told(edge: Edge, *arguments: str, token: str = "", addresses: Sequence[str] 
         return command.wait(DONE_S), list(command.lines)
 
 
-def test_all_is_well_with_a_tunnel_that_works() -> None:
+def test_a_working_tunnel_passes_every_step() -> None:
     with Edge() as edge:
         code, lines = told(edge, "--register")
         assert code == 0
@@ -46,7 +46,7 @@ def test_nothing_is_registered_unless_asked_for() -> None:
         assert not edge.ledger.registrations
 
 
-def test_a_tunnel_that_is_not_remotely_managed_is_left_as_it_is() -> None:
+def test_a_locally_managed_tunnel_gets_no_configuration() -> None:
     with Edge() as edge:
         edge.behave(Behaviour(is_remotely_managed=False))
         code, lines = told(edge, "--register")
@@ -55,14 +55,14 @@ def test_a_tunnel_that_is_not_remotely_managed_is_left_as_it_is() -> None:
         assert not any(record.local_configurations for record in edge.ledger.records)
 
 
-def test_an_address_that_is_left_out_is_told_with_its_reason() -> None:
+def test_an_unresolvable_address_is_left_out_with_its_reason() -> None:
     with Edge() as edge:
         code, lines = told(edge, addresses=["nowhere.invalid:7844", *edge.addresses])
         (line,) = (line for line in lines if "left out" in line)
         assert (code, "nowhere.invalid: no such host" in line) == (0, True)
 
 
-def test_a_step_that_fails_comes_with_what_helps() -> None:
+def test_a_failed_step_names_a_remedy() -> None:
     with Edge() as edge:
         edge.refuse(edge.addresses[0])
         edge.plan(Behaviour(), Behaviour(refusal=unauthorized()))
@@ -79,14 +79,14 @@ def test_a_step_that_fails_comes_with_what_helps() -> None:
         assert "no token" not in lines[0].removeprefix("FAIL  token")
 
 
-def test_addresses_that_are_none_of_the_version_are_told_with_what_asks_for_it() -> None:
+def test_addresses_of_the_wrong_ip_version_are_reported_with_the_option() -> None:
     with Edge() as edge:
         code, lines = told(edge, "--edge-ip-version", "6")
         assert (code, len(lines)) == (1, 2)
         assert lines[1].endswith(f"{edge.addresses[1]}, which --edge-ip-version 6 asks for")
 
 
-def test_the_address_that_connections_come_from_is_a_step_of_its_own_and_is_used() -> None:
+def test_the_source_address_is_a_step_of_its_own_and_is_used() -> None:
     with Edge() as edge:
         code, lines = told(edge, "--edge-bind-address", "127.0.0.2")
         assert (code, len(lines)) == (0, 6)
@@ -98,7 +98,7 @@ def test_the_address_that_connections_come_from_is_a_step_of_its_own_and_is_used
         assert lines[1].endswith("192.0.2.1: Cannot assign requested address, want an address that this host has")
 
 
-def test_an_address_that_does_not_exist_is_told_without_a_word_of_srv() -> None:
+def test_an_unresolvable_given_address_is_reported_without_mentioning_srv() -> None:
     with Edge() as edge:
         code, lines = told(edge, addresses=["nowhere.invalid:7844"])
         assert (code, len(lines)) == (1, 2)
@@ -107,7 +107,7 @@ def test_an_address_that_does_not_exist_is_told_without_a_word_of_srv() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "no certificate", f"{PEM_HEADER}\nAAAA\n{PEM_FOOTER}\n"])
-def test_a_file_without_an_authority_is_what_is_wrong_and_not_the_way_to_the_edge(content: str, tmp_path: Path) -> None:
+def test_a_ca_file_without_a_certificate_fails_the_roots_step(content: str, tmp_path: Path) -> None:
     file = tmp_path / "roots.pem"
     file.write_text(content)
     with Edge() as edge:
@@ -126,7 +126,7 @@ def test_a_file_without_an_authority_is_what_is_wrong_and_not_the_way_to_the_edg
     ],
     ids=["exception", "dropped", "malformed"],
 )
-def test_each_way_in_which_a_registration_ends_comes_with_what_helps(behaviour: Behaviour, said: str) -> None:
+def test_each_registration_failure_names_a_remedy(behaviour: Behaviour, said: str) -> None:
     with Edge() as edge:
         edge.plan(Behaviour(), Behaviour(), behaviour)
         code, lines = told(edge, "--register")
@@ -134,10 +134,10 @@ def test_each_way_in_which_a_registration_ends_comes_with_what_helps(behaviour: 
         assert said in lines[5]
 
 
-def test_packets_of_full_size_that_are_lost_on_the_way_are_told_and_do_not_keep_the_tunnel_from_working(
+def test_loss_of_full_size_packets_is_reported_although_the_tunnel_works(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In this process, whose first words can be made as large as newer TLS libraries have them."""
+    """In this process, whose ClientHello can be made as large as that of newer TLS libraries."""
 
     def wordy(roots: str) -> SSLContext:
         context = make_context(roots)
