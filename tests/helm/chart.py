@@ -20,19 +20,19 @@ Object = dict[str, Any]
 
 
 class Refused(Exception):
-    """What helm said."""
+    """With helm's error message."""
 
 
 class Helm:
     def __init__(self, program: Path, folder: Path, kubeconfig: Path | None = None) -> None:
-        """`folder`: for its files, and those that it is given."""
+        """`folder`: for helm's own files and its input."""
         self._program = program
         self._folder = folder
         kube = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)}
         self._environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **kube}
 
     def run(self, *arguments: str, values: Values | None = None) -> str:
-        """Its standard output; raises Refused."""
+        """Returns standard output; raises Refused."""
         given: list[str] = []
         if values is not None:
             file = self._folder / "values.yaml"
@@ -59,7 +59,7 @@ class Helm:
         return [each for each in yaml.safe_load_all(text) if each]
 
     def notes(self, values: Values) -> str:
-        """What is said after an install."""
+        """The notes printed after an install."""
         where = ("--namespace", NAMESPACE, "--dry-run=client")
         return self.run("install", "web", str(CHART), *where, values=values).partition("\nNOTES:\n")[2]
 
@@ -77,6 +77,6 @@ def one(objects: list[Object], kind: str, ending: str = "") -> Object:
 
 
 def container(deployment: Object) -> Object:
-    """The chart's own."""
+    """The chart's own container."""
     first, *_ = deployment["spec"]["template"]["spec"]["containers"]
     return dict(first)

@@ -27,7 +27,7 @@ def main() -> None:
     for place, folder in places.items():
         place.mkdir(parents=True, exist_ok=True)
         _mount("--bind", folder, str(place))
-    # With all that is mounted below it: without that a user who is not root is refused.
+    # With all mounts below it: otherwise a user who is not root is refused.
     _mount("--rbind", str(_TMP), str(_TMP))
     for each in (Path("/"), *grounds, *(ground / _HOST for ground in grounds)):
         _mount("-o", "remount,bind,ro", str(each))
@@ -35,14 +35,14 @@ def main() -> None:
 
 
 def _existing(place: Path) -> Path:
-    """The folder in which the mount point of a volume has to be made."""
+    """The folder in which the mount point of a volume has to be created."""
     return next(each for each in place.parents if each.is_dir())
 
 
 def _make_room(ground: Path) -> None:
-    """Let folders be made in `ground` that the host does not get.
+    """Allow folders to be created in `ground` without changing the host.
 
-    What it has is found as before: the checkout may lie there, or Python.
+    Its content stays accessible: the checkout may be there, or Python.
     """
     names = [each.name for each in ground.iterdir()]
     _mount("-t", "tmpfs", "tmpfs", str(_TMP))
@@ -54,7 +54,7 @@ def _make_room(ground: Path) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    # Without mount's own notes, which it keeps in /run.
+    # Without mtab, which mount keeps in /run.
     subprocess.run(["mount", "--no-mtab", *arguments], check=True, timeout=_TIMEOUT_S)
 
 

@@ -37,7 +37,7 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class _Container:
-    """The only one of its Pod."""
+    """The only container of its Pod."""
 
     pod: Object
     words: list[str]
@@ -58,12 +58,12 @@ class _Container:
         self.process = spawn(self.name, self.command(*self.words), self.log, self.environment)
 
     def check(self) -> None:
-        """It runs as long as nobody ends it."""
+        """Raises RuntimeError if it has ended by itself."""
         if self.process is None or not self.process.is_alive:
             raise RuntimeError(f"{self.name} has ended:\n{self.log.read_text(errors='replace')}")
 
     def stop(self) -> None:
-        """As a kubelet does, in the time that the Pod gives it. Raises RuntimeError when that is too short."""
+        """As a kubelet does, within the Pod's grace period. Raises RuntimeError when that is too short."""
         self.check()
         process = self.process
         assert process is not None
@@ -76,14 +76,14 @@ class _Container:
 
 class Containers:
     def __init__(self, api: KubeApi, server: str, authority: Path, folder: Path) -> None:
-        """`server`, `authority`: of the API server, as Pods find it."""
+        """`server`, `authority`: of the API server, as Pods see it."""
         self._api = api
         self._host, _, self._port = server.partition("://")[2].rpartition(":")
         self._authority = authority
         self._folder = folder
         self._running: dict[str, _Container] = {}
         self.ended: set[str] = set()
-        """Names of Pods that have gone, and whose programs have ended."""
+        """Names of deleted Pods whose programs have ended."""
 
     def tend(self, namespace: str) -> list[Object]:
         """Bring what runs in line with the Pods, and return those that run."""
@@ -93,7 +93,7 @@ class Containers:
             self._end(uid)
         for uid, pod in pods.items():
             if uid not in self._running and pod.get("status", {}).get("podIP"):
-                # What a Pod names may come later.
+                # Objects that a Pod references may be created later.
                 with suppress(requests.HTTPError):
                     self._start(uid, pod)
         return [container.pod for container in self._running.values()]
@@ -107,7 +107,7 @@ class Containers:
         return fetch(probe["scheme"], pod["status"]["podIP"], port, probe["path"])[0] == 200
 
     def restart(self, pod: Object) -> None:
-        """As when a program has ended: the Pod keeps its address and its volumes."""
+        """As after a program's exit: the Pod keeps its address and its volumes."""
         self._of(pod).stop()
         self._of(pod).start()
 
@@ -151,7 +151,7 @@ class Containers:
         container.stop()
         self.ended.add(container.name)
 
-    # -- what a Pod names ---------------------------------------------------------------------------------------------
+    # -- what a Pod references ----------------------------------------------------------------------------------------
 
     def _value(self, pod: Object, variable: Object) -> str:
         source = variable.get("valueFrom", {})
@@ -203,7 +203,7 @@ class Containers:
 
 
 def fetch(scheme: str, address: str, port: int, path: str, **headers: str) -> tuple[int, bytes]:
-    """Status code and body; 0 where nobody answers. Certificates are not verified, as kubelets do not either."""
+    """Status code and body; 0 without an answer. Like kubelets, it does not verify certificates."""
     if scheme == "HTTPS":
         context = ssl._create_unverified_context()
         connection: HTTPConnection = HTTPSConnection(address, port, timeout=PROBE_S, context=context)

@@ -1,4 +1,4 @@
-"""Releases of the chart that the tests install, and what the programs read out of one."""
+"""Values of the releases that the tests render, and the options that the programs read from one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ EVERYTHING: Values = {
 
 
 def changed(values: Values, path: str, value: Any) -> Values:
-    """`values` with one of them set, by its path with dots."""
+    """`values` with one of them set, by its dotted path."""
     first, _, rest = path.partition(".")
     return {**values, first: changed(values.get(first, {}), rest, value) if rest else value}
 
@@ -99,7 +99,7 @@ def proxy_options(objects: list[Object]) -> ProxyOptions:
 
 
 def understood(options: type[Read], prefix: str, given: Object) -> Read:
-    """What the program reads out of its variables, each of which it knows, and its flags."""
+    """The options that the program reads from its variables, all of which must be known, and its flags."""
     # The file of the tunnel's token would be read.
     environ = {each["name"]: each.get("value", "x") for each in given["env"] if each["name"] != "TUNNEL_TOKEN_FILE"}
     known = {name for spec in specs_of(options, prefix) for name in (spec.env, spec.file_env)}

@@ -1,4 +1,4 @@
-"""What is around the programs of a release: Services, roles, classes, budgets, policies, notes."""
+"""The objects around the programs of a release: Services, roles, classes, budgets, policies, notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLUSTERS = {"ClusterRole", "ClusterRoleBinding", "GatewayClass", "GatewayClassCo
 """Kinds without a namespace."""
 
 
-def test_every_object_says_where_it_is_and_whose(helm: Helm) -> None:
+def test_every_object_has_its_namespace_and_the_labels_of_its_release(helm: Helm) -> None:
     for each in helm.render(EVERYTHING):
         labels = each["metadata"]["labels"]
         assert each["metadata"].get("namespace") == (None if each["kind"] in CLUSTERS else NAMESPACE)
@@ -48,7 +48,7 @@ def selector(each: Object) -> dict[str, str] | None:
     return None if found is None else dict(found.get("matchLabels", found))
 
 
-def test_whatever_selects_pods_selects_those_of_its_component_and_release_alone(helm: Helm) -> None:
+def test_selectors_match_only_pods_of_their_own_component_and_release(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     pods = {
         (release, component): one(rendered, "Deployment", f"-{component}")["spec"]["template"]["metadata"]["labels"]
@@ -69,8 +69,8 @@ def test_whatever_selects_pods_selects_those_of_its_component_and_release_alone(
     ]
 
 
-def test_names_that_are_numbers_stay_words(helm: Helm) -> None:
-    """The API server takes no number for a namespace, a label or a variable."""
+def test_numeric_release_and_namespace_names_stay_strings(helm: Helm) -> None:
+    """The API server accepts no number as a namespace, a label or a variable."""
     for values in (EVERYTHING, changed(changed(EVERYTHING, "controller.enabled", False), "nameOverride", "5")):
         for each in helm.render(values, release="7", namespace="42"):
             assert isinstance(each["metadata"].get("namespace", ""), str)
@@ -84,7 +84,7 @@ def test_names_that_are_numbers_stay_words(helm: Helm) -> None:
     assert controller_options(objects).namespace == "42"
 
 
-def test_annotations_and_labels_of_the_values_are_where_they_belong(helm: Helm) -> None:
+def test_annotations_and_labels_of_the_values_are_on_their_objects(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
 
     for kind, ending in (("Service", "-direct"), ("GatewayClass", ""), ("ServiceAccount", "")):
@@ -92,8 +92,8 @@ def test_annotations_and_labels_of_the_values_are_where_they_belong(helm: Helm) 
     assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["a"] == "b"
 
 
-def test_labels_for_all_are_those_of_every_object_and_pod_and_select_nothing(helm: Helm) -> None:
-    """Policies of clusters want to see a team or a cost centre."""
+def test_common_labels_are_on_every_object_and_pod_but_in_no_selector(helm: Helm) -> None:
+    """Cluster policies may require a team or a cost centre."""
     values = changed(EVERYTHING, "commonLabels", {"team": "edge", "cost": "42"})
     values = changed(values, "controller.podMonitor.labels", {"release": "prometheus"})
     objects = helm.render(values)
@@ -106,7 +106,7 @@ def test_labels_for_all_are_those_of_every_object_and_pod_and_select_nothing(hel
     assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_a_label_that_the_values_have_twice_is_there_once_as_it_is_said_nearer(helm: Helm) -> None:
+def test_a_more_specific_label_overrides_a_common_label(helm: Helm) -> None:
     values = changed(
         {**EVERYTHING, "commonLabels": {"team": "edge"}}, "controller.podMonitor.labels", {"team": "metrics"}
     )
@@ -119,14 +119,14 @@ def test_a_label_that_the_values_have_twice_is_there_once_as_it_is_said_nearer(h
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_a_budget_for_disruptions_keeps_no_node_that_is_drained(helm: Helm, component: str) -> None:
+def test_a_pod_disruption_budget_lets_unhealthy_pods_be_evicted(helm: Helm, component: str) -> None:
     values = changed(EVERYTHING, f"{component}.podDisruptionBudget.maxUnavailable", "50%")
     spec = one(helm.render(values), "PodDisruptionBudget", f"-{component}")["spec"]
 
     assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
 
 
-def test_pods_of_a_daemonset_have_no_budget_since_a_drain_leaves_them_where_they_are(helm: Helm) -> None:
+def test_a_daemonset_has_no_pod_disruption_budget(helm: Helm) -> None:
     kinds = {each["kind"] for each in helm.render(ON_EACH_NODE)}
 
     assert "DaemonSet" in kinds
@@ -147,7 +147,7 @@ def test_the_controller_has_exactly_the_roles_of_the_files(helm: Helm) -> None:
     assert one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
-def test_account_and_roles_can_be_somebody_elses(helm: Helm) -> None:
+def test_service_account_and_roles_can_be_provided_by_others(helm: Helm) -> None:
     given = {"serviceAccount": {"create": False, "name": "ours"}, "rbac": {"create": False}}
     objects = helm.render({**DIRECT, "controller": given})
 
@@ -156,7 +156,7 @@ def test_account_and_roles_can_be_somebody_elses(helm: Helm) -> None:
     assert one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["serviceAccountName"] == "ours"
 
 
-def test_the_class_has_the_doors_of_the_values(helm: Helm) -> None:
+def test_the_class_configuration_has_the_direct_and_tunnel_settings_of_the_values(helm: Helm) -> None:
     direct, tunnelled, both = (
         one(helm.render(each), "GatewayClassConfig")["spec"] for each in (DIRECT, TUNNELLED, EVERYTHING)
     )
@@ -175,14 +175,14 @@ def test_the_class_has_the_proxy_settings_of_the_values(helm: Helm) -> None:
     assert one(objects, "GatewayClassConfig")["spec"]["proxy"] == given
 
 
-def test_the_class_names_the_addresses_of_the_service_where_the_values_do(helm: Helm) -> None:
+def test_the_class_configuration_has_the_service_addresses_of_the_values(helm: Helm) -> None:
     addresses = ["192.0.2.7", "2001:DB8::7", "lb.example.net"]
     config = one(helm.render(changed(DIRECT, "direct.addresses", addresses)), "GatewayClassConfig")
 
     assert config["spec"]["direct"]["service"]["addresses"] == addresses
 
 
-def test_a_class_points_to_its_configuration(helm: Helm) -> None:
+def test_a_class_references_its_configuration(helm: Helm) -> None:
     objects = helm.render(changed(DIRECT, "gatewayClass.name", "edge"))
     class_, config = one(objects, "GatewayClass"), one(objects, "GatewayClassConfig")
 
@@ -190,7 +190,7 @@ def test_a_class_points_to_its_configuration(helm: Helm) -> None:
     assert class_["spec"]["controllerName"] == controller_options(objects).controller_name
 
 
-def test_the_service_of_the_direct_door_has_the_fields_of_its_type(helm: Helm) -> None:
+def test_the_direct_service_has_the_fields_of_its_type(helm: Helm) -> None:
     given = {"loadBalancerClass": "metallb", "loadBalancerSourceRanges": ["192.0.2.0/24"], "ipFamilyPolicy": ""}
     specs = {
         type_: one(helm.render({**DIRECT, "direct": {"enabled": True, "type": type_, **given}}), "Service", "-direct")
@@ -206,20 +206,20 @@ def test_the_service_of_the_direct_door_has_the_fields_of_its_type(helm: Helm) -
     }
 
 
-def test_the_service_of_the_direct_door_has_more_fields_of_the_values(helm: Helm) -> None:
+def test_the_direct_service_has_further_fields_of_the_values(helm: Helm) -> None:
     more = {"ipFamilies": ["IPv6"], "loadBalancerIP": "192.0.2.10", "externalIPs": ["192.0.2.11"]}
     spec = one(helm.render(changed(DIRECT, "direct.spec", more)), "Service", "-direct")["spec"]
 
     assert spec == {**one(helm.render(DIRECT), "Service", "-direct")["spec"], **more}
 
 
-def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
+def test_without_a_controller_only_a_proxy_is_rendered(helm: Helm) -> None:
     objects = helm.render(DEDICATED)
 
     assert sorted(each["kind"] for each in objects) == ["Deployment", "PodDisruptionBudget", "Service"]
 
 
-def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
+def test_without_proxies_only_a_controller_is_rendered(helm: Helm) -> None:
     proxies = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
     objects = helm.render(changed(changed(TUNNELLED, "proxy", proxies), "proxy.enabled", False))
 
@@ -228,8 +228,8 @@ def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
     assert controller_options(objects).proxy_service is None
 
 
-def test_a_controller_alone_believes_the_authority_of_proxies_of_single_gateways(helm: Helm) -> None:
-    """It has no proxies whose certificates would need a name."""
+def test_a_controller_without_proxies_trusts_the_authority_of_dedicated_proxies(helm: Helm) -> None:
+    """It has no proxies of its own, so no server name is set."""
     alone = changed(TUNNELLED, "proxy", {"enabled": False, "configTLS": {"secretName": "config-tls"}})
     objects = helm.render(alone)
     options = controller_options(objects)
@@ -241,15 +241,15 @@ def test_a_controller_alone_believes_the_authority_of_proxies_of_single_gateways
     assert [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "proxy-ca"] == ["config-tls"]
 
 
-def test_proxies_open_a_tunnel_for_a_class_of_its_own_beside_that_of_the_chart(helm: Helm) -> None:
-    """So that Gateways of the one are on the LAN alone, and those of the other, which the chart does not make, not."""
+def test_proxies_can_open_a_tunnel_that_the_charts_class_does_not_use(helm: Helm) -> None:
+    """Gateways of the chart's class are then on the LAN only; a class from elsewhere can use the tunnel."""
     objects = helm.render(changed(DIRECT, "tunnel.tokenSecret.name", "connector"))
 
     assert "TUNNEL_TOKEN_FILE" in [each["name"] for each in program(objects, "proxy")["env"]]
     assert "tunnelID" not in one(objects, "GatewayClassConfig")["spec"]
 
 
-def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:
+def test_a_network_policy_admits_only_the_controller_and_metrics_scrapers_to_the_config_api(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     config, direct = one(objects, "NetworkPolicy")["spec"]["ingress"]
     controller = one(objects, "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
@@ -263,7 +263,7 @@ def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_me
     assert one(objects, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespaces(helm: Helm) -> None:
+def test_a_network_policy_of_a_dedicated_proxy_admits_controllers_of_all_namespaces(helm: Helm) -> None:
     ours = one(helm.render(DIRECT), "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
     (config,) = one(helm.render(changed(DEDICATED, "proxy.networkPolicy.enabled", True)), "NetworkPolicy")["spec"][
         "ingress"
@@ -277,7 +277,7 @@ def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespace
 
 @pytest.mark.parametrize("with_class", [True, False])
 @pytest.mark.parametrize("proxy", [{}, {"kind": "DaemonSet"}, {"enabled": False}])
-def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, proxy: Values) -> None:
+def test_the_notes_name_the_rendered_objects(helm: Helm, with_class: bool, proxy: Values) -> None:
     values = changed(changed(TUNNELLED, "gatewayClass.create", with_class), "proxy", proxy)
     objects, notes = helm.render(values), helm.notes(values)
 
@@ -297,7 +297,7 @@ def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, proxy: Value
 
 
 @pytest.mark.parametrize(("tls", "scheme"), [({}, "http"), (TLS["proxy"]["configTLS"], "https")])
-def test_the_notes_of_a_proxy_alone_say_what_a_gatewayconfig_needs(helm: Helm, tls: Values, scheme: str) -> None:
+def test_the_notes_of_a_dedicated_proxy_show_the_gatewayconfig_it_needs(helm: Helm, tls: Values, scheme: str) -> None:
     notes = helm.notes(changed(DEDICATED, "proxy.configTLS", tls))
     (port,) = one(helm.render(DEDICATED), "Service")["spec"]["ports"]
     spec = yaml.safe_load(notes[notes.index("  spec:") :])["spec"]
@@ -335,7 +335,7 @@ def test_names_begin_with_the_release(helm: Helm, release: str, values: Values, 
     assert names == {beginning + ending for ending in ("-controller", "-proxy", "-proxy-config", "-direct")}
 
 
-def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
+def test_pod_monitors_scrape_existing_ports(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
 
     for component in ("controller", "proxy"):
@@ -348,7 +348,7 @@ def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
     assert in_clear["spec"]["podMetricsEndpoints"][0].keys() == {"port", "interval"}
 
 
-def test_alerts_are_those_of_the_files(helm: Helm) -> None:
+def test_the_alerts_are_those_of_the_files(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
 
     for component in ("controller", "proxy"):
@@ -365,7 +365,7 @@ def proxy_alerts(helm: Helm, alerts: Values) -> list[Object]:
     return groups
 
 
-def test_single_alerts_are_changed_and_left_out_as_the_values_say(helm: Helm, tmp_path: Path) -> None:
+def test_the_values_change_and_disable_single_alerts(helm: Helm, tmp_path: Path) -> None:
     changes = {
         "TunnelgwProxyErrors": {"threshold": 0.1, "for": "30m", "labels": {"severity": "critical", "team": "web"}},
         "TunnelgwProxyWorkersRestart": {"threshold": 10, "annotations": {"runbook_url": "https://example.com/"}},
@@ -416,12 +416,12 @@ def test_single_alerts_are_changed_and_left_out_as_the_values_say(helm: Helm, tm
         ({"TunnelgwProxyErrors": {"threshold": "5%"}}, "threshold"),
     ],
 )
-def test_a_change_of_an_alert_that_cannot_be_made_is_refused(helm: Helm, alerts: Values, complaint: str) -> None:
+def test_an_invalid_change_of_an_alert_is_refused(helm: Helm, alerts: Values, complaint: str) -> None:
     with pytest.raises(Refused, match=complaint):
         proxy_alerts(helm, alerts)
 
 
-def test_dashboards_are_those_of_the_files_where_the_sidecar_of_grafana_finds_them(helm: Helm) -> None:
+def test_the_dashboards_of_the_files_have_the_labels_of_grafanas_sidecar(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     found = {part: one(objects, "ConfigMap", f"-{part}-dashboard") for part in ("controller", "proxy")}
 

@@ -1,4 +1,4 @@
-"""What values the chart takes, and what it says to others."""
+"""Which values the chart accepts, and how it refuses others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helm.releases import DEDICATED, DIRECT, EVERYTHING, IMAGE, ON_EACH_NO
 
 
 @pytest.mark.parametrize("values", [DIRECT, TUNNELLED, DEDICATED, TLS, ON_EACH_NODE, EVERYTHING])
-def test_helm_finds_nothing_to_complain_about(helm: Helm, values: Values) -> None:
+def test_helm_lint_reports_nothing(helm: Helm, values: Values) -> None:
     helm.run("lint", "--strict", str(CHART), values=values)
 
 
@@ -27,7 +27,7 @@ def test_the_chart_has_the_version_of_the_programs() -> None:
 
 
 def leaves(schema: Any, path: str = "") -> Iterator[str]:
-    """Paths of the values that a schema knows, down to those whose form is somebody else's."""
+    """Paths of the values that a schema knows, down to those whose form is not the chart's own."""
     if "properties" not in schema:
         yield path
         return
@@ -50,7 +50,7 @@ def test_every_value_has_a_default_and_a_schema() -> None:
     assert set(paths(yaml.safe_load((CHART / "values.yaml").read_text()), known)) == known
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_valid() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     jsonschema.Draft7Validator.check_schema(schema)
@@ -82,14 +82,14 @@ def test_the_schema_is_one() -> None:
         ("direct.ports", [{"name": "http", "port": 80, "targetPort": "http"}], "targetPort"),
     ],
 )
-def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: Any, complaint: str) -> None:
+def test_an_invalid_value_is_refused_by_name(helm: Helm, path: str, value: Any, complaint: str) -> None:
     with pytest.raises(Refused, match=complaint):
         helm.render(changed(DIRECT, path, value))
 
 
 @pytest.mark.parametrize("path", ["tunnel", "tunnel.tokenSecret", "direct", "direct.enabled", "proxy.configTLS"])
-def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: str) -> None:
-    """Helm takes a name with nothing behind it, or only comments below it, for the wish to have no default there."""
+def test_an_empty_section_is_refused_by_name(helm: Helm, path: str) -> None:
+    """To Helm, a key without a value, or with only comments below it, removes the default."""
     above, _, name = path.rpartition(".")
 
     with pytest.raises(Refused, match=f"'/?{above}': missing property '{name}'"):
@@ -122,8 +122,6 @@ def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: s
         ),
     ],
 )
-def test_values_that_do_not_fit_together_are_refused_with_what_to_do(
-    helm: Helm, values: Values, complaint: str
-) -> None:
+def test_conflicting_values_are_refused_with_a_remedy(helm: Helm, values: Values, complaint: str) -> None:
     with pytest.raises(Refused, match=complaint):
         helm.render(values)

@@ -1,4 +1,4 @@
-"""Containers for the programs of Pods can be made on machines whose folders are not those of ours."""
+"""Containers for the programs of Pods can be set up on machines with different folders."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ TIMEOUT_S = 60.0
 
 
 def contained(machine: str, tmp_path: Path, places: list[str], script: str) -> str:
-    """What `script` prints in a container with a volume at each of `places`, on what the script `machine` has made."""
+    """The output of `script` in a container with a volume at each of `places`, after the script `machine` has run."""
     volumes = {place: tmp_path / str(number) for number, place in enumerate(places)}
     for volume in volumes.values():
         volume.mkdir()
@@ -33,8 +33,8 @@ def contained(machine: str, tmp_path: Path, places: list[str], script: str) -> s
 
 
 @pytest.mark.parametrize("made", ["/run", "/run/secrets", "/run/secrets/kubernetes.io/serviceaccount"])
-def test_volumes_are_where_pods_want_them_whatever_there_is_of_their_folders(tmp_path: Path, made: str) -> None:
-    """A Pod of a cluster that runs these tests has the last."""
+def test_volumes_are_mounted_whichever_parent_folders_exist(tmp_path: Path, made: str) -> None:
+    """The last exists where these tests run in a Pod."""
     places = ["/run/secrets/kubernetes.io/serviceaccount", "/run/secrets/tunnel", "/run/tunnelgw/edge-ca"]
     machine = f"mount -t tmpfs none /run && mkdir -p {made}"
 
@@ -43,8 +43,8 @@ def test_volumes_are_where_pods_want_them_whatever_there_is_of_their_folders(tmp
     assert said.split() == ["0", "1", "2"]
 
 
-def test_what_the_machine_has_beside_volumes_is_still_found(tmp_path: Path) -> None:
-    """A checkout may lie there, or below a file system of its own in /tmp."""
+def test_files_beside_volumes_stay_readable(tmp_path: Path) -> None:
+    """A checkout may be there, or below a file system of its own in /tmp."""
     lent = tmp_path / "lent"
     lent.mkdir()
     machine = "mount -t tmpfs none /var/lib && mkdir /var/lib/ci && echo ours > /var/lib/ci/file"

@@ -18,7 +18,7 @@ TIMEOUT_S = 300.0
 
 
 @pytest.mark.timeout(TIMEOUT_S + 60.0)
-def test_the_chart_installs_serves_upgrades_and_goes(tmp_path: Path) -> None:
+def test_the_chart_installs_serves_upgrades_and_uninstalls(tmp_path: Path) -> None:
     for name in ("helm", "conformance", "gateway-api-crds"):
         require(partial(find_program, name))
     require(find_programs)

@@ -1,4 +1,4 @@
-"""What docs/helm.md says of the chart is true."""
+"""What docs/helm.md says about the chart is true."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def helm(tmp_path: Path) -> Helm:
     return Helm(built_program("helm"), tmp_path)
 
 
-def test_there_are_values_for_each_way_to_install_for_authorities_and_for_alerts() -> None:
+def test_the_manual_has_six_examples_of_values() -> None:
     assert len(VALUES) == 6
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_the_chart_takes_all_values_of_the_manual(helm: Helm, values: Object) -> None:
+def test_the_chart_accepts_all_values_of_the_manual(helm: Helm, values: Object) -> None:
     assert one(helm.render(values, "payments"), "Deployment", "-proxy")
 
 
@@ -41,7 +41,7 @@ def test_objects_of_the_manual_are_admitted() -> None:
     assert OBJECTS
 
 
-def test_a_gatewayconfig_of_the_manual_names_the_service_of_its_release(helm: Helm) -> None:
+def test_a_gatewayconfig_of_the_manual_names_the_config_service_of_its_release(helm: Helm) -> None:
     (config,) = [yaml.safe_load(text) for text in OBJECTS]
     (values,) = [each for each in VALUES if each.get("controller") == {"enabled": False}]
     service = one(helm.render(values, "payments"), "Service")
@@ -71,7 +71,7 @@ def test_values_that_the_manual_names_exist() -> None:
     assert [path for path in sorted(named) if not has(path)] == []
 
 
-def test_what_helm_is_told_to_complain_of_are_its_words(helm: Helm) -> None:
+def test_error_messages_in_the_manual_are_those_of_the_chart(helm: Helm) -> None:
     helpers = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
 
     for words in ("image.repository is not set", "neither tunnel nor direct: "):
@@ -79,7 +79,7 @@ def test_what_helm_is_told_to_complain_of_are_its_words(helm: Helm) -> None:
         assert words in helpers
 
 
-def test_names_in_the_commands_are_those_of_a_release_called_tunnelgw(helm: Helm) -> None:
+def test_object_names_in_commands_are_those_of_a_release_called_tunnelgw(helm: Helm) -> None:
     objects = helm.render(VALUES[0], "tunnelgw")
     deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
 
@@ -91,9 +91,7 @@ def test_names_in_the_commands_are_those_of_a_release_called_tunnelgw(helm: Helm
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
-def test_the_labels_by_which_pods_are_taken_from_their_workload_are_those_of_the_proxies_alone(
-    helm: Helm, kind: str
-) -> None:
+def test_the_selector_that_orphans_pods_matches_the_proxies_only(helm: Helm, kind: str) -> None:
     ((kinds, selector),) = re.findall(r"delete (\S+) --cascade=orphan \\\n  --selector (\S+)$", MANUAL, re.M)
     wanted = dict(each.split("=") for each in selector.split(","))
     objects = helm.render({**VALUES[0], "proxy": {"kind": kind}}, "tunnelgw")

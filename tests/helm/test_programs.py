@@ -1,4 +1,4 @@
-"""What the programs of a release are told, and how their Pods run."""
+"""The settings of a release's programs, and how their Pods run."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_controller_and_proxies_find_each_other(helm: Helm, values: Values) -> N
     assert service["spec"]["publishNotReadyAddresses"]
 
 
-def test_controllers_agree_on_who_writes_even_where_one_is_wanted(helm: Helm) -> None:
-    """A rollout runs two of them."""
+def test_leader_election_is_on_even_with_one_replica(helm: Helm) -> None:
+    """A rollout runs two controllers."""
     assert controller_options(helm.render(DIRECT)).leader_elect
 
 
-def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_named(helm: Helm) -> None:
+def test_the_config_api_uses_tls_if_a_certificate_is_configured(helm: Helm) -> None:
     clear, secured = helm.render(DIRECT), helm.render(TLS)
     server, client = proxy_options(secured), controller_options(secured)
 
@@ -69,7 +69,7 @@ def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_nam
     assert schemes == {"HTTP", "HTTPS"}
 
 
-def test_proxies_without_the_edge_stay_in_the_service_of_direct_clients(helm: Helm) -> None:
+def test_readiness_of_proxies_with_direct_clients_does_not_depend_on_the_edge(helm: Helm) -> None:
     paths = {
         door: program(helm.render(values), "proxy")["readinessProbe"]["httpGet"]["path"]
         for door, values in (("tunnel", TUNNELLED), ("direct", DIRECT), ("both", EVERYTHING))
@@ -78,7 +78,7 @@ def test_proxies_without_the_edge_stay_in_the_service_of_direct_clients(helm: He
     assert paths == {"tunnel": "/readyz", "direct": "/readyz/direct", "both": "/readyz/direct"}
 
 
-def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+def test_the_termination_grace_period_covers_a_proxys_shutdown(helm: Helm) -> None:
     objects = helm.render({**DIRECT, "proxy": {"shutdownDelaySeconds": 7, "gracePeriodSeconds": 100}})
     options = proxy_options(objects)
     spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
@@ -87,8 +87,8 @@ def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0, 5, 8, 30, 121])
-def test_a_proxy_that_ends_counts_as_ready_until_some_seconds_before_its_doors_close(helm: Helm, delay_s: int) -> None:
-    """What a load balancer sends to the node of a service's last Pod is dropped from then on."""
+def test_a_terminating_proxy_stays_ready_until_seconds_before_its_listeners_close(helm: Helm, delay_s: int) -> None:
+    """From then on, packets that a load balancer sends to the node of a Service's last Pod are dropped."""
     values = {**DIRECT, "proxy": {"shutdownDelaySeconds": delay_s}}
     probe = program(helm.render(values), "proxy")["readinessProbe"]
     sooner_s, later_s = (probe["periodSeconds"] * (probe["failureThreshold"] - more) for more in (1, 0))
@@ -98,8 +98,8 @@ def test_a_proxy_that_ends_counts_as_ready_until_some_seconds_before_its_doors_c
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: str) -> None:
-    """helm applies on the server's side: a field that an autoscaler has changed would be a conflict at each upgrade."""
+def test_the_number_of_replicas_can_be_left_to_an_autoscaler(helm: Helm, component: str) -> None:
+    """helm uses server-side apply: a field changed by an autoscaler would be a conflict at each upgrade."""
     replicas = {
         value: one(helm.render({**DIRECT, component: {"replicas": value}}), "Deployment", f"-{component}")["spec"]
         for value in (3, None)
@@ -109,7 +109,7 @@ def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: 
     assert "replicas" not in replicas[None]
 
 
-def test_a_proxy_goes_when_its_successor_has_been_ready_for_the_time_of_the_values(helm: Helm) -> None:
+def test_min_ready_seconds_of_the_values_are_set_on_the_proxies(helm: Helm) -> None:
     specs = {
         seconds: one(helm.render(changed(DIRECT, "proxy.minReadySeconds", seconds)), "Deployment", "-proxy")["spec"]
         for seconds in (0, 90)
@@ -119,7 +119,7 @@ def test_a_proxy_goes_when_its_successor_has_been_ready_for_the_time_of_the_valu
     assert "minReadySeconds" not in specs[0]
 
 
-def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm) -> None:
+def test_proxies_on_the_host_network_stop_before_their_successors_start(helm: Helm) -> None:
     for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
         spec = one(helm.render({**DIRECT, "proxy": {"hostNetwork": is_host}}), "Deployment", "-proxy")["spec"]
 
@@ -129,7 +129,7 @@ def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm)
         assert spec["template"]["spec"].get("dnsPolicy") == ("ClusterFirstWithHostNet" if is_host else None)
 
 
-def test_a_daemonset_has_the_pods_of_the_deployment_and_leaves_their_number_to_the_nodes(helm: Helm) -> None:
+def test_a_daemonset_has_the_container_of_the_deployment_and_no_replicas(helm: Helm) -> None:
     deployment = one(helm.render(DIRECT), "Deployment", "-proxy")
     for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
         objects = helm.render(changed(ON_EACH_NODE, "proxy.hostNetwork", is_host))
@@ -144,7 +144,7 @@ def test_a_daemonset_has_the_pods_of_the_deployment_and_leaves_their_number_to_t
         assert sorted(each["kind"] for each in objects if each["metadata"]["name"].endswith("-proxy")) == ["DaemonSet"]
 
 
-def test_pods_of_a_daemonset_are_spread_only_as_the_values_say(helm: Helm) -> None:
+def test_a_daemonset_has_only_the_topology_spread_constraints_of_the_values(helm: Helm) -> None:
     own = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     specs = [
         one(helm.render(changed(ON_EACH_NODE, "proxy.topologySpreadConstraints", given)), "DaemonSet")["spec"]
@@ -171,7 +171,7 @@ def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, referenc
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
+def test_pods_have_the_scheduling_dns_and_metadata_of_the_values(helm: Helm, component: str) -> None:
     wanted = EVERYTHING["controller"]
     where = ("tolerations", "affinity", "priorityClassName")
     placing = (*where, "dnsPolicy", "dnsConfig", "hostAliases")
@@ -188,8 +188,8 @@ def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_an_autoscaler_of_nodes_may_move_a_pod_with_all_volumes_that_end_with_it(helm: Helm, component: str) -> None:
-    """By default it keeps each node with a Pod that has an emptyDir of which nothing is said."""
+def test_the_cluster_autoscaler_may_evict_pods_despite_their_emptydir_volumes(helm: Helm, component: str) -> None:
+    """By default it keeps each node that has a Pod with an unlisted emptyDir."""
     template = one(helm.render(EVERYTHING), "Deployment", f"-{component}")["spec"]["template"]
     told = template["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
 
@@ -197,7 +197,7 @@ def test_an_autoscaler_of_nodes_may_move_a_pod_with_all_volumes_that_end_with_it
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_more_volumes_are_mounted_beside_those_of_the_chart(helm: Helm, component: str) -> None:
+def test_extra_volumes_are_mounted_after_those_of_the_chart(helm: Helm, component: str) -> None:
     wanted = {name: EVERYTHING["controller"][name] for name in ("extraVolumes", "extraVolumeMounts")}
     before, after = (helm.render({**EVERYTHING, component: given}) for given in ({}, wanted))
     volumes = [
@@ -210,7 +210,7 @@ def test_more_volumes_are_mounted_beside_those_of_the_chart(helm: Helm, componen
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_more_containers_stand_behind_that_of_the_chart(helm: Helm, component: str) -> None:
+def test_extra_containers_follow_that_of_the_chart(helm: Helm, component: str) -> None:
     wanted = EVERYTHING["controller"]["extraContainers"]
     before, after = (
         one(helm.render({**EVERYTHING, component: given}), "Deployment", f"-{component}")["spec"]["template"]["spec"]
@@ -222,13 +222,13 @@ def test_more_containers_stand_behind_that_of_the_chart(helm: Helm, component: s
         helm.render({**EVERYTHING, component: {"extraContainers": [{**wanted[0], "name": component}]}})
 
 
-def test_names_are_looked_up_as_the_values_say_also_on_the_nodes_network(helm: Helm) -> None:
+def test_the_dns_policy_of_the_values_applies_on_the_host_network(helm: Helm) -> None:
     objects = helm.render({**DIRECT, "proxy": {"hostNetwork": True, "dnsPolicy": "Default"}})
 
     assert one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["dnsPolicy"] == "Default"
 
 
-def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:
+def test_the_programs_get_the_settings_of_the_values(helm: Helm) -> None:
     logs = {"logLevel": "warning", "logFormat": "text"}
     given = {"controller": {**logs, "name": "example.com/edge"}, "proxy": {**logs, "workers": 3, "accessLog": "all"}}
     objects = helm.render({**DIRECT, **given})
@@ -239,7 +239,7 @@ def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:
     assert (proxy.workers, proxy.access_log) == (3, "all")
 
 
-def test_flags_of_the_values_are_given_to_the_programs(helm: Helm) -> None:
+def test_extra_arguments_of_the_values_are_passed_to_the_programs(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
 
     assert controller_options(objects).adopt
@@ -273,7 +273,7 @@ def test_ports_and_probes_are_those_of_the_programs(helm: Helm) -> None:
     ]
 
 
-def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
+def test_files_named_by_the_proxys_variables_are_in_its_volumes(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     run = program(objects, "proxy")
     volumes = {
@@ -298,8 +298,8 @@ def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
     }
 
 
-def test_the_tunnels_token_may_be_in_a_file_that_no_secret_of_the_cluster_brings(helm: Helm) -> None:
-    """As of Vault, or of a CSI driver."""
+def test_the_tunnel_token_can_be_a_file_of_an_extra_volume(helm: Helm) -> None:
+    """For example of Vault, or of a CSI driver."""
     mounted = {"name": "vault", "mountPath": "/vault", "readOnly": True}
     volume = {"name": "vault", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}
     told = {"name": "TUNNEL_TOKEN_FILE", "value": "/vault/token"}
@@ -312,7 +312,7 @@ def test_the_tunnels_token_may_be_in_a_file_that_no_secret_of_the_cluster_brings
     assert one(objects, "GatewayClassConfig")["spec"]["tunnelID"] == TUNNEL
 
 
-def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None:
+def test_a_proxy_without_a_tunnel_has_no_tunnel_files(helm: Helm) -> None:
     objects = helm.render(DIRECT)
     run = program(objects, "proxy")
     spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
@@ -323,7 +323,7 @@ def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component: str) -> None:
+def test_pods_have_the_security_contexts_and_resources_of_the_values(helm: Helm, component: str) -> None:
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())[component]
     given: dict[str, dict[str, Any]] = {
         "podSecurityContext": {"fsGroup": 7},
@@ -343,7 +343,7 @@ def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component:
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_pods_are_spread_over_nodes_where_that_is_possible(helm: Helm, component: str) -> None:
+def test_pods_are_spread_over_nodes_if_possible(helm: Helm, component: str) -> None:
     template = one(helm.render(DIRECT), "Deployment", f"-{component}")["spec"]["template"]
     (spread,) = template["spec"]["topologySpreadConstraints"]
 
@@ -361,7 +361,7 @@ def test_pods_of_the_revision_before_do_not_send_all_new_ones_to_one_node(helm: 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_constraints_of_the_values_are_about_these_pods_or_those_that_they_select(helm: Helm, component: str) -> None:
-    """One that selects none is about no Pods at all, and has no effect."""
+    """One without a selector matches no Pods, and has no effect."""
     plain = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     others = {**plain, "labelSelector": {"matchLabels": {"app": "other"}}}
     values = {**DIRECT, component: {"topologySpreadConstraints": [plain, others]}}
@@ -374,7 +374,7 @@ def test_constraints_of_the_values_are_about_these_pods_or_those_that_they_selec
     assert second == others
 
 
-def test_a_controller_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+def test_the_termination_grace_period_covers_a_controllers_shutdown(helm: Helm) -> None:
     objects = helm.render(DIRECT)
     spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
 

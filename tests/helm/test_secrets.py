@@ -31,14 +31,14 @@ def of_secrets(objects: list[Object], kind: str) -> list[Object]:
 
 
 def verbs(role: Object) -> set[str]:
-    """On Secrets."""
+    """The verbs on Secrets."""
     return {verb for rule in role["rules"] if "secrets" in rule["resources"] for verb in rule["verbs"]}
 
 
 # -- what is rendered -------------------------------------------------------------------------------------------------
 
 
-def test_with_named_namespaces_no_cluster_role_mentions_secrets_and_nothing_else_of_it_is_lost(helm: Helm) -> None:
+def test_named_namespaces_remove_secrets_and_nothing_else_from_the_cluster_role(helm: Helm) -> None:
     everywhere, named = (one(helm.render(values), "ClusterRole") for values in (DIRECT, NAMED))
     text = yaml.safe_dump(everywhere)
 
@@ -55,7 +55,7 @@ def test_with_named_namespaces_no_cluster_role_mentions_secrets_and_nothing_else
         ([NAMESPACE], [NAMESPACE]),
     ],
 )
-def test_each_namespace_and_that_of_the_release_has_one_role_to_read_secrets_and_one_binding(
+def test_each_named_namespace_and_the_releases_own_have_one_secrets_role_and_binding(
     helm: Helm, given: list[str], namespaces: list[str]
 ) -> None:
     objects = helm.render(changed(DIRECT, NAMES, given))
@@ -73,7 +73,7 @@ def test_each_namespace_and_that_of_the_release_has_one_role_to_read_secrets_and
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
 
 
-def test_the_right_to_make_the_token_of_the_proxies_stays_as_it_is(helm: Helm) -> None:
+def test_named_namespaces_do_not_affect_the_right_to_create_the_proxies_token(helm: Helm) -> None:
     before, named = (one(helm.render(values), "Role", "-controller") for values in (DIRECT, NAMED))
 
     assert named == before
@@ -81,7 +81,7 @@ def test_the_right_to_make_the_token_of_the_proxies_stays_as_it_is(helm: Helm) -
 
 
 @pytest.mark.parametrize("given", [[], None])
-def test_without_named_namespaces_nothing_is_there_that_was_not(helm: Helm, given: list[str] | None) -> None:
+def test_without_named_namespaces_nothing_is_added(helm: Helm, given: list[str] | None) -> None:
     with_none = changed(DIRECT, NAMES, given)
     texts = {helm.run("template", "web", str(CHART), values=values) for values in (DIRECT, with_none)}
     objects = helm.render(with_none)
@@ -91,22 +91,22 @@ def test_without_named_namespaces_nothing_is_there_that_was_not(helm: Helm, give
     assert VARIABLE not in {each["name"] for each in program(objects, "controller")["env"]}
 
 
-def test_the_controller_is_told_the_namespaces(helm: Helm) -> None:
+def test_the_controller_gets_the_named_namespaces(helm: Helm) -> None:
     assert controller_options(helm.render(NAMED)).secret_namespaces == ("shop", "payments")
 
 
-def test_the_namespace_of_the_release_alone_is_not_taken_for_all(helm: Helm) -> None:
+def test_naming_only_the_releases_namespace_does_not_mean_all_namespaces(helm: Helm) -> None:
     assert controller_options(helm.render(changed(DIRECT, NAMES, [NAMESPACE]))).secret_namespaces == (NAMESPACE,)
 
 
-def test_a_variable_that_says_other_namespaces_than_the_roles_is_refused(helm: Helm) -> None:
+def test_an_extra_variable_for_other_namespaces_is_refused(helm: Helm) -> None:
     extra = [{"name": VARIABLE, "value": "other"}]
 
     with pytest.raises(Refused, match=rf"controller\.extraEnv: {VARIABLE} is set by the chart"):
         helm.render(changed(NAMED, "controller.extraEnv", extra))
 
 
-def test_namespaces_that_are_numbers_stay_words(helm: Helm) -> None:
+def test_numeric_namespaces_stay_strings(helm: Helm) -> None:
     objects = helm.render(changed(DIRECT, NAMES, ["42"]), namespace="7")
 
     assert sorted(each["metadata"]["namespace"] for each in of_secrets(objects, "Role")) == ["42", "7"]
@@ -123,7 +123,7 @@ def test_roles_and_bindings_have_the_labels_of_every_object(helm: Helm) -> None:
     assert wanted["team"] == "edge"
 
 
-def test_roles_can_be_somebody_elses_while_the_controller_is_told(helm: Helm) -> None:
+def test_without_rbac_the_controller_still_gets_the_named_namespaces(helm: Helm) -> None:
     objects = helm.render(changed(NAMED, "controller.rbac.create", False))
 
     assert {each["kind"] for each in objects} & {"ClusterRole", "Role", "RoleBinding"} == set()
@@ -144,20 +144,20 @@ def test_roles_can_be_somebody_elses_while_the_controller_is_told(helm: Helm) ->
         ("shop", "array"),
     ],
 )
-def test_what_is_no_list_of_namespaces_is_refused(helm: Helm, given: object, complaint: str) -> None:
+def test_an_invalid_list_of_namespaces_is_refused(helm: Helm, given: object, complaint: str) -> None:
     with pytest.raises(Refused, match=rf"controller/secretNamespaces.*{complaint}"):
         helm.render(changed(DIRECT, NAMES, given))
 
 
-def test_helm_finds_nothing_to_complain_about_named_namespaces(helm: Helm) -> None:
+def test_helm_lint_reports_nothing_about_named_namespaces(helm: Helm) -> None:
     helm.run("lint", "--strict", str(CHART), values=NAMED)
 
 
-# -- what the API server makes of it ----------------------------------------------------------------------------------
+# -- in the API server ------------------------------------------------------------------------------------------------
 
 
 class Installed:
-    """Releases in a real API server, in a namespace of their own, with nobody to run their Pods."""
+    """Releases in a real API server, in a namespace of their own; their Pods do not run."""
 
     def __init__(self, api: KubeApi, helm: Helm) -> None:
         self.api = api
@@ -180,7 +180,7 @@ class Installed:
         self._helm.run("uninstall", "web", "--namespace", self.namespace)
 
     def may(self, verb: str, namespace: str = "", resource: str = "secrets", *, home: str = "", user: str = "") -> bool:
-        """Whether the controller, or `user`, may. Without a namespace: in all of them. `resource`: with its group."""
+        """Whether the controller, or `user`, is allowed. Without a namespace: in all. `resource`: with its group."""
         name, _, group = resource.partition(".")
         asked = {"verb": verb, "group": group, "resource": name, "namespace": namespace}
         account = f"system:serviceaccount:{home or self.namespace}:web-tunnelgw-controller"
@@ -198,7 +198,7 @@ class Installed:
         home: str = "",
         user: str = "",
     ) -> None:
-        """Roles count a moment after they were made, and those of one kind have nothing to do with another's."""
+        """Roles take effect a moment after their creation, each kind on its own."""
 
         def is_so() -> bool:
             return self.may(verb, namespace, resource, home=home, user=user) is is_allowed
@@ -218,7 +218,7 @@ def installed(kube: Environment, tmp_path: Path) -> Iterator[Installed]:
         yield Installed(api, Helm(built_program("helm"), tmp_path, kube.kubeconfig))
 
 
-def test_the_account_may_read_secrets_of_named_namespaces_and_of_no_other(installed: Installed) -> None:
+def test_the_service_account_may_read_secrets_of_named_namespaces_only(installed: Installed) -> None:
     shop, other = (installed.api.create_namespace(name) for name in ("shop", "other"))
     installed.do("install", [shop])
     for namespace in (shop, installed.namespace):
@@ -235,7 +235,7 @@ def test_the_account_may_read_secrets_of_named_namespaces_and_of_no_other(instal
     installed.until("list", resource="configmaps")
 
 
-def test_an_upgrade_gives_and_takes_namespaces_and_an_uninstall_leaves_none(installed: Installed) -> None:
+def test_an_upgrade_grants_and_revokes_namespaces_and_an_uninstall_removes_all_roles(installed: Installed) -> None:
     first, second = (installed.api.create_namespace(name) for name in ("first", "second"))
     installed.do("install", [])
     installed.until("list", "")
@@ -257,7 +257,7 @@ def test_an_upgrade_gives_and_takes_namespaces_and_an_uninstall_leaves_none(inst
     installed.until("list", second, is_allowed=False)
 
 
-def test_releases_of_one_name_may_read_one_namespace(installed: Installed) -> None:
+def test_releases_of_the_same_name_may_read_the_same_namespace(installed: Installed) -> None:
     shop, home = (installed.api.create_namespace(name) for name in ("shop", "home"))
 
     for each in (installed.namespace, home):
@@ -269,8 +269,8 @@ def test_releases_of_one_name_may_read_one_namespace(installed: Installed) -> No
     assert not installed.may("list", home)
 
 
-def test_a_namespace_that_is_not_there_is_refused_before_anything_is_changed(installed: Installed) -> None:
-    """An upgrade would take the right on all of them, and stop before it gives one on any."""
+def test_a_missing_namespace_is_refused_before_anything_is_changed(installed: Installed) -> None:
+    """An upgrade would revoke the right on all namespaces, and fail before it grants one on any."""
     installed.do("install", [])
     installed.until("list", "")
 
@@ -282,7 +282,7 @@ def test_a_namespace_that_is_not_there_is_refused_before_anything_is_changed(ins
 
 
 def test_a_namespace_that_is_being_deleted_is_refused_before_anything_is_changed(installed: Installed) -> None:
-    """No Role can be made in it, so an upgrade would stop half way."""
+    """No Role can be created in it, so an upgrade would fail half way."""
     ending = installed.api.create_namespace("ending")
     installed.do("install", [])
     installed.until("list", "")
@@ -295,8 +295,8 @@ def test_a_namespace_that_is_being_deleted_is_refused_before_anything_is_changed
     assert verbs(role) == {*READ}
 
 
-def test_who_may_read_secrets_of_the_named_namespaces_alone_may_install(installed: Installed) -> None:
-    """With an account that gets no right that its installer does not have: the API server lets nobody give one."""
+def test_a_user_who_may_read_secrets_only_of_the_named_namespaces_can_install(installed: Installed) -> None:
+    """The API server lets nobody grant a right that they do not have, so the account must get no more than those."""
     shop, user = installed.api.create_namespace("shop"), f"installer-of-{installed.namespace}"
     group = "rbac.authorization.k8s.io"
     rules = yaml.safe_load((CHART / "files" / "clusterrole.yaml").read_text().replace("secrets, ", ""))["rules"]
@@ -304,7 +304,7 @@ def test_who_may_read_secrets_of_the_named_namespaces_alone_may_install(installe
     rules.append({**making, "verbs": ["get", "create", "patch", "delete"]})
     installed.api.call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules})
     bindings = [(f"{RBAC}/clusterrolebindings", user)]
-    # What the role `admin` is made of by a part of the control plane that does not run here.
+    # The parts of the role `admin`: the controller manager, which would aggregate them, does not run here.
     bindings += [
         (f"{RBAC}/namespaces/{namespace}/rolebindings", f"system:aggregate-to-{part}")
         for namespace in (installed.namespace, shop)

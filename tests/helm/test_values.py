@@ -1,4 +1,4 @@
-"""Values and names as people write them: what YAML makes of them, and what a chart above this one adds."""
+"""Values and names as people write them: how YAML reads them, and what a parent chart adds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, TUNNELLED, changed, p
 
 
 @pytest.mark.parametrize(("written", "meant"), [("off", "off"), ('"off"', "off"), ("errors", "errors"), ("all", "all")])
-def test_off_may_be_written_without_quotes(helm: Helm, written: str, meant: str) -> None:
-    """To YAML that is `false`."""
+def test_access_log_off_may_be_written_without_quotes(helm: Helm, written: str, meant: str) -> None:
+    """In YAML, that is `false`."""
     objects = helm.render({**DIRECT, "proxy": {"accessLog": yaml.safe_load(written)}})
 
     assert proxy_options(objects).access_log == meant
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_the_cluster_may_choose_the_user(helm: Helm, component: str) -> None:
+def test_pods_leave_the_choice_of_the_user_to_the_cluster(helm: Helm, component: str) -> None:
     """As OpenShift does."""
     objects = helm.render(DIRECT)
     spec, run = one(objects, "Deployment", f"-{component}")["spec"]["template"]["spec"], program(objects, component)
@@ -35,7 +35,7 @@ NUMBER = 12345
 
 
 def numbers(found: Any, path: str = "") -> Iterator[str]:
-    """Where that number stands, as a number."""
+    """The paths at which NUMBER is a number."""
     if isinstance(found, dict):
         for key, value in found.items():
             yield from numbers(value, f"{path}.{key}")
@@ -65,7 +65,7 @@ def numbers(found: Any, path: str = "") -> Iterator[str]:
         "proxy.configTLS.serverName",
     ],
 )
-def test_names_of_the_values_that_are_numbers_stay_words(helm: Helm, path: str) -> None:
+def test_numeric_names_in_the_values_stay_strings(helm: Helm, path: str) -> None:
     objects = helm.render(changed(EVERYTHING, path, str(NUMBER)))
 
     assert [where for each in objects for where in numbers(each, each["kind"])] == []
@@ -73,7 +73,7 @@ def test_names_of_the_values_that_are_numbers_stay_words(helm: Helm, path: str) 
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_a_variable_that_the_chart_sets_is_refused_among_more_of_them(helm: Helm, component: str) -> None:
+def test_an_extra_variable_that_the_chart_sets_is_refused(helm: Helm, component: str) -> None:
     """The API server would refuse it, in the middle of an install."""
     ours = [each["name"] for each in program(helm.render(EVERYTHING), component)["env"]]
     names = [name for name in ours if name != "HTTPS_PROXY"]
@@ -85,27 +85,27 @@ def test_a_variable_that_the_chart_sets_is_refused_among_more_of_them(helm: Helm
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_a_volume_of_the_chart_is_refused_among_more_of_them(helm: Helm, component: str) -> None:
+def test_an_extra_volume_that_the_chart_has_is_refused(helm: Helm, component: str) -> None:
     """Likewise."""
     with pytest.raises(Refused, match=rf"{component}\.extraVolumes: tmp is set by the chart"):
         helm.render({**DIRECT, component: {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}})
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_no_way_to_find_addresses_is_refused(helm: Helm, component: str) -> None:
+def test_dns_policy_none_without_servers_is_refused(helm: Helm, component: str) -> None:
     """Likewise."""
     with pytest.raises(Refused, match=rf"{component}\.dnsPolicy is None: set the servers in {component}\.dnsConfig"):
         helm.render({**DIRECT, component: {"dnsPolicy": "None"}})
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_a_variable_that_is_no_text_is_refused(helm: Helm, component: str) -> None:
-    """By the API server too, in the middle of an install."""
+def test_an_extra_variable_that_is_no_string_is_refused(helm: Helm, component: str) -> None:
+    """The API server would refuse it too, in the middle of an install."""
     with pytest.raises(Refused, match=f"{component}/extraEnv/0/value"):
         helm.render({**DIRECT, component: {"extraEnv": [{"name": "A", "value": 5}]}})
 
 
-def test_no_door_takes_the_port_of_the_config_api(helm: Helm) -> None:
+def test_a_direct_port_equal_to_the_config_apis_is_refused(helm: Helm) -> None:
     port = {"name": "web", "port": 80, "targetPort": proxy_options(helm.render(DIRECT)).config_addr.port}
 
     with pytest.raises(Refused, match=r"direct\.ports: targetPort 8082 of web is the port of the config API"):
@@ -113,7 +113,7 @@ def test_no_door_takes_the_port_of_the_config_api(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("field", ["name", "port", "nodePort"])
-def test_no_two_ports_of_the_service_are_taken_for_one_by_the_api_server(helm: Helm, field: str) -> None:
+def test_duplicate_ports_of_the_service_are_refused(helm: Helm, field: str) -> None:
     ports = [{"name": f"web{n}", "port": 80 + n, "targetPort": 10080, "nodePort": 30080 + n} for n in range(3)]
     helm.render({**DIRECT, "direct": {"enabled": True, "ports": ports}})
     ports[2][field] = ports[0][field]
@@ -127,7 +127,7 @@ def test_no_two_ports_of_the_service_are_taken_for_one_by_the_api_server(helm: H
     ("release", "values", "beginning"),
     [("shop.example.com", {}, "shop-example-com-tunnelgw"), ("a" * 39 + ".b", {}, "a" * 39)],
 )
-def test_a_service_has_no_dots_in_its_name_where_its_release_has(
+def test_service_names_have_no_dots_even_if_the_release_name_has(
     helm: Helm, release: str, values: Values, beginning: str
 ) -> None:
     objects = helm.render({**DIRECT, **values}, release)
@@ -136,7 +136,7 @@ def test_a_service_has_no_dots_in_its_name_where_its_release_has(
     assert one(objects, "GatewayClassConfig")["spec"]["direct"]["service"]["name"] == f"{beginning}-direct"
 
 
-def test_a_release_that_begins_with_a_digit_is_refused_where_a_service_may_not(helm: Helm) -> None:
+def test_a_release_name_that_begins_with_a_digit_is_refused_before_kubernetes_1_36(helm: Helm) -> None:
     """The API server would refuse it, in the middle of an install."""
     with pytest.raises(
         Refused, match=r"3cx-tunnelgw: before Kubernetes 1\.36, names of Services must begin with a letter"
@@ -151,12 +151,12 @@ def test_a_release_that_begins_with_a_digit_is_refused_where_a_service_may_not(h
 
 @pytest.mark.parametrize("path", ["nameOverride", "fullnameOverride"])
 @pytest.mark.parametrize("name", ["Edge", "edge.example", "edge-"])
-def test_a_beginning_that_no_object_may_have_is_refused(helm: Helm, path: str, name: str) -> None:
+def test_an_invalid_name_override_is_refused(helm: Helm, path: str, name: str) -> None:
     with pytest.raises(Refused, match=path):
         helm.render(changed(DIRECT, path, name))
 
 
-def test_a_chart_above_may_switch_it_off(helm: Helm, tmp_path: Path) -> None:
+def test_a_parent_chart_can_disable_the_chart(helm: Helm, tmp_path: Path) -> None:
     above = tmp_path / "above"
     (above / "charts").mkdir(parents=True)
     (above / "charts" / "tunnelgw").symlink_to(CHART)

@@ -30,7 +30,7 @@ RELEASE = "tunnelgw"
 READY_S = 60.0
 STOP_S = 30.0
 ADDRESS = "10.100.0.5"
-"""What the network would give the Service; in this namespace it leads to whoever binds the port."""
+"""The Service's external address; in this network namespace it reaches whoever binds the port."""
 PORT = 10080
 HOST = "app.example.com"
 OWN_HOST = "own.example.com"
@@ -39,11 +39,11 @@ GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 DAEMONSETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
 SHOP = "shop"
-"""Another, with a certificate."""
+"""Another namespace, with a certificate."""
 
 
 def own_address(**ports: int) -> list[Object]:
-    """All Pods are in one network namespace here, so that each has to keep to its own address."""
+    """All Pods share one network namespace here, so each has to bind its own address."""
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     return [address, *({"name": name, "value": f"$(POD_IP):{port}"} for name, port in ports.items())]
 
@@ -76,7 +76,7 @@ class Stage:
         wait_ready(process, ready.exists, READY_S)
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """While the containers run."""
+        """Meanwhile the containers are kept running."""
 
         def tended() -> bool:
             self.containers.tend(NAMESPACE)
@@ -99,19 +99,19 @@ class Stage:
         return len(pods) == count and all(map(self.containers.is_ready, pods)) and all(map(self.has_its_edge, pods))
 
     def has_its_edge(self, pod: Object) -> bool:
-        """A proxy with both doors is ready for direct clients before it has."""
+        """A proxy with direct clients is ready before it is connected to the edge."""
         probe = pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]
         if probe["path"] != "/readyz/direct":
             return True
         return fetch(probe["scheme"], pod["status"]["podIP"], 8082, "/readyz")[0] == 200
 
     def token(self) -> str:
-        """Of the config API."""
+        """The token of the config API."""
         secret = self.api.call("GET", f"{IN_NAMESPACE}/secrets/{RELEASE}-proxy-auth-token")
         return base64.b64decode(secret["data"]["auth-token"]).decode()
 
     def knows_route(self, pod: Object) -> bool:
-        """With its backend, of whose kind nothing is told in the first second after its CRD was made."""
+        """With its backend, whose kind may not be served in the first second after its CRD was created."""
         authorization = {"Authorization": f"Bearer {self.token()}"}
         status_code, document = fetch("HTTPS", pod["status"]["podIP"], 8082, "/config", **authorization)
         return status_code == 200 and all(part.encode() in document for part in (HOST, self.backend.address))
@@ -157,7 +157,7 @@ class Stage:
             return session.get(f"http://{server}/", headers={"Host": host}, timeout=READY_S)
 
     def asked(self) -> tuple[int, int]:
-        """Status codes at the two doors."""
+        """Status codes of a direct request and one through the tunnel."""
         return self.ask(f"{ADDRESS}:{PORT}").status_code, self.ask(self.provider_edge.front).status_code
 
     def conditions(self, path: str) -> Mapping[str, str]:
@@ -165,7 +165,7 @@ class Stage:
         return {each["type"]: each["status"] for each in found}
 
     def release(self) -> set[str]:
-        """Kinds and names of what the release has in the API server."""
+        """Kinds and names of the release's objects in the API server."""
         selector = f"labelSelector=app.kubernetes.io/instance%3D{RELEASE}"
         places = [f"{IN_NAMESPACE}/{plural}" for plural in ("services", "serviceaccounts", "secrets", "configmaps")] + [
             f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
@@ -219,7 +219,7 @@ def test_an_install_brings_up_controller_and_proxies(stage: Stage) -> None:
     stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
 
 
-def test_a_route_is_served_at_both_doors(stage: Stage) -> None:
+def test_a_route_is_served_directly_and_through_the_tunnel(stage: Stage) -> None:
     balanced = {"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}
     service = f"{IN_NAMESPACE}/services/{RELEASE}-direct/status"
     stage.api.call("PATCH", service, balanced, "application/merge-patch+json")
@@ -254,8 +254,8 @@ spec:
     assert stage.asked() == (200, 200)
 
 
-def test_direct_clients_are_served_while_the_edge_is_away(stage: Stage) -> None:
-    """A Service has no address but those of Pods that are ready."""
+def test_direct_clients_are_served_while_the_edge_is_unreachable(stage: Stage) -> None:
+    """A Service has only the addresses of ready Pods."""
     stage.provider_edge.stop()
     stage.until(lambda: not any(map(stage.has_its_edge, stage.pods("proxy"))), "both proxies have lost the edge")
 
@@ -273,7 +273,7 @@ def test_direct_clients_are_served_while_the_edge_is_away(stage: Stage) -> None:
         ("proxy", ("tunnelgw-proxy", "tunnel-check"), "ok    TCP and TLS"),
     ],
 )
-def test_commands_in_a_container_know_what_its_program_knows(
+def test_commands_in_a_container_use_the_settings_of_its_program(
     stage: Stage, component: str, words: tuple[str, ...], said: str
 ) -> None:
     done = stage.containers.run(stage.pods(component)[0], *words)
@@ -282,13 +282,13 @@ def test_commands_in_a_container_know_what_its_program_knows(
     assert said in done.stdout
 
 
-def test_the_token_of_the_proxies_is_the_controllers_not_the_releases(stage: Stage) -> None:
+def test_the_proxies_token_is_created_by_the_controller_and_not_part_of_the_release(stage: Stage) -> None:
     assert len(stage.token()) >= 32
     assert not [name for name in stage.release() if name.startswith("secrets/")]
 
 
-def test_a_container_that_starts_again_serves_what_it_had_without_the_controller(stage: Stage) -> None:
-    """Its state is in a volume of the Pod."""
+def test_a_restarted_container_serves_its_document_without_the_controller(stage: Stage) -> None:
+    """Its document is in a volume of the Pod."""
     stage.helm.upgrade(stage.values(controller={"replicas": 0}), RELEASE)
     stage.until(lambda: not stage.pods("controller"), "the controller has gone")
 
@@ -299,9 +299,9 @@ def test_a_container_that_starts_again_serves_what_it_had_without_the_controller
     assert stage.asked() == (200, 200)
 
 
-def test_an_upgrade_replaces_pods_and_serves_what_was_served(stage: Stage) -> None:
+def test_an_upgrade_replaces_pods_and_keeps_serving(stage: Stage) -> None:
     before = {pod["metadata"]["name"] for pod in stage.pods()}
-    # Of two controllers one leads.
+    # One of two controllers leads.
     of_controller, of_proxy = {"replicas": 2, "logLevel": "debug"}, {"replicas": 1, "accessLog": "all"}
     stage.helm.upgrade(stage.values(controller=of_controller, proxy=of_proxy), RELEASE)
 
@@ -312,7 +312,7 @@ def test_an_upgrade_replaces_pods_and_serves_what_was_served(stage: Stage) -> No
     assert before <= stage.containers.ended
 
 
-def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
+def test_a_rollback_restores_the_previous_replicas(stage: Stage) -> None:
     stage.helm.run("rollback", RELEASE, "1", "--namespace", NAMESPACE)
 
     stage.until(lambda: stage.are_ready("controller", 1), "one controller is ready")
@@ -320,7 +320,7 @@ def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
     assert stage.asked() == (200, 200)
 
 
-def test_a_controller_that_may_read_secrets_of_named_namespaces_alone_has_their_certificates_and_serves(
+def test_a_controller_limited_to_secrets_of_named_namespaces_reads_only_their_certificates(
     stage: Stage,
 ) -> None:
     with closing(Authority()) as authority:
@@ -358,7 +358,7 @@ spec:
     assert stage.asked() == (200, 200)
 
 
-def test_another_name_of_the_controller_is_refused_before_anything_of_a_release_with_a_class_is_changed(
+def test_a_changed_controller_name_is_refused_before_anything_is_changed(
     stage: Stage,
 ) -> None:
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-controller"
@@ -370,7 +370,7 @@ def test_another_name_of_the_controller_is_refused_before_anything_of_a_release_
     assert stage.api.call("GET", deployment)["spec"] == before["spec"]
 
 
-def test_the_api_server_takes_proxies_on_each_node(stage: Stage) -> None:
+def test_the_api_server_accepts_the_daemonset(stage: Stage) -> None:
     values = stage.values(proxy={"kind": "DaemonSet", "minReadySeconds": 1, "hostAliases": [{"ip": "192.0.2.1"}]})
     daemonset = one(stage.helm.render(values, RELEASE), "DaemonSet")
 
@@ -379,7 +379,7 @@ def test_the_api_server_takes_proxies_on_each_node(stage: Stage) -> None:
     assert kept["spec"]["updateStrategy"] == daemonset["spec"]["updateStrategy"]
 
 
-def test_a_release_without_a_controller_is_the_proxy_of_one_gateway(stage: Stage) -> None:
+def test_a_release_without_a_controller_is_a_dedicated_proxy_of_one_gateway(stage: Stage) -> None:
     edge, tunnel, release = stage.provider_edge, new_tunnel(), "own"
     edge.tunnels.add(tunnel, OWN_HOST)
     stage.secret("own-connector", **{"tunnel-token": tunnel.token})
@@ -393,7 +393,7 @@ def test_a_release_without_a_controller_is_the_proxy_of_one_gateway(stage: Stage
     stage.until(lambda: bool(stage.pods("proxy", release)), "the proxy runs")
     (pod,) = stage.pods("proxy", release)
 
-    # Nobody resolves names of Services here.
+    # There is no DNS for Services here.
     stage.create(
         yaml.safe_load_all(f"""
 apiVersion: tunnelgw.dev/v1alpha1
@@ -429,7 +429,7 @@ spec:
     stage.until(lambda: not stage.pods(release=release), "the proxy has gone")
 
 
-def test_an_uninstall_leaves_the_token_and_the_definitions_alone(stage: Stage) -> None:
+def test_an_uninstall_keeps_the_token_and_the_crds(stage: Stage) -> None:
     assert len(stage.release()) > 10
 
     stage.helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
