@@ -1,4 +1,4 @@
-"""What all tests share: properties take the time they need, since a machine under load is no flaw of what they test."""
+"""Shared by all tests: property tests have no time limits of their own, since the machine may be under load."""
 
 import gc
 
@@ -9,6 +9,6 @@ settings.load_profile("unhurried")
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests stay until the end; walking them at each collection took a third of the time of properties."""
+    """Ten thousand tests live until the end; traversing them per collection took a third of property tests' time."""
     gc.collect()
     gc.freeze()

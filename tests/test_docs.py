@@ -67,7 +67,7 @@ def told_apart(page: Path, line: int, command: str, documented: tuple[str, ...],
     return "\n".join([*parts, f"if this is right: python -m tests.support.transcripts {name}"])
 
 
-def test_transcripts_differ_in_what_matters_and_not_in_times_ids_and_fingerprints() -> None:
+def test_comparison_of_transcripts_ignores_ids_and_fingerprints_only() -> None:
     fingerprint, other = ":".join(["AB"] * 32), ":".join(["CD"] * 32)
 
     assert same(["X-Request-Id: 0123456789ab", "", "200"], ["X-Request-Id: ba9876543210", "200"])
@@ -78,7 +78,7 @@ def test_transcripts_differ_in_what_matters_and_not_in_times_ids_and_fingerprint
 
 
 @pytest.mark.parametrize("page", sorted({page for page, _ in TOLD}), ids=lambda page: page.stem)
-def test_a_page_that_shows_what_curl_prints_says_that_it_prints_status_codes(page: Path) -> None:
+def test_a_page_with_output_of_curl_mentions_curlrc(page: Path) -> None:
     commands = [
         command.text for told, story in TOLD if told == page for each in story.blocks for command in each.commands
     ]
@@ -86,7 +86,7 @@ def test_a_page_that_shows_what_curl_prints_says_that_it_prints_status_codes(pag
     assert not any(command.startswith("curl ") for command in commands) or "`~/.curlrc`" in without_blocks(page)
 
 
-def test_a_console_block_that_names_no_set_up_is_an_error() -> None:
+def test_a_console_block_without_a_setup_comment_is_an_error() -> None:
     with pytest.raises(ValueError, match="line 2: a console block"):
         stories("text\n```console\n$ true\n```\n")
 
@@ -102,8 +102,8 @@ def test_blocks_that_continue_share_a_story() -> None:
     assert story.blocks[0].commands[0].output == ("out",)
 
 
-def test_no_other_program_gets_the_port_of_a_backend_that_is_stopped() -> None:
-    """It would answer in its place."""
+def test_the_port_of_a_stopped_backend_stays_reserved() -> None:
+    """Another program there would answer in its place."""
     with ProxyWorld({}) as world:
         world.change(["alone", "stopped=3000"])
 
@@ -115,7 +115,7 @@ def test_no_other_program_gets_the_port_of_a_backend_that_is_stopped() -> None:
 # Names
 
 
-def test_every_option_is_on_the_page_of_options() -> None:
+def test_every_option_is_on_the_options_page() -> None:
     page = (DOCS / "options.md").read_text(encoding="utf-8")
 
     missing = [name for name in sorted(VARIABLES | {spec.flag for spec in SPECS}) if f"`{name}`" not in page]
@@ -129,7 +129,7 @@ def test_every_variable_with_our_prefix_in_the_manual_exists() -> None:
     assert named - VARIABLES == set()
 
 
-def test_every_metric_series_is_in_the_manual_and_no_other() -> None:
+def test_the_manual_has_exactly_the_exposed_metrics() -> None:
     exposed = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in Metrics(CollectorRegistry()).registry.collect()
@@ -170,7 +170,7 @@ def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """As the usual renderers make them from headings."""
+    """As common renderers derive them from headings."""
     headings = re.findall(r"^#+ (.*)$", without_blocks(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -194,17 +194,17 @@ def broken_links(page: Path) -> Iterator[str]:
     [*PAGES, REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md"],
     ids=lambda page: f"{page.parent.name} {page.name}",
 )
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     assert list(broken_links(page)) == []
 
 
-def test_the_index_leads_to_every_page() -> None:
+def test_the_index_links_to_every_page() -> None:
     index = without_blocks(DOCS / "README.md")
 
     assert [page.name for page in PAGES if f"]({page.name})" not in index and page.name != "README.md"] == []
 
 
-def test_pages_and_sections_that_code_units_and_chart_name_exist() -> None:
+def test_docs_pages_and_sections_named_outside_the_docs_exist() -> None:
     suffixes = {".py", ".yaml", ".service", ".env", ".txt", ".json", ".toml", ".cfg"}
     folders = ("containers", "daemonkit", "dnswebhook", "examples", "helm", "proxy", "systemd", "tools", "tunnelgw")
     files = [path for folder in folders for path in (REPOSITORY / folder).rglob("*") if path.suffix in suffixes]
@@ -237,7 +237,7 @@ def test_the_unit_is_installed_as_the_manual_says() -> None:
     assert unit["EnvironmentFile"].removeprefix("-") in MANUAL
 
 
-def test_the_manifests_fit_the_options() -> None:
+def test_the_manifests_match_the_options() -> None:
     objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
@@ -252,8 +252,8 @@ def test_the_manifests_fit_the_options() -> None:
     assert pod["terminationGracePeriodSeconds"] > DEFAULTS["grace_period_s"]
 
 
-def test_the_settings_of_the_manifests_are_accepted_at_the_first_start(tmp_path: Path) -> None:
-    """A pod whose options are refused ends before `dnswebhook check` can show the fingerprint in it."""
+def test_the_settings_of_the_manifests_are_accepted_before_the_fingerprint_is_known(tmp_path: Path) -> None:
+    """A Pod whose options are refused ends before `dnswebhook check` can show the fingerprint in it."""
     objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
     _, container = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
     (tmp_path / "api-key").write_text("key", encoding="ascii")
@@ -267,8 +267,8 @@ def test_the_settings_of_the_manifests_are_accepted_at_the_first_start(tmp_path:
     assert (seen.returncode, "failed\tconnection" in seen.stdout) == (1, True), seen.stderr
 
 
-def test_wherever_the_manual_starts_external_dns_it_knows_the_records_that_it_wrote_another_way() -> None:
-    """A pass that removes them has to find the ownership records that the chart, the manifests or the unit made."""
+def test_external_dns_commands_in_the_manual_use_the_registry_settings_of_the_manifests() -> None:
+    """A pass that removes records has to find the ownership records of the chart, the manifests or the unit."""
     *_, deployment = yaml.safe_load_all(MANIFESTS)
     client, _ = deployment["spec"]["template"]["spec"]["containers"]
     naming = {argument for argument in client["args"] if re.match("--(registry|txt-(prefix|wildcard))", argument)}
@@ -278,7 +278,7 @@ def test_wherever_the_manual_starts_external_dns_it_knows_the_records_that_it_wr
     assert [naming - set(command.split()) for command in commands] == [set(), set()]
 
 
-def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
+def test_the_chart_values_match_the_manifests() -> None:
     chart = yaml.safe_load(VALUES)
     [deployment] = [each for each in yaml.safe_load_all(MANIFESTS) if each["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""What the proxy's documents say is true: names exist, tables are complete, examples are those of the folder."""
+"""What the proxy's manual says is true: names exist, tables are complete, examples are those of the folder."""
 
 import dataclasses
 import json
@@ -37,11 +37,11 @@ SPECS = tuple(specs_of(Options, PREFIX))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_is_a_sound_document(path: Path) -> None:
+def test_every_example_is_a_valid_document(path: Path) -> None:
     assert document.decode(path.read_bytes()).routes
 
 
-def test_the_reference_shows_every_example_but_that_of_the_demo_as_it_is_in_its_file() -> None:
+def test_the_reference_shows_every_example_file_except_the_demo_verbatim() -> None:
     shown = files(REFERENCE)
 
     assert shown == {
@@ -49,7 +49,7 @@ def test_the_reference_shows_every_example_but_that_of_the_demo_as_it_is_in_its_
     }
 
 
-def test_the_document_of_the_readme_is_sound() -> None:
+def test_the_document_in_the_readme_is_valid() -> None:
     [text] = re.findall(r"^```json\n(.*?)^```$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M | re.S)
 
     assert document.decode(text.encode()).listeners
@@ -58,7 +58,7 @@ def test_the_document_of_the_readme_is_sound() -> None:
 # Names and tables
 
 
-def test_the_page_of_fields_is_made_from_the_schema_and_has_every_field() -> None:
+def test_the_fields_page_is_generated_from_the_schema_and_has_every_field() -> None:
     objects = json.loads(SCHEMA)["$defs"]
     sections = {part.partition("\n")[0]: part for part in FIELDS.split("\n## ")}
 
@@ -117,14 +117,14 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
 
 
 def amount(text: str) -> float:
-    """Of a number, size or duration, as people write it."""
+    """The value of a number, size or duration as people write it."""
     plain = text.replace(",", "").replace(" ", "").replace("min", "m")
     if re.fullmatch(r"[0-9]+(B|KiB|MiB)?", plain):
         return size(0)(plain)
     return document.seconds(plain)
 
 
-def test_every_error_answer_has_a_row_with_its_status_code() -> None:
+def test_every_error_response_has_a_row_with_its_status_code() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     given = set(re.findall(r'(?:Answer|error_answer)\(\s*(\d{3}), "(\w+)"', text))
     given |= {(code, reason) for code, reason in re.findall(r'FixedAnswer\((\d{3}), .*"(\w+)"\)', text)}
@@ -163,7 +163,7 @@ def test_every_message_of_readiness_has_a_row() -> None:
     assert [message for message in messages if f"| {message} |" not in MANUAL] == []
 
 
-def test_the_bounds_of_regular_expressions_are_those_of_the_code() -> None:
+def test_the_limits_of_regular_expressions_in_the_manual_are_those_of_the_code() -> None:
     states = sys.modules[automaton.__module__].MAX_STATES  # the package's function hides the module of that name
     bounds = (syntax.MAX_LENGTH, syntax.MAX_DEPTH, syntax.MAX_POSITIONS, states)
 

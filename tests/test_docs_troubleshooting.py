@@ -1,4 +1,4 @@
-"""Who sees an alert or a line of the log finds it in the pages about trouble, and nothing there is made up."""
+"""Every alert and log line is on the troubleshooting pages, and nothing there is made up."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def sources_of(*packages: str) -> str:
 
 
 def lines_told(page: str) -> Iterator[str]:
-    """In the first column of the table; three dots at the end stand for more."""
+    """From the first column of the table; three dots at the end stand for more text."""
     for row in re.findall(r"^\| (`.*?`) \|", section(page, "Log lines"), re.M):
         yield from (line.removesuffix(" ...") for line in re.findall(r"`([^`]+)`", row) if line != "msg")
 
@@ -47,7 +47,7 @@ def test_every_alert_has_a_row_that_says_what_to_do(daemon: str) -> None:
 
 
 @every_daemon
-def test_every_line_of_the_log_that_is_told_is_written_somewhere(daemon: str) -> None:
+def test_every_documented_log_line_exists_in_the_sources(daemon: str) -> None:
     sources = sources_of(PACKAGES[daemon], "daemonkit")
     told = list(lines_told(PAGES[daemon]))
 
@@ -56,7 +56,7 @@ def test_every_line_of_the_log_that_is_told_is_written_somewhere(daemon: str) ->
 
 
 @every_daemon
-def test_every_warning_and_error_of_a_daemon_is_told(daemon: str) -> None:
+def test_every_warning_and_error_of_a_daemon_is_documented(daemon: str) -> None:
     written = set(re.findall(r'\.(?:warning|error)\(\s*"([^"]+)"', sources_of(PACKAGES[daemon])))
     told = (*lines_told(PAGES[daemon]), *(re.findall(r"`([^`\n]+)`", TUNNEL) if daemon == "proxy" else ()))
 

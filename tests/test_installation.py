@@ -1,4 +1,4 @@
-"""What `pip install .` of the manuals makes of a checkout."""
+"""What the manuals' `pip install .` installs from a checkout."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def check_out(checkout: Path) -> None:
 
 
 def install(checkout: Path, site: Path) -> set[Path]:
-    """Modules that are installed then. Without what else is required, which is in the tests' environment."""
+    """The modules installed by it. Without dependencies, which are in the tests' environment."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     offline = ["--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run(
@@ -31,7 +31,7 @@ def install(checkout: Path, site: Path) -> set[Path]:
     return {path.relative_to(site) for path in site.rglob("*.py")}
 
 
-def test_a_version_that_follows_another_in_its_checkout_has_no_module_of_that(tmp_path: Path) -> None:
+def test_an_install_from_a_reused_checkout_has_no_modules_of_the_previous_version(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     check_out(checkout)
     package = checkout / "daemonkit" / "secret" / "__init__.py"
@@ -52,7 +52,7 @@ def test_a_version_that_follows_another_in_its_checkout_has_no_module_of_that(tm
     assert before - after == {Path("daemonkit/secret/__init__.py")}
 
 
-def test_a_folder_to_build_in_that_somebody_names_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_given_build_folder_keeps_its_content(tmp_path: Path) -> None:
     checkout, named = tmp_path / "checkout", tmp_path / "named"
     check_out(checkout)
     named.mkdir()

@@ -1,4 +1,4 @@
-"""The house's order is a tested fact: what `make lint` checks is checked by the suite too."""
+"""The order of packages and modules: what `make lint` checks is checked by the suite too."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ PACKAGES = [
 ]
 
 
-def test_imports_point_one_way_and_pure_rooms_stay_pure() -> None:
+def test_the_import_contracts_hold() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
 
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
@@ -25,7 +25,7 @@ def test_imports_point_one_way_and_pure_rooms_stay_pure() -> None:
     assert 0 == done.returncode, done.stdout
 
 
-def test_every_module_has_its_place_in_the_layers_of_its_package() -> None:
+def test_every_package_with_several_modules_has_a_layers_contract() -> None:
     layered = {
         package
         for contract in CONTRACTS
@@ -43,7 +43,7 @@ def test_every_module_has_its_place_in_the_layers_of_its_package() -> None:
 
 
 @pytest.mark.parametrize(("package", "word"), [("dnswebhook", "(pure)"), ("proxy", "Pure."), ("tunnelgw", "Pure.")])
-def test_rooms_that_say_they_are_pure_are_held_to_it(package: str, word: str) -> None:
+def test_modules_documented_as_pure_have_an_import_contract(package: str, word: str) -> None:
     held = {room for contract in CONTRACTS if contract["type"] == "forbidden" for room in contract["source_modules"]}
 
     saying = {
@@ -56,7 +56,7 @@ def test_rooms_that_say_they_are_pure_are_held_to_it(package: str, word: str) ->
     assert {room for room in saying if not held & {room, room.rpartition(".")[0]}} == set()
 
 
-def test_a_package_that_lists_its_modules_lists_all_of_them() -> None:
+def test_a_package_docstring_that_lists_modules_lists_all_of_them() -> None:
     missing: dict[str, set[str]] = {}
     for init in PACKAGES:
         text = ast.get_docstring(ast.parse(init.read_text())) or ""
@@ -69,7 +69,7 @@ def test_a_package_that_lists_its_modules_lists_all_of_them() -> None:
     assert {package: modules for package, modules in missing.items() if modules} == {}
 
 
-def test_every_package_is_named_in_setup_cfg_and_tests_are_not() -> None:
+def test_setup_cfg_names_exactly_the_packages_without_tests() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     named = set(setup["options"]["packages"].split())

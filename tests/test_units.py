@@ -1,4 +1,4 @@
-"""The systemd units beside each other: what they share with nobody, and what one host can have of them at once."""
+"""The systemd units beside each other: private state, credentials, and ports that do not collide on one host."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def specs(name: str) -> tuple[OptionSpec, ...]:
 
 
 def settings(name: str, *, commented: bool = False) -> dict[str, str]:
-    """What its .env file sets, or would if the comment signs went."""
+    """The variables of its .env file; `commented`: with those that are commented out."""
     pattern = rf"^{'#?' if commented else ''}([A-Z][A-Z_]+)=(.*)$"
     return dict(re.findall(pattern, (SYSTEMD / f"{name}.env").read_text(encoding="utf-8"), re.M))
 
@@ -53,7 +53,7 @@ def addresses(name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_three_daemons_find_their_ports_free_on_one_host() -> None:
+def test_the_default_ports_of_the_daemons_do_not_collide() -> None:
     ports = [(address.port, variable) for name in OPTIONS for variable, address in addresses(name).items()]
 
     assert len(ports) == 5
@@ -61,21 +61,21 @@ def test_the_three_daemons_find_their_ports_free_on_one_host() -> None:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_nobody_else_sees_the_state_of_a_daemon(name: str) -> None:
+def test_the_state_directory_of_a_daemon_is_private(name: str) -> None:
     unit = service(name)
 
     assert (unit["StateDirectory"], unit["StateDirectoryMode"], unit["UMask"]) == (name, "0700", "0077")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_credential_is_one_that_the_settings_name(name: str) -> None:
+def test_the_settings_reference_the_credential_of_the_unit(name: str) -> None:
     credential = service(name)["LoadCredential"].partition(":")[0]
 
     assert settings(name)[CREDENTIALS[name]] == f"/run/credentials/{name}.service/{credential}"
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_unit_outlives_the_end_that_the_defaults_allow(name: str) -> None:
+def test_the_stop_timeout_of_a_unit_covers_the_default_shutdown(name: str) -> None:
     waits = ("grace_period_s", "shutdown_delay_s")
     longest_s = sum(parse_duration(spec.declaration.default or "0s") for spec in specs(name) if spec.field in waits)
 
@@ -84,21 +84,21 @@ def test_a_unit_outlives_the_end_that_the_defaults_allow(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tunnelgw", "tunnelgw-proxy"])
-def test_a_daemon_keeps_its_files_where_the_unit_gives_room_for_them(name: str) -> None:
+def test_a_daemon_keeps_its_files_in_the_units_state_directory(name: str) -> None:
     unit = service(name)
 
     assert unit["Environment"].partition("=")[2] == f"/var/lib/{unit['StateDirectory']}"
 
 
-def test_the_proxy_goes_on_when_a_worker_is_killed_for_want_of_memory_and_drains_when_it_is_stopped() -> None:
-    """The supervisor replaces it; systemd would stop all workers on account of one, and begin again."""
+def test_the_proxys_unit_survives_an_oom_kill_of_a_worker_and_signals_only_the_supervisor() -> None:
+    """The supervisor replaces it; otherwise systemd would restart the whole unit for one worker."""
     unit = service("tunnelgw-proxy")
 
     assert (unit["OOMPolicy"], unit["KillMode"]) == ("continue", "mixed")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_unit_and_its_settings_say_only_what_there_is(name: str) -> None:
+def test_a_unit_and_its_settings_use_existing_options_only(name: str) -> None:
     known = {spec.env for spec in specs(name)} | {spec.file_env for spec in specs(name) if spec.is_secret}
     program, command, *arguments = shlex.split(service(name)["ExecStart"])
 
@@ -110,7 +110,7 @@ def test_a_unit_and_its_settings_say_only_what_there_is(name: str) -> None:
 if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
 
     @pytest.mark.parametrize("name", OPTIONS)
-    def test_systemd_has_nothing_to_say_about_a_unit(name: str, tmp_path: Path) -> None:
+    def test_systemd_analyze_verifies_a_unit_without_complaint(name: str, tmp_path: Path) -> None:
         file = SYSTEMD / f"{name}.service"
         copy = tmp_path / file.name
         program = shlex.split(service(name)["ExecStart"])[0]

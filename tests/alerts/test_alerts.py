@@ -1,4 +1,4 @@
-"""Alerts fire when they should and not before, as Prometheus' own promtool says, and ask for series that exist."""
+"""Alerts fire when they should and not before, according to promtool, and query series that exist."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MANUALS = ("proxy-metrics.md", "controller-reference.md", "dnswebhook-reference.
 SEVERITIES = {"warning", "critical"}
 ADDED_BY_SCRAPES = {"job", "instance"}
 ADDED_BY_PLATFORMS = {"cluster", "namespace"}
-"""Of several clusters, or of Pods; elsewhere nothing has them."""
+"""Only series of several clusters, or of Pods, have these."""
 P, Q = 'job="j",instance="p"', 'job="j",instance="q"'
-"""Labels of two proxies, of which scrapes come twice a minute."""
+"""Labels of two proxies, which are scraped twice a minute."""
 
 Series = Mapping[str, str]
 """Values by series, in promtool's words: `1+0x10` stays at 1, `0+1x10` rises."""
@@ -63,7 +63,7 @@ WELL: Series = {
 }
 
 CASES: Mapping[str, tuple[Series, str, str]] = {
-    # Alert: what is otherwise than well, when it is still quiet, when it fires.
+    # Alert: the series that differ from WELL, when it is still quiet, when it fires.
     "TunnelgwProxyWithoutDocument": ({f"tunnelgw_proxy_config_version{{{P}}}": "0+0x240"}, "4m", "6m"),
     "TunnelgwProxyWorkerDown": ({f'tunnelgw_proxy_worker_up{{{P},worker="0"}}': "0+0x240"}, "1m", "3m"),
     "TunnelgwProxyWorkersRestart": (
@@ -120,7 +120,7 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
 }
 
 
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     done = run([program("promtool", "prometheus"), "check", "rules", *map(str, FILES)], timeout_s=30)
 
     assert done.returncode == 0, done.stderr
@@ -138,14 +138,14 @@ def test_alerts_are_quiet_while_all_is_well(tmp_path: Path) -> None:
     evaluate(tmp_path, WELL, {f"{minute}m": set() for minute in range(1, 120)})
 
 
-def test_no_leader_is_missed_as_well_where_no_controller_runs(tmp_path: Path) -> None:
+def test_a_missing_leader_is_reported_even_if_no_controller_runs(tmp_path: Path) -> None:
     alone = {series: values for series, values in WELL.items() if not series.startswith("tunnelgw_is_leader")}
 
     evaluate(tmp_path, alone, {"1m": set(), "3m": {"TunnelgwWithoutLeader"}})
 
 
-def test_what_is_new_is_given_its_time(tmp_path: Path) -> None:
-    """A proxy whose image is still pulled, and a controller that begins by writing statuses."""
+def test_new_instances_and_targets_cause_no_alert_at_first(tmp_path: Path) -> None:
+    """A proxy whose image is still being pulled, and a controller that begins by writing statuses."""
     new = {
         f'tunnelgw_delivered{{{P},target="new"}}': "_x40 0x7 1+0x190",
         'tunnelgw_status_queue_depth{job="j",instance="new"}': "_x40 9x7 0+0x190",
@@ -155,8 +155,8 @@ def test_what_is_new_is_given_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["cluster", "namespace"])
-def test_what_is_far_from_another_is_judged_by_itself(label: str, tmp_path: Path) -> None:
-    """A proxy has a document of its own there, and one that leads here does nothing for controllers without leader."""
+def test_clusters_and_namespaces_are_evaluated_separately(label: str, tmp_path: Path) -> None:
+    """Proxies there have another document, and a leader here does not lead the controllers there."""
     there = {
         f'tunnelgw_proxy_config_hash{{{P},{label}="there"}}': "2+0x240",
         f'tunnelgw_is_leader{{{P},{label}="there"}}': "1+0x60 0+0x180",
@@ -166,7 +166,7 @@ def test_what_is_far_from_another_is_judged_by_itself(label: str, tmp_path: Path
 
 
 def evaluate(folder: Path, series: Series, firing: Mapping[str, set[str]]) -> None:
-    """`firing`: alerts by the time since `series` began, which is where Unix time does."""
+    """`firing`: alerts by the time since the start of `series`, which is the Unix epoch."""
     tests = {
         "interval": "30s",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
@@ -208,7 +208,7 @@ def test_each_alert_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(rule: dict[str, object]) -> None:
+def test_an_alert_uses_existing_series_and_labels_and_has_a_description(rule: dict[str, object]) -> None:
     annotations = rule["annotations"]
     assert isinstance(annotations, dict)
     assert annotations.keys() == {"summary", "description"}

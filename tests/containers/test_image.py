@@ -1,4 +1,4 @@
-"""What can be tried of the image without an engine that builds images: what it is built from, and that it suffices."""
+"""What can be tested of the image without an engine to build it: the build context, and that it suffices."""
 
 import configparser
 import os
@@ -42,7 +42,7 @@ def instructions(word: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an engine is sent: nothing but the names with a `!`."""
+    """The build context: only the names with a `!`."""
     folder = tmp_path_factory.mktemp("context") / "src"
     folder.mkdir()
     lines = [line for line in IGNORED.splitlines() if line and not line.startswith("#")]
@@ -58,8 +58,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S)
-def test_what_an_engine_is_sent_suffices_for_the_programs(context: Path, tmp_path: Path) -> None:
-    """The requirements of others are those of the tests' environment."""
+def test_the_build_context_suffices_to_install_and_run_the_programs(context: Path, tmp_path: Path) -> None:
+    """Third-party requirements are those of the tests' environment."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     offline = ["--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run(
@@ -90,19 +90,19 @@ def packages() -> list[str]:
     return [name.replace(".", "/") for name in setup()["options"]["packages"].split()]
 
 
-def test_the_recipe_names_files_that_it_is_sent(context: Path) -> None:
+def test_files_that_the_recipe_names_are_in_the_build_context(context: Path) -> None:
     named = re.findall(r"/src/(\S+)", RECIPE)
 
     assert named == ["requirements-dev.txt"]
     assert all((context / name).is_file() for name in named)
 
 
-def test_the_recipe_names_the_registry_of_what_it_begins_with() -> None:
-    """Without a terminal Podman takes no short name that several registries may have."""
+def test_base_images_are_named_with_their_registry() -> None:
+    """Without a terminal, Podman refuses short names that several registries may have."""
     assert {line.split()[0].rpartition("/")[0] for line in instructions("FROM")} == {"docker.io/library"}
 
 
-def test_the_python_of_the_image_is_one_that_the_package_takes() -> None:
+def test_the_images_python_satisfies_python_requires() -> None:
     versions = {tuple(map(int, re.findall(r"\d+", line.partition(":")[2])[:2])) for line in instructions("FROM")}
     least = tuple(map(int, re.findall(r"\d+", setup()["options"]["python_requires"])))
 
@@ -110,14 +110,14 @@ def test_the_python_of_the_image_is_one_that_the_package_takes() -> None:
     assert versions.pop() >= least
 
 
-def test_the_image_runs_as_a_user_of_whom_a_kubelet_sees_that_it_is_not_root() -> None:
-    """The chart wants no root, and names no user."""
+def test_the_image_runs_as_a_numeric_user_that_is_not_root() -> None:
+    """The chart sets runAsNonRoot without a user, which a kubelet can check only for a numeric one."""
     (user,) = instructions("USER")
 
     assert re.fullmatch("[1-9][0-9]*:[1-9][0-9]*", user)
 
 
-def test_the_image_starts_a_program_that_there_is() -> None:
+def test_the_entrypoint_is_an_existing_program() -> None:
     (entry,) = instructions("ENTRYPOINT")
 
     assert yaml.safe_load(entry)[0] in programs()
@@ -139,7 +139,7 @@ OPTIONS: dict[str, tuple[type[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", services())
-def test_a_service_of_the_manual_is_told_what_its_program_understands(name: str, tmp_path: Path) -> None:
+def test_settings_of_compose_services_in_the_manual_exist(name: str, tmp_path: Path) -> None:
     service = services()[name]
     program, command = service["entrypoint"]
     options, prefix = OPTIONS[program]
@@ -157,7 +157,7 @@ def test_a_service_of_the_manual_is_told_what_its_program_understands(name: str,
 
 
 @pytest.mark.parametrize("name", services())
-def test_a_volume_of_the_manual_is_mounted_where_the_image_has_a_folder_of_its_user(name: str) -> None:
+def test_compose_volumes_in_the_manual_are_mounted_at_folders_of_the_images_user(name: str) -> None:
     (made,) = re.findall(r"^RUN install -d -o (\d+) -g (\d+) -m 0700 (.*)$", RECIPE, re.M)
     service = services()[name]
     mounted = [words.split(":")[1] for words in service["volumes"] if not words.startswith(".")]

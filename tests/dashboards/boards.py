@@ -1,4 +1,4 @@
-"""The dashboards as the files that Grafana imports, and what a person sees of them."""
+"""The dashboards as the files that Grafana imports, and what they show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = (
     REPOSITORY / "examples" / "dashboards" / "dnswebhook.json",
 )
 FILLED_IN = {"__rate_interval": "5s", "__range": "5m"}
-"""By Grafana itself."""
+"""Variables that Grafana itself fills in."""
 EVERYTHING = ".+"
 
 Json = Mapping[str, Any]
@@ -33,7 +33,7 @@ class Asked:
 
     @property
     def filled_in(self) -> str:
-        """As Prometheus gets it while everything is chosen."""
+        """As Prometheus gets it while every variable selects everything."""
         return re.sub(r"\$(\w+)", lambda found: FILLED_IN.get(found[1], EVERYTHING), self.expression)
 
     def __str__(self) -> str:
@@ -41,12 +41,12 @@ class Asked:
 
 
 def boards() -> dict[str, Json]:
-    """By what their files are called."""
+    """By their file names."""
     return {file.stem: json.loads(file.read_text()) for file in FILES}
 
 
 def panels(board: Json) -> list[Json]:
-    """Without the headings of rows."""
+    """Without row headings."""
     return [panel for panel in board["panels"] if panel["type"] != "row"]
 
 

@@ -1,4 +1,4 @@
-"""A real Prometheus that collects from our daemons has an answer to what each panel asks."""
+"""A real Prometheus that scrapes our daemons has data for each panel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.proxy.site import eventually
 
 EMPTY_HERE = {
     "controller: Not well now",
-    "dnswebhook: Calls to the store that fail",  # its own store does not
+    "dnswebhook: Calls to the store that fail",  # calls to the embedded store do not fail
 }
 LOOKED_FOR_S = 15.0
-"""Without what looking itself takes. Prometheus begins five seconds after its start."""
+"""Without the time of the queries themselves. Prometheus begins to scrape five seconds after its start."""
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def has_data(world: World, query: Asked) -> bool:
     return any(not math.isnan(float(sample["value"][1])) for sample in world.answer(query.filled_in))
 
 
-def test_the_first_table_says_what_is_wrong_where_and_what_to_do(world: World) -> None:
+def test_the_first_table_lists_firing_conditions_with_place_and_remedy(world: World) -> None:
     def told(board: str) -> set[tuple[str, str, str]]:
-        """Alert, severity, and what it is about."""
+        """Alert, severity, and the instance or route."""
         rows = [sample["metric"] for sample in world.answer(not_well(board).filled_in)]
         assert all(row["what_to_do"] for row in rows)
         return {(row["alert"], row["severity"], row.get("instance") or row.get("route", "")) for row in rows}
@@ -65,7 +65,7 @@ def test_the_first_table_says_what_is_wrong_where_and_what_to_do(world: World) -
     eventually(lambda: told("controller") == set(), "the controller has nothing left to do")
 
 
-def test_choices_narrow_what_is_shown(world: World) -> None:
+def test_the_instance_variable_filters_the_first_table(world: World) -> None:
     other = not_well("proxy").expression.replace("$job", "proxy").replace("$instance", "127.0.0.1:1")
 
     assert world.answer(other) == []
@@ -77,7 +77,7 @@ def not_well(board: str) -> Asked:
 
 
 @pytest.mark.parametrize("board", ["controller", "dnswebhook"])
-def test_of_all_processes_that_prometheus_knows_those_of_the_daemon_are_shown(world: World, board: str) -> None:
+def test_process_panels_show_only_the_processes_of_their_daemon(world: World, board: str) -> None:
     own = {"controller": world.controller.address("metrics"), "dnswebhook": world.webhook.address("health")}
     for query in (query for query in asked() if query.board == board and "process_" in query.expression):
         eventually(partial(has_data, world, query), "it is collected")

@@ -1,4 +1,4 @@
-"""Dashboards ask for series that our daemons have, and show them as Grafana can."""
+"""Dashboards query series that our daemons expose, and are valid for Grafana."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ every_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 
 
 def known_series() -> dict[str, set[str]]:
-    """Labels by name, as the manuals tell them, which are compared with what the daemons say."""
+    """Labels by series name, from the manuals, which other tests compare with the daemons."""
     found: dict[str, set[str]] = {name: set() for name in OF_PROCESSES}
     pattern = r"\| `((?:tunnelgw|dnswebhook|external_dns)_\w+)` \| (\w+) \|([^|]*)\|"
     for manual in MANUALS:
@@ -44,7 +44,7 @@ def series_of(expression: str) -> set[str]:
     return {*re.findall(r"([a-z_]\w+)\{", expression)}
 
 
-def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     rules = [{"record": f"q{number}", "expr": query.filled_in} for number, query in enumerate(QUERIES)]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
@@ -55,7 +55,7 @@ def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)
-def test_an_expression_asks_for_series_and_labels_that_exist_among_what_is_chosen(query: Asked) -> None:
+def test_an_expression_uses_existing_series_and_labels_and_filters_by_the_variables(query: Asked) -> None:
     known = known_series()
     code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', query.expression)
     legends = [target.get("legendFormat", "") for target in targets(BOARDS[query.board]) if asks(target, query)]
@@ -84,7 +84,7 @@ def asks(target: Json, query: Asked) -> bool:
 
 
 @every_board
-def test_a_panel_says_what_it_shows_with_a_unit_and_what_to_do(board: Json) -> None:
+def test_a_panel_has_a_title_a_description_a_unit_and_legends(board: Json) -> None:
     for panel in panels(board):
         assert panel["title"]
         assert panel["description"].endswith(".")
@@ -96,7 +96,7 @@ def test_a_panel_says_what_it_shows_with_a_unit_and_what_to_do(board: Json) -> N
 
 
 @every_board
-def test_panels_fill_their_rows_and_no_place_is_taken_twice(board: Json) -> None:
+def test_panels_fill_the_grid_without_overlap(board: Json) -> None:
     taken = Counter(
         (x, y)
         for place in (panel["gridPos"] for panel in board["panels"])
@@ -110,7 +110,7 @@ def test_panels_fill_their_rows_and_no_place_is_taken_twice(board: Json) -> None
 
 
 @every_board
-def test_expressions_name_variables_that_are_there_and_each_is_used(board: Json) -> None:
+def test_expressions_use_exactly_the_defined_variables(board: Json) -> None:
     own = {variable["name"] for variable in board["templating"]["list"]}
     named = {name for target in targets(board) for name in re.findall(r"\$(\w+)", target["expr"])}
 
@@ -127,5 +127,5 @@ def test_the_first_table_has_the_condition_of_every_alert(alerts: Path) -> None:
     assert re.findall(r'"alert", "(\w+)"', query.expression) == [rule["alert"] for rule in rules]
 
 
-def test_dashboards_have_names_that_do_not_meet() -> None:
+def test_dashboards_have_unique_uids() -> None:
     assert len({board["uid"] for board in BOARDS.values()}) == len(BOARDS)

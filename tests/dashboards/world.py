@@ -1,4 +1,4 @@
-"""All three daemons at work, with something wrong in it, and a real Prometheus that collects their metrics."""
+"""All three daemons running, with some faults, and a real Prometheus that scrapes their metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.provider import Provider
 
 HOST = "demo.example"
 EDITED_EVERY = 10
-"""Turns: a folder is read when its edits are over."""
+"""Number of turns: a folder is read once its edits are over."""
 SCRAPED_EVERY = "500ms"
 READY_S = 30.0
 RECORD = {"dnsName": "app.example.com", "recordType": "A", "targets": ["192.0.2.10"]}
@@ -46,7 +46,7 @@ Sample = dict[str, Any]
 
 
 class World:
-    """The manifests are those of the demo, with a listener for TLS; one of the two backends does not listen."""
+    """The demo's manifests with a TLS listener; one of the two backends does not listen."""
 
     def __init__(self, folder: Path) -> None:
         with ExitStack() as stack:
@@ -94,7 +94,7 @@ class World:
         return process
 
     def go_on(self) -> None:
-        """Something happens to each daemon: what succeeds, and what cannot."""
+        """Give each daemon something to do that succeeds, and something that fails."""
         if not self._turns % EDITED_EVERY:
             self._route.write_text(ROUTE.format(self._turns))
         self._turns += 1
@@ -109,7 +109,7 @@ class World:
         self._session.post(f"{api}/adjustendpoints", json=[UNKNOWN], timeout=10).raise_for_status()
 
     def answer(self, expression: str) -> list[Sample]:
-        """What Prometheus says now; an expression that it refuses fails."""
+        """The current result; fails if Prometheus refuses the expression."""
         url = f"http://{self._prometheus.address}/api/v1/query"
         answer = self._session.post(url, data={"query": expression}, timeout=10).json()
         assert answer["status"] == "success", f"{answer['error']}: {expression}"

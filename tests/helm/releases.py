@@ -1,4 +1,4 @@
-"""Values of the releases that the tests render, and the options that the programs read from one."""
+"""Values of the releases that the tests use, and the options that the programs read from one."""
 
 from __future__ import annotations
 

@@ -353,14 +353,14 @@ def test_pods_are_spread_over_nodes_if_possible(helm: Helm, component: str) -> N
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_pods_of_the_revision_before_do_not_send_all_new_ones_to_one_node(helm: Helm, component: str) -> None:
+def test_pods_are_spread_over_nodes_per_revision(helm: Helm, component: str) -> None:
     template = one(helm.render(DIRECT), "Deployment", f"-{component}")["spec"]["template"]
 
     assert ["pod-template-hash"] == template["spec"]["topologySpreadConstraints"][0]["matchLabelKeys"]
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
-def test_constraints_of_the_values_are_about_these_pods_or_those_that_they_select(helm: Helm, component: str) -> None:
+def test_topology_spread_constraints_without_a_selector_select_the_components_pods(helm: Helm, component: str) -> None:
     """One without a selector matches no Pods, and has no effect."""
     plain = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     others = {**plain, "labelSelector": {"matchLabels": {"app": "other"}}}

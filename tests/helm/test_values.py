@@ -86,14 +86,14 @@ def test_an_extra_variable_that_the_chart_sets_is_refused(helm: Helm, component:
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_an_extra_volume_that_the_chart_has_is_refused(helm: Helm, component: str) -> None:
-    """Likewise."""
+    """The API server would refuse it, in the middle of an install."""
     with pytest.raises(Refused, match=rf"{component}\.extraVolumes: tmp is set by the chart"):
         helm.render({**DIRECT, component: {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}})
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_dns_policy_none_without_servers_is_refused(helm: Helm, component: str) -> None:
-    """Likewise."""
+    """The API server would refuse it, in the middle of an install."""
     with pytest.raises(Refused, match=rf"{component}\.dnsPolicy is None: set the servers in {component}\.dnsConfig"):
         helm.render({**DIRECT, component: {"dnsPolicy": "None"}})
 

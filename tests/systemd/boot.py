@@ -22,12 +22,12 @@ from tests.support.process import REPOSITORY
 from tests.support.tied import tied
 
 ADDRESS: Final = "192.0.2.1"
-"""Of the machine, beside loopback."""
+"""The machine's address, beside loopback."""
 INSIDE: Final = "--inside"
 _TIMEOUT_S = 20.0
 _UNITS = "systemd/system"
 _TAKEN_UNITS = ("*.target", "*.slice", "systemd-journald.service", "systemd-journald*.socket")
-"""Of the host's: those of udev, sysctl and others would reach the kernel, which is the host's as well."""
+"""The host's units that are used: those of udev, sysctl and others would change the kernel that the host shares."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -36,7 +36,7 @@ _FILES = {
     "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "etc/hostname": "machine\n",
     "etc/machine-id": f"{uuid.uuid4().hex}\n",
-    # A Python that is built for another place finds its library by this.
+    # A Python built for another prefix finds its library by this.
     "etc/ld.so.conf": "/opt/python/lib\ninclude /etc/ld.so.conf.d/*.conf\n",
 }
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _host(folder: Path) -> int:
-    """Run the machine in a control group of its own, which goes with it."""
+    """Run the machine in a control group of its own, which is removed with it."""
     groups = folder / "groups"
     groups.mkdir()
     _mount("-t", "cgroup2", "cgroup2", str(groups))
@@ -90,7 +90,7 @@ def _become_systemd(folder: Path) -> None:
     subprocess.run(["pivot_root", ".", "host"], check=True, timeout=_TIMEOUT_S)
     _mount("--make-rprivate", "/host")
     subprocess.run(["umount", "--no-mtab", "--lazy", "/host"], check=True, timeout=_TIMEOUT_S)
-    # As a container manager leaves it: what systemd mounts for a unit has to reach the unit.
+    # As container managers leave it: mounts that systemd makes for a unit have to propagate to it.
     _mount("--make-rshared", "/")
     subprocess.run(["ldconfig"], check=True, timeout=_TIMEOUT_S)
     systemd = "/usr/lib/systemd/systemd"
@@ -116,7 +116,7 @@ def _show_programs(root: Path) -> None:
 
 
 def _show_ours(opt: Path) -> None:
-    """What `pip install .` makes at /opt/tunnelgw, without its copies."""
+    """The result of `pip install .` at /opt/tunnelgw, without copies."""
     python = Path("/opt/python") / Path(sys.executable).resolve().relative_to(Path(sys.base_prefix).resolve())
     _show(Path(sys.base_prefix), opt / "python")
     _show(Path(sysconfig.get_path("purelib")), opt / "tunnelgw/packages")
@@ -141,7 +141,7 @@ def _mount_kernel_views(root: Path) -> None:
     for name in ("proc", "sys", "run", "tmp", "dev"):
         (root / name).mkdir()
     _mount("-t", "proc", "proc", str(root / "proc"))
-    # Settings there are the host's as well.
+    # Settings there would be the host's as well.
     _show(root / "proc/sys", root / "proc/sys")
     _mount("-t", "sysfs", "-o", "ro", "sysfs", str(root / "sys"))
     _mount("-t", "cgroup2", "cgroup2", str(root / "sys/fs/cgroup"))

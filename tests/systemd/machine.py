@@ -1,4 +1,4 @@
-"""A machine under a real systemd, for tests: commands run on it as root would type them."""
+"""A machine under a real systemd, for tests: commands run on it as root."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine:
     """Booted within `with`."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is empty, and shows nothing of the machine to anybody else.
+        """`folder` is empty; the machine's mounts in it are invisible to others.
 
         Raises NotPossible.
         """
@@ -42,7 +42,7 @@ class Machine:
         boot = [sys.executable, "-m", "tests.systemd.boot", str(folder)]
         self._process = Process("systemd", ["unshare", "--mount", "--propagation=private", *boot])
         self._pid = 0
-        """Of systemd, as this process sees it."""
+        """The PID of systemd, as seen by this process."""
 
     def __enter__(self) -> Self:
         self._process.start()
@@ -62,7 +62,7 @@ class Machine:
         self._process.wait(COMMAND_S)
 
     def run(self, script: str, *, stdin: str = "", fails: bool = False) -> str:
-        """What `script` prints, on standard output and standard error; a shell stops at its first failure."""
+        """Returns standard output and standard error of `script`, which stops at its first failure."""
         done = self._run("bash", "-euc", script, stdin=stdin)
         has_failed = done.returncode != 0
         assert has_failed is fails, f"{script} ended with {done.returncode}:\n{done.stdout}\n{self.journal()}"
@@ -76,7 +76,7 @@ class Machine:
             time.sleep(_PAUSE_S)
 
     def until_said(self, unit: str, words: str) -> None:
-        """Wait for words in a unit's journal, which gets lines a moment after they were written."""
+        """Wait for words in a unit's journal, where lines appear a moment after they were written."""
         deadline = time.monotonic() + COMMAND_S
         while words not in (said := self.journal(unit)):
             assert time.monotonic() < deadline, f"{words!r} is not in the journal after {COMMAND_S:g} s:\n{said}"
@@ -108,7 +108,7 @@ class Machine:
 
 
 def _child_of(pid: int) -> int:
-    """The first one; 0: there is none."""
+    """The first one; 0 if there is none."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:

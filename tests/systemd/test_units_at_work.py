@@ -15,11 +15,11 @@ from tests.support.requirements import not_possible_here
 from tests.systemd.machine import Machine, NotPossible
 
 MANUALS: Final = {"tunnelgw-proxy": "proxy.md", "tunnelgw": "controller.md", "dnswebhook": "dnswebhook.md"}
-"""The proxy before the controller, which has its token."""
+"""The proxy before the controller, which uses its token."""
 READY: Final = {"tunnelgw-proxy": 8082, "tunnelgw": 9081, "dnswebhook": 8080}
-"""Where /healthz and /readyz are."""
+"""Ports of /healthz and /readyz."""
 NOT_TYPED: Final = ("python3 -m venv", "/opt/tunnelgw/bin/pip", "journalctl -f")
-"""The machine has the programs already; a log that is followed has no end."""
+"""The machine has the programs already; following a log has no end."""
 BACKEND: Final = (
     "systemd-run --quiet --unit=backend /opt/tunnelgw/bin/python3 /opt/tunnelgw/source/examples/backend.py 3000"
 )
@@ -68,7 +68,7 @@ ProtectKernelTunables=no
 NoNewPrivileges=no
 LoadCredential=
 """
-"""What images of LXC lay over every unit."""
+"""The drop-in for every unit in LXC images."""
 SERVED: Final = "curl --fail --silent --header 'Host: a.example' http://127.0.0.1/"
 
 
@@ -87,7 +87,7 @@ def section_of(name: str) -> str:
 
 
 def blocks_of(name: str, language: str) -> list[str]:
-    """What a manual says about a bare host, without what is not typed here."""
+    """The blocks of a manual about a bare host, without the lines that are not run here."""
     found = re.findall(rf"^ *```{language}\n(.*?)^ *```$", section_of(name), re.S | re.M)
     return [
         "\n".join(line for line in textwrap.dedent(block).splitlines() if not line.startswith(NOT_TYPED))
@@ -104,7 +104,7 @@ def set_up(machine: Machine, *names: str) -> None:
     for name in names:
         machine.run(block_with(name, f"systemd/{name}.service"), stdin="a-key\n")
         if name == "dnswebhook":
-            # Without a controller: its manual says what has to go then.
+            # Without a controller: its manual says what to remove then.
             machine.run("sed -i /^UNIFI_/d /etc/dnswebhook/dnswebhook.env")
             [drop_in] = [block for block in blocks_of(name, "ini") if "LoadCredential=\n" in f"{block}\n"]
             add_drop_in(machine, name, drop_in)
@@ -112,7 +112,7 @@ def set_up(machine: Machine, *names: str) -> None:
 
 
 def add_drop_in(machine: Machine, name: str, text: str) -> None:
-    """What `systemctl edit` makes of what is typed there."""
+    """As `systemctl edit` writes it."""
     folder = f"/etc/systemd/system/{name}.service.d"
     machine.run(f"mkdir -p {folder}; cat > {folder}/override.conf; systemctl daemon-reload", stdin=text)
 
@@ -131,7 +131,7 @@ def send_document(machine: Machine) -> None:
     machine.run(block_with("tunnelgw-proxy", "curl -T document.json").replace("document.json", file))
 
 
-def test_each_daemon_starts_as_its_manual_says_and_has_no_rights(machine: Machine) -> None:
+def test_each_daemon_starts_as_its_manual_says_without_root_and_with_minimal_capabilities(machine: Machine) -> None:
     set_up(machine, *MANUALS)
 
     for name, port in READY.items():
@@ -144,7 +144,7 @@ def test_each_daemon_starts_as_its_manual_says_and_has_no_rights(machine: Machin
         assert property_of(machine, name, "NRestarts") == "0"
 
 
-def test_a_document_is_served_on_port_80_and_again_after_a_restart_and_a_kill(machine: Machine) -> None:
+def test_a_document_is_served_on_port_80_and_again_after_restart_and_kill(machine: Machine) -> None:
     set_up(machine, "tunnelgw-proxy")
     machine.run(BACKEND)
 
@@ -158,7 +158,7 @@ def test_a_document_is_served_on_port_80_and_again_after_a_restart_and_a_kill(ma
     assert main_pid(machine, "tunnelgw-proxy") != killed
 
 
-def test_manifests_are_served_and_their_states_shown_to_root(machine: Machine) -> None:
+def test_manifests_are_served_and_root_can_read_their_statuses(machine: Machine) -> None:
     set_up(machine, "tunnelgw-proxy", "tunnelgw")
     machine.run(BACKEND)
 
@@ -166,11 +166,11 @@ def test_manifests_are_served_and_their_states_shown_to_root(machine: Machine) -
 
     machine.until(SERVED, "served")
     show = block_with("tunnelgw", "tunnelgw status")
-    machine.until(show, "all well")  # which is written when the proxy has answered
+    machine.until(show, "all well")  # the status is written once the proxy has answered
     assert "well\tHTTPRoute infra/a" in machine.run(show)
 
 
-def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_changes_nothing(machine: Machine) -> None:
+def test_a_reload_reads_the_document_file_again_and_ignores_an_invalid_one(machine: Machine) -> None:
     set_up(machine, "tunnelgw-proxy")
     machine.run(BACKEND)
     file = "/etc/tunnelgw-proxy/document.json"
@@ -189,7 +189,7 @@ def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_chang
     machine.run(SERVED)
 
 
-def test_a_container_that_takes_the_credentials_away_has_them_again_with_the_drop_in_of_the_manual(
+def test_credentials_work_in_an_lxc_container_with_the_drop_in_of_the_manual(
     machine: Machine,
 ) -> None:
     lxc = "/run/systemd/system/service.d"
@@ -208,7 +208,7 @@ def test_a_container_that_takes_the_credentials_away_has_them_again_with_the_dro
     assert re.findall(r"^NoNewPrivs:\s+(\d)", status, re.M) == ["1"], status
 
 
-def test_a_stop_lets_a_request_that_is_under_way_end(machine: Machine) -> None:
+def test_a_stop_lets_an_active_request_finish(machine: Machine) -> None:
     set_up(machine, "tunnelgw-proxy")
     machine.run(BACKEND)
     send_document(machine)
@@ -228,7 +228,7 @@ def test_a_stop_lets_a_request_that_is_under_way_end(machine: Machine) -> None:
     assert property_of(machine, "tunnelgw-proxy", "Result") == "success"
 
 
-def test_a_daemon_that_hangs_is_replaced(machine: Machine) -> None:
+def test_the_watchdog_restarts_a_hung_daemon(machine: Machine) -> None:
     name = "tunnelgw-proxy"
     add_drop_in(machine, name, "[Service]\nWatchdogSec=5s\nRestartSec=0\n")
     set_up(machine, name)
@@ -241,9 +241,7 @@ def test_a_daemon_that_hangs_is_replaced(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", MANUALS)
-def test_a_daemon_with_a_mistake_in_its_settings_says_so_and_is_not_started_again_and_again(
-    machine: Machine, name: str
-) -> None:
+def test_a_daemon_with_an_invalid_setting_logs_it_and_is_not_restarted(machine: Machine, name: str) -> None:
     set_up(machine, *(["tunnelgw-proxy"] if name == "tunnelgw" else []), name)
     machine.run(f"systemctl stop {name}; echo LOG_LEVEL=loud >> /etc/{name}/{name}.env")
 
@@ -254,7 +252,7 @@ def test_a_daemon_with_a_mistake_in_its_settings_says_so_and_is_not_started_agai
     machine.until_said(name, "LOG_LEVEL")
 
 
-def test_commands_of_the_webhook_see_what_the_daemon_keeps(machine: Machine) -> None:
+def test_the_webhooks_commands_see_the_daemons_records(machine: Machine) -> None:
     set_up(machine, "dnswebhook")
     record = '{"Create": [{"dnsName": "a.example.com", "recordType": "A", "targets": ["192.0.2.7"]}]}'
     machine.run(
