@@ -361,7 +361,7 @@ def test_a_listing_reaches_a_client_that_has_half_closed(client: RawClient) -> N
 
 
 def test_an_apply_of_a_client_that_has_half_closed_is_done_or_refused(port: int) -> None:
-    """If it has disconnected, nobody would learn of the outcome, and the change is left for the next pass."""
+    """It may have disconnected: then nobody would learn of the outcome, and the change is left for the next pass."""
     body = json.dumps({"create": [{**GOOD, "dnsName": "half-closed.example.org"}]}).encode()
     with RawClient(port) as client:
         client.send(head("/records", f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {len(body)}") + body)

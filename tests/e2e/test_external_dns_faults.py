@@ -350,7 +350,7 @@ def test_a_record_whose_ownership_record_is_lost_between_listing_and_apply_is_wr
 
 @each_api
 def test_a_manual_record_added_during_a_pass_stays_and_keeps_its_name(scene: Scene, store: UnifiView) -> None:
-    """external-dns would own all addresses of the name, and remove this one in the next pass."""
+    """Otherwise external-dns would own all addresses of the name, and remove this one in the next pass."""
     one, six = WANTED["a-one"], WANTED["aaaa-one"]
     by_hand = HeldRow(one.name, "A", "198.51.100.1")
     scene.desire({"a-one": one, "aaaa-one": six})

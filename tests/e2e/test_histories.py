@@ -198,8 +198,8 @@ class Rig:
         for step in history.steps:
             self._step(loop, step)
         is_settled = loop.settle(history.final, 3 if expected.blocked else 6)
-        # What is left over goes with the first one after the webhook has heard that it may; where a create was not
-        # answered, after those in which it may yet come.
+        # Leftovers are removed by the first listing after the webhook learns that it may; after an unanswered create,
+        # by the first one after those in which the row may still appear.
         for _ in range(1 + LATE_LISTINGS * any("create" in step.fault for step in history.steps)):
             loop.list_records()
 

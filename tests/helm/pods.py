@@ -1,6 +1,6 @@
 """The part of a kubelet that runs containers: processes with the environment and the volumes that their Pods name.
 
-Another program gives Deployments their Pods and Pods their addresses. Images are none: the programs are those of this
+Another program gives Deployments their Pods and Pods their addresses. There are no images: the programs are of this
 checkout.
 """
 

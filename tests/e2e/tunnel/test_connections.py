@@ -216,7 +216,7 @@ def test_a_changed_token_is_used_by_one_connection_after_the_other(edge: Edge, t
 
 @pytest.mark.parametrize("reason", ["another token", "GOAWAY"])
 def test_a_draining_connection_is_replaced_while_its_last_requests_run(reason: str, edge: Edge, tmp_path: Path) -> None:
-    """A request that lasts for hours, as WebSockets do, delays neither that nor the other connections."""
+    """A request that lasts for hours, as WebSockets do, delays neither the replacement nor the other connections."""
     file = tmp_path / "token"
     file.write_text(edge.tunnel.token)
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""What a faulty edge, or an attacker behind it, can do to one connection: others serve on, it is reestablished."""
+"""What a faulty edge, or an attacker behind it, can do to one connection: others serve on, and it is set up anew."""
 
 from __future__ import annotations
 
