@@ -75,7 +75,7 @@ def test_a_wrong_token_and_a_missing_permission_both_name_both_causes(provider: 
         ("f" * 32, TUNNEL_ID, AuthenticationFailed),
     ],
 )
-def test_what_is_not_there_is_told_apart(
+def test_a_missing_tunnel_and_a_foreign_account_raise_different_errors(
     client: ProviderClient, account: str, tunnel: str, error: type[ProviderError]
 ) -> None:
     with pytest.raises(error):
@@ -89,12 +89,12 @@ def test_a_deleted_tunnel_is_not_there(provider: Provider, client: ProviderClien
         client.tunnel(ACCOUNT_ID, TUNNEL_ID)
 
 
-def test_a_document_that_the_provider_refuses_is_told_with_its_reason(client: ProviderClient) -> None:
+def test_a_rejected_document_is_reported_with_the_provider_s_reason(client: ProviderClient) -> None:
     with pytest.raises(Refused, match="1056 Bad Configuration: the last rule must match all requests"):
         client.put_configuration(ACCOUNT_ID, TUNNEL_ID, {"ingress": [{"hostname": "a.b", "service": "http://x"}]})
 
 
-def test_a_refusal_by_a_gateway_before_the_api_is_one_too(provider: Provider, client: ProviderClient) -> None:
+def test_a_400_from_an_intermediary_is_a_refusal_too(provider: Provider, client: ProviderClient) -> None:
     provider.fault(Reply(status=400, body="<html>400\n Bad   Request</html>"))
 
     with pytest.raises(Refused, match=r"the provider answered 400 \(<html>400 Bad Request</html>\)"):
@@ -102,7 +102,7 @@ def test_a_refusal_by_a_gateway_before_the_api_is_one_too(provider: Provider, cl
 
 
 @pytest.mark.parametrize("status_code", [401, 403, 404])
-def test_a_page_of_whoever_stands_before_the_api_says_nothing_of_token_or_tunnel(
+def test_an_html_error_page_of_an_intermediary_does_not_blame_token_or_tunnel(
     provider: Provider, client: ProviderClient, status_code: int
 ) -> None:
     page = (
@@ -126,7 +126,7 @@ def test_a_page_of_whoever_stands_before_the_api_says_nothing_of_token_or_tunnel
         (502, "bad gateway", "the provider answered 502 (bad gateway)"),
     ],
 )
-def test_what_cannot_be_used_is_told_as_it_came(
+def test_an_unusable_response_is_quoted_in_the_error(
     provider: Provider, client: ProviderClient, status_code: int, body: str, text: str
 ) -> None:
     provider.fault(Reply(status=status_code, body=body))
@@ -152,7 +152,7 @@ def test_what_cannot_be_used_is_told_as_it_came(
         ((), 60),
     ],
 )
-def test_a_rate_limit_says_how_long_to_wait_within_reason(
+def test_a_429_sets_a_retry_delay_of_at_most_15_minutes(
     provider: Provider, client: ProviderClient, headers: tuple[tuple[str, str], ...], pause_s: float
 ) -> None:
     provider.fault(Reply(status=429, body="slow down", headers=headers))
@@ -173,7 +173,7 @@ def test_a_rate_limit_says_how_long_to_wait_within_reason(
     ],
 )
 @pytest.mark.parametrize("status", [302, 403, 408, 500, 503])
-def test_a_provider_that_cannot_answer_now_says_how_long_to_wait_within_reason(
+def test_retry_after_of_other_errors_sets_a_retry_delay_of_at_most_15_minutes(
     provider: Provider, client: ProviderClient, status: int, headers: tuple[tuple[str, str], ...], pause_s: float
 ) -> None:
     provider.fault(Reply(status=status, body="maintenance", headers=headers))
@@ -184,7 +184,7 @@ def test_a_provider_that_cannot_answer_now_says_how_long_to_wait_within_reason(
     assert raised.value.retry_after_s == pause_s
 
 
-def test_an_answer_without_end_is_not_kept(
+def test_a_response_above_the_size_limit_is_refused(
     provider: Provider, client: ProviderClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
@@ -194,7 +194,9 @@ def test_an_answer_without_end_is_not_kept(
         client.configuration(ACCOUNT_ID, TUNNEL_ID)
 
 
-def test_after_a_rate_limit_nothing_is_asked_before_its_time(provider: Provider, client: ProviderClient) -> None:
+def test_after_a_429_no_request_is_sent_before_the_retry_delay_is_over(
+    provider: Provider, client: ProviderClient
+) -> None:
     provider.fault(Reply(status=429, headers=(("Retry-After", "300"),)), count=1)
     for _ in range(3):
         with pytest.raises(RateLimited) as raised:
@@ -233,7 +235,9 @@ def test_after_a_rate_limit_nothing_is_asked_before_its_time(provider: Provider,
     ],
     ids=lambda effect: repr(effect)[:80],
 )
-def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: ProviderClient, effect: Effect) -> None:
+def test_a_missing_or_malformed_response_is_a_retryable_error(
+    provider: Provider, client: ProviderClient, effect: Effect
+) -> None:
     client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
     provider.fault(effect)
 
@@ -246,10 +250,8 @@ def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: P
     assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
 
 
-def test_a_call_without_an_answer_leaves_nothing_for_the_collector_of_garbage(
-    provider: Provider, client: ProviderClient
-) -> None:
-    """A provider that is away is asked for days, and urllib3's errors and frames keep each other."""
+def test_a_failed_call_leaves_no_reference_cycles(provider: Provider, client: ProviderClient) -> None:
+    """An unreachable provider is called for days, and urllib3's errors and frames refer to each other."""
     client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
     provider.stop()
     with uncollected() as garbage:
@@ -277,12 +279,14 @@ def drips_out(url: str) -> None:
     client.close()
 
 
-def test_an_answer_that_drips_ends_with_its_time() -> None:
+def test_a_response_that_trickles_in_is_aborted_at_its_deadline() -> None:
     with SocketBackend(drip) as backend:
         drips_out(f"http://{backend.address}")
 
 
-def test_an_answer_that_drips_over_tls_or_through_a_proxy_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_that_trickles_in_over_tls_or_through_a_proxy_is_aborted_at_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with closing(Authority()) as authority:
         tls = authority.server_context(authority.issue("127.0.0.1"))
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
@@ -295,8 +299,10 @@ def test_an_answer_that_drips_over_tls_or_through_a_proxy_ends_with_its_time(mon
         drips_out("http://provider.example/client/v4")
 
 
-def test_the_authority_of_a_proxy_that_opens_tls_is_believed_with_every_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 3.13 on urllib3 wants more of its certificate than those of many have."""
+def test_the_ca_of_a_tls_intercepting_proxy_is_trusted_with_every_python_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From Python 3.13 on, urllib3 sets VERIFY_X509_STRICT, which the CA certificates of many of them do not pass."""
 
     def strict(**kwargs: Any) -> ssl.SSLContext:
         context = create_urllib3_context(**kwargs)
@@ -325,7 +331,7 @@ def test_the_authority_of_a_proxy_that_opens_tls_is_believed_with_every_python(m
         client.close()
 
 
-def test_the_provider_s_name_is_looked_up_without_search_domains_and_otherwise_stays(
+def test_the_provider_s_name_is_resolved_without_search_domains_and_unchanged_in_the_host_header(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(wholenames, "HOSTS_FILE", tmp_path / "none")
@@ -356,8 +362,8 @@ def test_the_provider_s_name_is_looked_up_without_search_domains_and_otherwise_s
             assert f"\r\nhost: {name}:{port}\r\n".encode() in requests.pop().lower()
 
 
-def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
-    """What is on the way, such as a NAT, may have forgotten it without a word."""
+def test_a_connection_that_was_idle_too_long_is_not_reused() -> None:
+    """A middlebox, such as a NAT, may have dropped it silently."""
     answer = b'{"success":true,"result":{"version":1}}'
 
     def answer_once(dialogue: Dialogue) -> None:
@@ -373,7 +379,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
         client.close()
 
 
-def test_an_answer_without_end_is_read_no_further_than_any_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_an_endless_response_stops_at_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
 
     def go_on(dialogue: Dialogue) -> None:
@@ -392,7 +398,7 @@ def test_an_answer_without_end_is_read_no_further_than_any_has_to_be(monkeypatch
         client.close()
 
 
-def test_a_call_says_who_asks_and_what_it_brings() -> None:
+def test_requests_have_user_agent_and_accept_and_those_with_a_body_content_type() -> None:
     requests: list[bytes] = []
 
     def answer(dialogue: Dialogue) -> None:
@@ -414,7 +420,7 @@ def test_a_call_says_who_asks_and_what_it_brings() -> None:
     assert backend.accepted == 1
 
 
-def test_when_a_token_s_calls_are_used_up_nothing_is_asked(provider: Provider) -> None:
+def test_no_request_is_sent_once_the_token_s_call_budget_is_used_up(provider: Provider) -> None:
     budget = Budget()
     client = ProviderClient(Secret(TOKEN), provider.url, budget=budget)
     other = ProviderClient(Secret(TOKEN), provider.url, budget=budget)
@@ -431,7 +437,7 @@ def test_when_a_token_s_calls_are_used_up_nothing_is_asked(provider: Provider) -
     other.close()
 
 
-def test_a_provider_that_is_away_or_has_no_address_is_told_in_words_people_search_for() -> None:
+def test_a_refused_connection_and_an_unknown_host_are_reported_in_the_usual_words() -> None:
     nameless = ProviderClient(Secret(TOKEN), "http://provider.invalid/client/v4")
 
     with ReservedPort() as port:

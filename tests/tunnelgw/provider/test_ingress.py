@@ -1,4 +1,4 @@
-"""The ingress document revised: ours as wanted, everybody else's as it was."""
+"""Revising the ingress document: our rules as wanted, foreign ones as they were."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_new_tunnel_gets_a_rule_for_each_hostname_and_a_catch_all(current: dic
     }
 
 
-def test_a_last_rule_for_some_paths_only_is_no_catch_all() -> None:
+def test_a_last_rule_with_a_path_is_not_a_catch_all() -> None:
     some_paths = {"path": "/legacy", "service": "http://10.0.0.9:80"}
 
     revision = revise({"ingress": [some_paths]}, ["a.example"], OURS)
@@ -62,7 +62,7 @@ def test_a_document_that_means_the_same_is_not_written_again() -> None:
     assert (second.added, second.removed) == ((), ())
 
 
-def test_hostnames_that_are_wanted_no_more_go_and_ours_return() -> None:
+def test_hostnames_no_longer_wanted_are_removed_and_missing_ones_added() -> None:
     current = config(ours("gone.example"), ours("kept.example"))
 
     revision = revise(current, ["kept.example", "back.example"], OURS)
@@ -71,7 +71,7 @@ def test_hostnames_that_are_wanted_no_more_go_and_ours_return() -> None:
     assert (revision.added, revision.removed) == (("back.example",), ("gone.example",))
 
 
-def test_foreign_rules_and_keys_survive_in_their_order_and_are_told() -> None:
+def test_foreign_rules_and_keys_are_kept_in_their_order_and_reported() -> None:
     one = theirs("z.example", path="/x", originRequest={"noTLSVerify": True}, unknown=[1])
     two = theirs("y.example")
     current = config(one, ours("gone.example"), two, **{"originRequest": {"connectTimeout": 5}, "future": {"k": 1}})
@@ -84,7 +84,7 @@ def test_foreign_rules_and_keys_survive_in_their_order_and_are_told() -> None:
     assert revision.foreign == ("z.example", "y.example")
 
 
-def test_when_the_last_hostname_goes_only_foreign_rules_and_the_catch_all_stay() -> None:
+def test_after_the_last_hostname_is_removed_only_foreign_rules_and_the_catch_all_remain() -> None:
     last = {"service": "http://10.0.0.1:8000"}
     current = {"ingress": [ours("a.example"), theirs("b.example"), last]}
 
@@ -119,16 +119,16 @@ def test_our_wildcards_come_before_foreign_rules_for_every_host() -> None:
             ["*.example", "*.b.example"],
             ["/acme", "g.b.example", "*.b.example!", "*.example!"],
         ),
-        # Nobody reaches what is behind a rule that takes all.
+        # A rule behind one that covers it is unreachable anyway.
         (["*.example", "x.b.example"], ["*.b.example"], ["*.b.example!", "*.example", "x.b.example"]),
         (["a.example", "/acme", "b.other"], ["*.example"], ["a.example", "*.example!", "/acme", "b.other"]),
         (["g.example/one", "/acme"], ["*.example"], ["g.example/one", "*.example!", "/acme"]),
     ],
 )
-def test_our_wildcards_take_nothing_from_rules_of_hostnames_below_them(
+def test_our_wildcards_do_not_shadow_foreign_rules_for_hostnames_below_them(
     foreign: list[str], wanted: list[str], arranged: list[str]
 ) -> None:
-    """Written short: the hostname, then the path; ours with `!`."""
+    """Rules in short form: the hostname, then the path; ours with `!`."""
 
     def rule(short: str) -> dict[str, str]:
         hostname, slash, path = short.partition("/")
@@ -157,13 +157,13 @@ def test_a_foreign_rule_in_unicode_is_for_the_same_hostname_in_ascii(foreign: st
     assert revision.conflicts == (Conflict(wanted, "http://10.0.0.9:80"),)
 
 
-def test_a_foreign_hostname_that_is_none_stays_as_it_is() -> None:
+def test_a_foreign_rule_with_an_invalid_hostname_stays_as_it_is() -> None:
     foreign = theirs("*.\N{SNOWMAN}-.example")
 
     assert revise(config(foreign), ["a.example"], OURS).config["ingress"] == [ours("a.example"), foreign, CATCH_ALL]
 
 
-def test_a_foreign_rule_of_one_path_for_every_host_is_no_conflict_with_our_catch_all() -> None:
+def test_a_foreign_rule_for_one_path_of_every_host_does_not_conflict_with_our_catch_all() -> None:
     health = {"path": "^/health", "service": "http://10.0.0.9:80"}
 
     for adopt in (False, True):
@@ -172,7 +172,7 @@ def test_a_foreign_rule_of_one_path_for_every_host_is_no_conflict_with_our_catch
         assert revision.conflicts == ()
 
 
-def test_wildcards_are_in_the_same_order_whoever_writes_them() -> None:
+def test_the_order_of_wildcards_is_deterministic() -> None:
     wildcards = [f"*.{letter}.example" for letter in ascii_lowercase]
 
     revision = revise(None, wildcards, OURS)
@@ -180,7 +180,7 @@ def test_wildcards_are_in_the_same_order_whoever_writes_them() -> None:
     assert revision.config["ingress"] == [*map(ours, wildcards), CATCH_ALL]
 
 
-def test_our_wildcards_take_nothing_from_more_specific_rules() -> None:
+def test_our_wildcards_come_after_more_specific_foreign_rules() -> None:
     current = config(theirs("x.b.example"), theirs("*.example"))
 
     revision = revise(current, ["*.b.example", "*.a.b.example", "*.other"], OURS)
@@ -208,7 +208,7 @@ def test_a_foreign_rule_for_our_hostname_is_a_conflict_until_it_is_adopted() -> 
     assert adopted.conflicts == ()
 
 
-def test_who_adopts_a_hostname_leaves_the_catch_all_of_others_alone() -> None:
+def test_adopting_a_hostname_leaves_a_foreign_catch_all_alone() -> None:
     last = {"service": "http://10.0.0.1:8000"}
 
     revision = revise({"ingress": [theirs("a.example"), last]}, ["a.example"], OURS, adopt=True)
@@ -216,7 +216,7 @@ def test_who_adopts_a_hostname_leaves_the_catch_all_of_others_alone() -> None:
     assert revision.config["ingress"] == [ours("a.example"), last]
 
 
-def test_routes_for_every_host_take_the_catch_all_from_a_placeholder_only() -> None:
+def test_routes_for_every_host_replace_only_a_placeholder_catch_all_unless_adopting() -> None:
     assert revise(config(), [EVERYTHING], OURS).config["ingress"] == [{"service": OURS}]
     foreign = {"ingress": [{"service": "http://10.0.0.1:8000"}]}
 
@@ -252,7 +252,7 @@ def taken_by(document: dict[str, Any], host: str) -> str:
 
 
 @given(current=DOCUMENTS, wanted=st.sets(HOSTNAMES, max_size=4), adopt=st.booleans())
-def test_any_document_is_revised_to_one_that_the_provider_takes_and_the_second_time_changes_nothing(
+def test_any_revised_document_is_valid_and_a_second_revision_changes_nothing(
     current: dict[str, Any], wanted: set[str], adopt: bool
 ) -> None:
     revision = revise(current, wanted, OURS, adopt=adopt)
@@ -272,7 +272,7 @@ def test_any_document_is_revised_to_one_that_the_provider_takes_and_the_second_t
 
 
 @given(current=DOCUMENTS, wanted=st.sets(NAMES, max_size=4))
-def test_an_exact_hostname_of_ours_is_always_sent_to_us(current: dict[str, Any], wanted: set[str]) -> None:
+def test_requests_for_our_exact_hostnames_always_reach_us(current: dict[str, Any], wanted: set[str]) -> None:
     revision = revise(current, wanted, OURS)
 
     conflicting = {conflict.hostname for conflict in revision.conflicts}
@@ -284,7 +284,7 @@ def covers(general: str, hostname: str) -> bool:
 
 
 def place_among(arranged: list[dict[str, Any]], wildcard: str) -> int:
-    """Found by a look at each rule, where `revise` looks up hostnames."""
+    """Found by a linear search, where `revise` looks up hostnames."""
     covering = [place for place, rule in enumerate(arranged) if covers(rule["hostname"], wildcard)]
     end = next((place for place in covering if not arranged[place].get("path")), len(arranged))
     below = [
@@ -305,9 +305,7 @@ RULES = st.builds(
 
 
 @given(st.lists(RULES, max_size=7), st.sets(FEW_WILDCARDS, max_size=7))
-def test_our_wildcards_are_where_a_look_at_each_rule_would_put_them(
-    foreign: list[dict[str, Any]], wanted: set[str]
-) -> None:
+def test_our_wildcards_are_placed_as_by_a_linear_search(foreign: list[dict[str, Any]], wanted: set[str]) -> None:
     expected = list(foreign)
     for wildcard in sorted(wanted - {rule["hostname"] for rule in foreign}, key=lambda name: (len(name), name)):
         expected.insert(place_among(expected, wildcard), ours(wildcard))
@@ -316,8 +314,8 @@ def test_our_wildcards_are_where_a_look_at_each_rule_would_put_them(
 
 
 @pytest.mark.parametrize("foreign", [0, 1])
-def test_thousands_of_wildcards_find_their_places_in_a_moment(foreign: int) -> None:
-    """Three thousand took 5 s, at each look at the tunnel."""
+def test_placing_wildcards_takes_time_linear_in_their_number(foreign: int) -> None:
+    """Three thousand took 5 s, in each pass over the tunnel."""
 
     def calls(wildcards: int) -> int:
         names = [f"t{at}.example.com" for at in range(wildcards)]

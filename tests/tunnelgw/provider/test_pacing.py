@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunnelgw.provider.pacing import Pace
 
 
-def test_calls_within_the_budget_wait_for_nothing_and_the_next_one_for_the_oldest_to_age() -> None:
+def test_calls_within_the_budget_do_not_wait_and_the_next_one_waits_for_the_oldest_to_expire() -> None:
     pace = Pace(max_calls=3, window_s=300)
     for now_s in (0.0, 10.0, 20.0):
         assert pace.wait_s(now_s) == 0

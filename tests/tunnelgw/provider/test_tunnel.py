@@ -36,7 +36,7 @@ def test_a_pass_reads_before_it_writes_and_a_second_one_writes_nothing(
     assert provider.hostnames == ["a.example", "*"]
 
 
-def test_what_somebody_else_wrote_in_between_is_told_and_survives(provider: Provider, client: ProviderClient) -> None:
+def test_a_foreign_edit_between_two_passes_is_reported_and_kept(provider: Provider, client: ProviderClient) -> None:
     kept = document(client)
     kept.keep({"a.example"})
     provider.write({"ingress": [{"hostname": "z.example", "service": "http://x"}, {"service": "http_status:404"}]})
@@ -47,7 +47,7 @@ def test_what_somebody_else_wrote_in_between_is_told_and_survives(provider: Prov
     assert provider.hostnames == ["a.example", "z.example", "*"]
 
 
-def test_what_somebody_else_wrote_is_told_once_where_we_have_nothing_to_write(
+def test_a_foreign_edit_is_reported_once_if_there_is_nothing_to_write(
     provider: Provider, client: ProviderClient
 ) -> None:
     kept = document(client)
@@ -62,7 +62,7 @@ def test_what_somebody_else_wrote_is_told_once_where_we_have_nothing_to_write(
     assert [(each.foreign_edits, each.was_written) for each in passes] == [(1, False), (0, False)]
 
 
-def test_a_dry_run_writes_nothing_and_says_what_it_would(provider: Provider, client: ProviderClient) -> None:
+def test_a_dry_run_writes_nothing_and_reports_what_it_would_change(provider: Provider, client: ProviderClient) -> None:
     would = document(client, is_dry_run=True).keep({"a.example"})
 
     assert not would.was_written
@@ -70,7 +70,7 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would(provider: Provider, cli
     assert provider.calls["write"] == 0
 
 
-def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provider, client: ProviderClient) -> None:
+def test_a_write_whose_response_was_lost_is_found_by_the_next_pass(provider: Provider, client: ProviderClient) -> None:
     kept = document(client)
     provider.fault(Reset(after_commit=True), "write", count=1)
     with pytest.raises(ProviderUnreachable):
@@ -87,7 +87,7 @@ def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provid
 
 @pytest.mark.parametrize("is_first_bad", [False, True])
 def test_a_provider_that_fails_every_second_call_gets_the_document(provider: Provider, *, is_first_bad: bool) -> None:
-    """A balancer with one bad machine of two: each call would succeed if it was made again."""
+    """A load balancer with one bad backend of two: each call would succeed if it was repeated."""
     machines = cycle([is_first_bad, not is_first_bad])
 
     def balance(call: str) -> None:
@@ -105,7 +105,7 @@ def test_a_provider_that_fails_every_second_call_gets_the_document(provider: Pro
     client.close()
 
 
-def test_a_write_that_was_made_twice_is_no_edit_of_somebody_else(provider: Provider, client: ProviderClient) -> None:
+def test_a_write_that_was_made_twice_is_not_a_foreign_edit(provider: Provider, client: ProviderClient) -> None:
     provider.fault(Reply(status=504, body="", after_commit=True), "write", count=1)
 
     found = document(client).keep({"a.example"})
@@ -113,9 +113,7 @@ def test_a_write_that_was_made_twice_is_no_edit_of_somebody_else(provider: Provi
     assert (found.version, found.was_written, found.foreign_edits) == (2, True, 0)
 
 
-def test_a_provider_that_asks_to_wait_is_not_written_to_again_at_once(
-    provider: Provider, client: ProviderClient
-) -> None:
+def test_a_write_answered_with_retry_after_is_not_repeated_at_once(provider: Provider, client: ProviderClient) -> None:
     provider.fault(Reply(status=503, body="", headers=(("Retry-After", "120"),)), "write", count=1)
 
     with pytest.raises(ProviderUnreachable) as caught:
@@ -124,10 +122,10 @@ def test_a_provider_that_asks_to_wait_is_not_written_to_again_at_once(
     assert (caught.value.retry_after_s, provider.calls["write"]) == (120, 1)
 
 
-def test_what_somebody_else_wrote_between_our_reading_and_our_writing_is_told(
+def test_a_foreign_edit_between_our_read_and_our_write_is_reported(
     provider: Provider,
 ) -> None:
-    """It is lost: the provider takes the last document, and has no way to make that depend on what was read."""
+    """It is overwritten: the last write wins, and the provider has no conditional update."""
     theirs = {"ingress": [{"hostname": "z.example", "service": "http://x"}, {"service": "http_status:404"}]}
 
     def be_quicker(call: str) -> None:
@@ -162,7 +160,7 @@ def test_each_call_can_be_prevented_at_the_last_moment(
     client.close()
 
 
-def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Provider, client: ProviderClient) -> None:
+def test_without_an_account_id_the_only_listed_account_is_used(provider: Provider, client: ProviderClient) -> None:
     assert document(client, "").keep({"a.example"}).was_written
 
     provider.accounts.append("f" * 32)
@@ -173,10 +171,10 @@ def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Pr
         document(client, "").keep({"a.example"})
 
 
-def test_a_token_that_may_list_no_accounts_works_once_the_account_is_named(
+def test_a_token_that_may_not_list_accounts_works_once_the_account_id_is_set(
     provider: Provider, client: ProviderClient
 ) -> None:
-    """One that belongs to an account; its owner is told what to name where."""
+    """An account-owned token; the error says which field to set, and where."""
     provider.lists_accounts = False
 
     with pytest.raises(Refused, match=r"1001 List accounts .*: set accountID in the GatewayClassConfig$") as refused:
@@ -186,10 +184,10 @@ def test_a_token_that_may_list_no_accounts_works_once_the_account_is_named(
     assert document(client).keep({"a.example"}).was_written
 
 
-def test_a_token_that_was_given_another_account_is_asked_for_it_again(
+def test_the_account_is_looked_up_again_after_the_token_was_given_another(
     provider: Provider, client: ProviderClient
 ) -> None:
-    """Its owner does that in the dashboard, and its text stays the same."""
+    """That is done in the dashboard, and the token itself stays the same."""
     wrong = "f" * 32
     provider.accounts[:] = [wrong]
     kept = document(client, "")
@@ -207,7 +205,7 @@ def test_a_token_that_was_given_another_account_is_asked_for_it_again(
     assert provider.hostnames == ["b.example", "*"]
 
 
-def test_a_tunnel_that_was_deleted_meanwhile_is_told_as_such(provider: Provider, client: ProviderClient) -> None:
+def test_a_tunnel_that_was_deleted_meanwhile_is_reported_as_deleted(provider: Provider, client: ProviderClient) -> None:
     kept = document(client)
     kept.keep({"a.example"})
     provider.tunnel.deleted_at = "2026-05-04T03:02:01Z"
@@ -229,7 +227,7 @@ def test_a_tunnel_that_is_configured_locally_is_refused_before_anything_is_writt
     assert provider.calls["write"] == 0
 
 
-def test_an_answer_of_before_our_own_write_is_not_worked_from(provider: Provider, client: ProviderClient) -> None:
+def test_a_stale_read_from_before_our_own_write_is_not_used(provider: Provider, client: ProviderClient) -> None:
     kept = document(client)
     kept.keep({"a.example", "b.example"})
     before = msgspec.structs.replace(provider.tunnel)
@@ -246,9 +244,7 @@ def test_an_answer_of_before_our_own_write_is_not_worked_from(provider: Provider
     assert provider.hostnames == ["a.example", "b.example", "*"]
 
 
-def test_an_older_version_that_the_provider_abides_by_is_worked_from(
-    provider: Provider, client: ProviderClient
-) -> None:
+def test_an_older_version_that_the_provider_returns_again_is_used(provider: Provider, client: ProviderClient) -> None:
     kept = document(client)
     kept.keep({"a.example", "b.example"})
     before = msgspec.structs.replace(provider.tunnel)
