@@ -1,4 +1,4 @@
-"""The golden cases together: nothing that Gateway API asks, and no reason that we can give, is without one."""
+"""The golden cases together: every requirement of Gateway API and every reason that we can give has one."""
 
 import re
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ def words(plain: Any) -> Iterator[str]:
         yield plain.partition(": ")[0]
 
 
-def test_a_change_of_any_reason_fails_a_case() -> None:
-    """Cases compare reasons word for word, so each must be expected by one."""
+def test_every_reason_is_expected_by_a_case() -> None:
+    """Cases compare reasons word for word, so that a change of any fails one."""
     expected: set[str] = set()
     for path in GOLDEN.glob("*/*.yaml"):
         for text in words(yaml.safe_load(path.read_text()).get("expect", {})):

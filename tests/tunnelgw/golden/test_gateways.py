@@ -3,14 +3,14 @@
 rows       which rows of rows.yaml it answers
 config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
-           with its number. What is not as when all is well, by type of condition: `Status Reason: part of message`.
+           with its number. Conditions that differ from those of a healthy object, by type: `Status Reason: part of message`.
            Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. `orphaned`: a set
            without a Gateway, or a Gateway without a class. Objects that are not named
-           have all conditions as when all is well
+           have the conditions of a healthy object
 listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
            `given`: some value
 routes     likewise of routes
-hosts      names that tunnels lead to us
+hosts      hostnames that tunnels route to us
 requests   `ask` (method and URL; then `tunnel` or the address asked; then `as` and the name of the TLS handshake, if it
            is another one) and `to`: a backend or a status code
 """

@@ -144,7 +144,7 @@ def test_every_case_is_a_sentence_and_short() -> None:
         assert len(path.read_text().splitlines()) <= 80, path.name
 
 
-def test_keys_of_other_kinds_have_no_content() -> None:
+def test_a_policy_that_does_not_exist_has_no_ancestors() -> None:
     world = World([])
 
     assert world.queries.ask(policy_verdict, Key("apps", "none")).ancestors == ()
