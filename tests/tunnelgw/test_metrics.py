@@ -1,4 +1,4 @@
-"""Series that can be known are there from the start, at zero, so that the first failure is seen as a rise."""
+"""Series known in advance exist from the start, at zero, so that the first failure shows as an increase."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -33,5 +33,5 @@ def test_a_known_series_starts_at_zero(name: str, labels: dict[str, str]) -> Non
     assert 0 == registry.get_sample_value(name, labels)
 
 
-def test_the_outcomes_of_statuses_are_all_that_can_become_of_one() -> None:
+def test_the_outcomes_of_status_writes_are_complete() -> None:
     assert {*Outcome, UNCHANGED} == {*STATUS_OUTCOMES}

@@ -1,4 +1,4 @@
-"""What the controller's options refuse together."""
+"""What the controller's options refuse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
     assert token not in str(bad.value)
 
 
-def test_namespaces_whose_secrets_are_read_are_a_list_of_names() -> None:
+def test_secret_namespaces_is_a_comma_separated_list_of_names() -> None:
     _, found = parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_SECRET_NAMESPACES": "infra, shop-1"})
     _, all_ = parse(Options, prefix=PREFIX, argv=[], environ={})
 
@@ -26,12 +26,12 @@ def test_namespaces_whose_secrets_are_read_are_a_list_of_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["Infra", "a_b", "-a", "a/b", "a" * 64, "*"])
-def test_what_no_namespace_can_be_called_is_refused_as_one_whose_secrets_are_read(name: str) -> None:
+def test_an_invalid_namespace_name_in_secret_namespaces_is_refused(name: str) -> None:
     with pytest.raises(BadOptions, match=r"--secret-namespaces .*want a valid namespace name"):
         parse(Options, prefix=PREFIX, argv=["--secret-namespaces", f"infra,{name}"], environ={})
 
 
-def test_a_folder_has_no_namespaces_whose_secrets_are_read() -> None:
+def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
     argv = ["--source", "directory", "--manifests", "manifests", "--secret-namespaces", "infra"]
     with pytest.raises(BadOptions, match=r"--secret-namespaces .* --source kubernetes"):
         parse(Options, prefix=PREFIX, argv=argv, environ={})
@@ -54,20 +54,20 @@ def test_a_folder_has_no_namespaces_whose_secrets_are_read() -> None:
         "unix:proxy",
     ],
 )
-def test_an_address_that_no_proxy_can_have_is_refused_at_the_start(url: str) -> None:
+def test_an_invalid_proxy_endpoint_is_refused_at_the_start(url: str) -> None:
     with pytest.raises(BadOptions, match=r"--proxy-endpoints .*want "):
         parse(Options, prefix=PREFIX, argv=["--proxy-endpoints", f"http://10.0.0.7:8082,{url}"], environ={})
 
 
-def test_a_password_in_the_address_of_a_proxy_is_refused_and_not_shown() -> None:
-    """The address is in every line of the log, in the metrics and in statuses."""
+def test_credentials_in_a_proxy_endpoint_are_refused_and_not_shown() -> None:
+    """Endpoints appear in the log, in metrics and in statuses."""
     with pytest.raises(BadOptions, match=r"--proxy-endpoints .*credentials") as bad:
         parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_PROXY_ENDPOINTS": "http://a:hunter2@proxy:8082"})
 
     assert "hunter2" not in str(bad.value)
 
 
-def test_addresses_of_proxies_are_those_that_a_client_can_call() -> None:
+def test_valid_proxy_endpoints_are_accepted_without_a_trailing_slash() -> None:
     given = ["http://10.0.0.7:8082/", "https://[2001:db8::7]:8082", "http://proxy", "unix:/run/proxy.sock"]
     _, options = parse(Options, prefix=PREFIX, argv=["--proxy-endpoints", ",".join(given)], environ={})
 
@@ -75,7 +75,7 @@ def test_addresses_of_proxies_are_those_that_a_client_can_call() -> None:
 
 
 @pytest.mark.parametrize("again", ["", "/", "/../manifests"])
-def test_statuses_go_not_into_the_folder_of_the_manifests_itself(tmp_path: Path, again: str) -> None:
+def test_the_status_directory_must_not_be_the_manifests_directory(tmp_path: Path, again: str) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
     argv = ["--source", "directory", "--manifests", str(manifests)]
@@ -87,7 +87,7 @@ def test_statuses_go_not_into_the_folder_of_the_manifests_itself(tmp_path: Path,
     assert options.status_path == manifests / "status"
 
 
-def test_a_link_that_leads_to_itself_is_left_to_those_who_open_it(tmp_path: Path) -> None:
+def test_a_manifests_directory_that_links_to_itself_is_not_refused_by_the_options(tmp_path: Path) -> None:
     link = tmp_path / "manifests"
     link.symlink_to(link)
 

@@ -1,4 +1,4 @@
-"""The worker in turns: what a standby keeps, and what is said once it leads."""
+"""The reconciler's turns: what a standby keeps, and what is reported once it leads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
 
 
 class Controller:
-    """The worker with everything around it, but for a source, and for a server that takes statuses."""
+    """The reconciler with everything around it except a source and a server that takes statuses."""
 
     def __init__(
         self, provider: Provider, items: Sequence[Item], unreadable: Mapping[Entry, Unreadable], *, are_all_named: bool
@@ -141,7 +141,7 @@ class Controller:
                 self._news.wait(0.02)
 
     def until_done(self) -> None:
-        """With all that the store was given so far: the turn that took it is over."""
+        """Until the turn that took all that the store was given so far is over."""
         # The first may be counted by the turn before, which counts what is in the store then; the second is counted in
         # the middle of the turn that took all that was given, and the third by a later one.
         for _ in range(3):
@@ -157,7 +157,7 @@ class Controller:
         return self.registry.get_sample_value("tunnelgw_objects", {"kind": kind, "validity": validity})
 
     def planes(self) -> set[str]:
-        """Of which the size of their document is told."""
+        """The data planes whose document size is in the metrics."""
         samples = [sample for metric in self.registry.collect() for sample in metric.samples]
         return {sample.labels["data_plane"] for sample in samples if sample.name == "tunnelgw_document_bytes"}
 
@@ -186,7 +186,7 @@ def web(name: str) -> ObjectId:
     return ObjectId(Kind.HTTP_ROUTE, Key("shop", name))
 
 
-def test_a_standby_keeps_nothing_of_routes_that_are_gone() -> None:
+def test_a_standby_keeps_no_ids_of_deleted_routes_in_memory() -> None:
     with controller() as ours:
         ours.until_done()
         for number in range(3):
@@ -203,7 +203,7 @@ def test_a_standby_keeps_nothing_of_routes_that_are_gone() -> None:
         ours.until(lambda: not kept())
 
 
-def test_who_begins_to_lead_looks_at_every_status() -> None:
+def test_a_new_leader_writes_the_status_of_every_object() -> None:
     with controller() as ours:
         ours.store.upsert(Kind.HTTP_ROUTE, route("early", namespace="shop"))
         ours.until_done()
@@ -216,7 +216,7 @@ def test_who_begins_to_lead_looks_at_every_status() -> None:
         ours.until_written(web("early"), web("late"), GATEWAY)
 
 
-def test_who_leads_again_looks_at_every_status_anew() -> None:
+def test_a_controller_that_leads_again_checks_every_status_again() -> None:
     with controller() as ours:
         ours.lead()
         ours.until_written(GATEWAY)
@@ -230,7 +230,7 @@ def test_who_leads_again_looks_at_every_status_anew() -> None:
         ours.until_written(GATEWAY)
 
 
-def test_an_object_that_cannot_be_read_is_told_in_an_event_by_who_leads() -> None:
+def test_only_the_leader_reports_an_unreadable_object_in_an_event() -> None:
     broken = Entry(Kind.HTTP_ROUTE, Key("shop", "broken"))
     with controller(unreadable={broken: Unreadable("spec.rules: want a list")}) as ours:
         ours.until_done()
@@ -243,7 +243,7 @@ def test_an_object_that_cannot_be_read_is_told_in_an_event_by_who_leads() -> Non
     assert [each for each in ours.recorder.said if each[2] == "Unreadable"] == [(*broken, "Unreadable", note)]
 
 
-def test_it_is_said_once_each_time_that_no_class_is_ours_any_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_loss_of_our_last_class_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     def said() -> int:
         return caplog.text.count("no GatewayClass is ours, see --controller-name")
 
@@ -260,7 +260,7 @@ def test_it_is_said_once_each_time_that_no_class_is_ours_any_more(caplog: pytest
             ours.until_done()
 
 
-def test_a_gateway_keeps_the_address_that_it_was_given_when_an_older_one_goes_before_its_status_shows_it() -> None:
+def test_a_gateway_whose_stored_status_lacks_its_address_keeps_it_when_an_older_gateway_is_deleted() -> None:
     pool = {"direct": {"addresses": ["192.0.2.1", "192.0.2.2"]}}
     spec = {"gatewayClassName": "class", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
     gateways = [
@@ -284,7 +284,7 @@ def test_a_gateway_keeps_the_address_that_it_was_given_when_an_older_one_goes_be
         assert b'"192.0.2.1"' not in ours.statuses[young]
 
 
-def test_a_controller_is_ready_when_it_has_translated_and_says_what_it_waits_for_until_then() -> None:
+def test_a_controller_is_ready_after_the_first_translation_and_until_then_says_what_it_waits_for() -> None:
     with Provider() as provider:
         waiting = Controller(provider, ITEMS, NONE, are_all_named=True)
         missing = waiting.reconciler.readiness()
@@ -298,7 +298,7 @@ def test_a_controller_is_ready_when_it_has_translated_and_says_what_it_waits_for
         assert ours.reconciler.readiness() is None
 
 
-def test_a_controller_that_makes_no_turn_for_a_minute_is_told_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reconciler_without_a_turn_for_a_minute_fails_liveness(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_s = 0.0
     monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s))
     with Provider() as provider:
@@ -314,8 +314,8 @@ def test_a_controller_that_makes_no_turn_for_a_minute_is_told_as_stuck(monkeypat
             assert ours.reconciler.liveness() is None
 
 
-def test_a_controller_whose_translation_takes_minutes_and_goes_on_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one, which a restart would begin anew, and again; and one of many edits at once."""
+def test_a_reconciler_whose_translation_takes_minutes_but_progresses_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the first translation, which a restart would only begin anew, and one of many edits at once."""
     ahead_s = 0.0
     said: list[str | None] = []
     monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s))
@@ -341,7 +341,7 @@ def test_a_controller_whose_translation_takes_minutes_and_goes_on_is_alive(monke
     assert set(said) == {None}
 
 
-def test_turns_that_took_a_change_are_counted_with_their_time() -> None:
+def test_turns_that_took_a_change_are_counted_with_their_duration() -> None:
     with controller() as ours:
         ours.until_done()
         name = "tunnelgw_reconcile_duration_seconds"
@@ -355,7 +355,7 @@ def test_turns_that_took_a_change_are_counted_with_their_time() -> None:
         assert ours.registry.get_sample_value("tunnelgw_last_reconcile_timestamp_seconds")
 
 
-def test_the_size_of_a_document_is_told_as_long_as_its_data_plane_lives() -> None:
+def test_the_metric_of_a_document_s_size_lasts_as_long_as_its_data_plane() -> None:
     with controller() as ours:
         ours.until(lambda: "shop/gw" in ours.planes())
 
@@ -408,7 +408,7 @@ def holding_a_tunnel() -> Iterator[tuple[Provider, Controller]]:
         yield provider, ours
 
 
-def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials() -> None:
+def test_a_tunnel_is_emptied_when_its_gateway_is_deleted_together_with_the_credentials() -> None:
     with holding_a_tunnel() as (provider, ours):
         ours.store.delete(Kind.SECRET, Key("shop", "holder"))
         ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
@@ -417,7 +417,7 @@ def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials
         provider.wait_for_hostnames({"theirs.example"})
 
 
-def test_a_proxy_is_emptied_when_its_gateway_goes_together_with_its_token() -> None:
+def test_a_proxy_is_emptied_when_its_gateway_is_deleted_after_its_token() -> None:
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.store.delete(Kind.SECRET, Key("shop", "proxy"))
         ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
@@ -428,7 +428,7 @@ def test_a_proxy_is_emptied_when_its_gateway_goes_together_with_its_token() -> N
         eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
 
 
-def test_a_proxy_of_a_gateways_own_serves_nothing_of_it_while_its_class_is_not_accepted() -> None:
+def test_a_gateway_s_own_proxy_serves_nothing_while_the_class_is_not_accepted() -> None:
     missing = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "missing"}
     kind, accepted = gateway_class("class")
     spec = {**msgspec.to_builtins(accepted)["spec"], "parametersRef": missing}
@@ -441,10 +441,10 @@ def test_a_proxy_of_a_gateways_own_serves_nothing_of_it_while_its_class_is_not_a
 
 
 @pytest.mark.parametrize("classes", [("class",), ()], ids=["while it runs", "before it starts"])
-def test_a_gateway_whose_class_goes_is_nobodys_for_who_has_served_it_and_is_left_alone_by_who_has_not(
+def test_only_the_controller_that_served_a_gateway_writes_its_status_once_the_class_is_deleted(
     classes: Sequence[str],
 ) -> None:
-    """Another controller may have heard of a new class earlier; each would write against the other."""
+    """Another controller may have seen a new class earlier; the two would overwrite each other."""
     theirs = ObjectId(Kind.GATEWAY, Key("shop", "theirs"))
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.until(lambda: _says_programmed(ours, GATEWAY))
@@ -466,7 +466,7 @@ def test_a_gateway_whose_class_goes_is_nobodys_for_who_has_served_it_and_is_left
         assert theirs not in ours.written
 
 
-def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
+def test_a_proxy_keeps_serving_while_its_gateway_is_unreadable() -> None:
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.store.reject(Kind.GATEWAY, Key("shop", "gw"), Unreadable("spec.listeners: want a list"))
         ours.until(lambda: ours.unreadable(Kind.GATEWAY) == 1)
@@ -479,8 +479,8 @@ def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
         eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
 
 
-def test_what_belongs_to_a_gateway_that_cannot_be_read_keeps_its_status_while_the_gateway_s_proxy_serves_on() -> None:
-    """Else external-dns would take the names away, of routes that are served."""
+def test_routes_and_listener_sets_of_an_unreadable_gateway_keep_their_status_while_its_proxy_serves() -> None:
+    """Otherwise external-dns would delete the records of routes that are still served."""
     listener = {"name": "more", "port": 443, "protocol": "HTTP"}
     more = make(Kind.LISTENER_SET, "more", {"parentRef": {"name": "gw"}, "listeners": [listener]}, namespace="shop")
     of_set = {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": "more"}
@@ -527,7 +527,7 @@ def test_what_belongs_to_a_gateway_that_cannot_be_read_keeps_its_status_while_th
 
 
 def _parents(ours: Controller, route_id: ObjectId) -> list[str]:
-    """Of whom the status that was written last says something."""
+    """The parents in the status that was written last."""
     status = msgspec.json.decode(ours.statuses.get(route_id, b"{}"))
     return [entry["parentRef"]["name"] for entry in status.get("parents", ())]
 
@@ -536,7 +536,7 @@ def _says_programmed(ours: Controller, id_: ObjectId) -> bool:
     return b'"type":"Programmed","status":"True"' in ours.statuses.get(id_, b"")
 
 
-def test_a_tunnel_is_emptied_when_another_takes_its_place() -> None:
+def test_a_tunnel_is_emptied_when_another_replaces_it() -> None:
     with holding_a_tunnel() as (provider, ours):
         _, (kind, config) = own_tunnel(TWO)
         ours.store.upsert(kind, config)
@@ -554,7 +554,7 @@ def test_a_tunnel_is_emptied_when_nothing_names_it_after_a_restart() -> None:
             provider.wait_for_hostnames({"theirs.example"})
 
 
-def test_a_tunnel_is_emptied_when_another_took_its_place_while_no_controller_ran() -> None:
+def test_a_tunnel_is_emptied_when_another_replaced_it_while_no_controller_ran() -> None:
     (kind, gateway), config = own_tunnel(TWO)
     spec = msgspec.to_builtins(gateway)["spec"]
     told = (kind, make(kind, "gw", spec, namespace="shop", status=status_of(TUNNEL_ID)))
@@ -566,7 +566,7 @@ def test_a_tunnel_is_emptied_when_another_took_its_place_while_no_controller_ran
             provider.wait_for_hostnames({"theirs.example"})
 
 
-def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> None:
+def test_no_tunnel_is_emptied_while_its_gateway_config_is_unreadable() -> None:
     other = own_tunnel(TWO)[1][1]
     passed = msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, name="passing"))
     with holding_a_tunnel() as (provider, ours):
@@ -576,14 +576,14 @@ def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> N
         ours.store.upsert(*HOLDER)
         ours.until_done()
         ours.store.upsert(Kind.GATEWAY_CONFIG, own_tunnel()[1][1])
-        provider.wait_for("tunnel", 2)  # whoever looks at it now began when the last call before had ended
+        provider.wait_for("tunnel", 2)  # the pass that looks at it now began when the last call before had ended
 
     assert set(provider.hostnames) == {"a.example", "theirs.example", "*"}
     assert provider.calls["write"] == 0
 
 
-def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() -> None:
-    """A file of a folder with a mistake in its first line, say."""
+def test_no_tunnel_is_emptied_while_an_unreadable_object_has_no_name() -> None:
+    """For example a manifest file with a mistake in its first line."""
     _, (kind, config) = own_tunnel()
     with Provider() as provider:
         provider.write(OURS_THERE)
@@ -598,7 +598,7 @@ def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() ->
             provider.wait_for_hostnames({"theirs.example"})
 
 
-def test_a_tunnel_is_emptied_when_what_named_it_goes_while_it_cannot_be_read() -> None:
+def test_a_tunnel_is_emptied_when_its_unreadable_gateway_config_is_deleted() -> None:
     with holding_a_tunnel() as (provider, ours):
         ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
         ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
