@@ -3,9 +3,9 @@
 rows       which rows of rows.yaml it answers
 config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
-           with its number. Conditions that differ from those of a healthy object, by type: `Status Reason: part of message`.
-           Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. `orphaned`: a set
-           without a Gateway, or a Gateway without a class. Objects that are not named
+           with its number. Conditions that differ from those of a healthy object, by type:
+           `Status Reason: part of message`. Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: there is
+           no verdict. `orphaned`: a set without a Gateway, or a Gateway without a class. Objects that are not named
            have the conditions of a healthy object
 listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
            `given`: some value

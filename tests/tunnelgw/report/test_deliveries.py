@@ -24,12 +24,12 @@ def said(finding: Finding) -> tuple[Status, Reason, str]:
     return finding.status, finding.reason, finding.message
 
 
-def test_all_that_hold_what_was_wanted_are_counted() -> None:
+def test_proxies_that_hold_the_wanted_document_are_counted() -> None:
     assert said(delivered([HELD], 1, TUNNEL)) == (Status.TRUE, Reason.DELIVERED, "held by 1 proxy and tunnel 6f1c")
     assert said(delivered([HELD, HELD], 2, None)) == (Status.TRUE, Reason.DELIVERED, "held by 2 proxies")
 
 
-def test_whoever_fails_is_named_with_the_reason() -> None:
+def test_a_failed_target_is_named_with_the_reason() -> None:
     tunnel = msgspec.structs.replace(TUNNEL, error="authentication failed")
 
     status, reason, message = said(delivered([HELD, DOWN], 2, tunnel))
@@ -38,7 +38,7 @@ def test_whoever_fails_is_named_with_the_reason() -> None:
     assert message == "proxy http://10.0.0.2:8082: connection refused; tunnel 6f1c: authentication failed"
 
 
-def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_one_that_holds_it() -> None:
+def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_holding_it() -> None:
     contested = msgspec.structs.replace(HELD, remarks=(Remark(RemarkKind.REPLACED, HELD.target, "by somebody else"),))
 
     assert said(delivered([HELD, contested], 2, None)) == (
@@ -60,7 +60,7 @@ def test_of_many_failures_some_are_shown_and_the_others_counted() -> None:
     assert said(delivered(many[:5], 5, None))[2].endswith("p4: connection refused"), "no others"
 
 
-def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
+def test_a_proxy_that_has_not_answered_yet_is_pending() -> None:
     assert said(delivered([HELD], 2, None)) == (
         Status.UNKNOWN,
         Reason.PENDING,
@@ -68,7 +68,7 @@ def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
     )
 
 
-def test_a_proxy_that_may_be_starting_is_awaited_and_named() -> None:
+def test_a_proxy_that_may_be_starting_is_pending_and_named() -> None:
     starting = msgspec.structs.replace(DOWN, is_starting=True)
 
     assert said(delivered([HELD, starting], 3, None)) == (
@@ -78,7 +78,7 @@ def test_a_proxy_that_may_be_starting_is_awaited_and_named() -> None:
     )
 
 
-def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
+def test_a_remark_that_names_no_listener_of_ours_is_ignored() -> None:
     for place in ("listeners[1].port", "listeners[x]", "routes[0]", f"listeners[{'9' * 5000}].port"):
         remark = Remark(RemarkKind.PORT, place, "in use")
 
@@ -87,7 +87,7 @@ def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
         assert unbound(web, msgspec.structs.replace(HELD, remarks=(remark,)), web) == {}
 
 
-def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
+def test_delivered_is_pending_until_the_provider_has_the_hostnames() -> None:
     assert said(delivered([HELD], 1, None, has_tunnel=True)) == (
         Status.UNKNOWN,
         Reason.PENDING,
@@ -96,14 +96,14 @@ def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
     assert said(delivered([HELD], 1, TUNNEL, has_tunnel=True))[0] is Status.TRUE
 
 
-def test_a_data_plane_without_proxies_is_told() -> None:
+def test_a_data_plane_without_proxies_is_not_delivered() -> None:
     status, _, message = said(delivered([], 0, None))
 
     assert status is Status.FALSE
     assert "--proxy-endpoints" in message
 
 
-def test_a_conflict_is_told_on_the_gateway_and_by_hostname() -> None:
+def test_a_conflict_is_reported_on_the_gateway_and_by_hostname() -> None:
     everything = Remark(RemarkKind.CONFLICT, "*", "the catch-all is somebody else's")
     tunnel = msgspec.structs.replace(TUNNEL, remarks=(CONFLICT, everything))
 
@@ -114,7 +114,7 @@ def test_a_conflict_is_told_on_the_gateway_and_by_hostname() -> None:
     }
 
 
-def test_a_rule_of_somebody_else_that_is_kept_takes_nothing_from_us() -> None:
+def test_a_foreign_rule_that_is_kept_is_not_a_conflict() -> None:
     kept = Remark(RemarkKind.FOREIGN_RULE, "theirs.example", "a rule for theirs.example that is not ours is kept")
     tunnel = msgspec.structs.replace(TUNNEL, remarks=(kept,))
 
@@ -122,7 +122,7 @@ def test_a_rule_of_somebody_else_that_is_kept_takes_nothing_from_us() -> None:
     assert conflicts({"6f1c": tunnel}) == {}
 
 
-def test_a_route_s_conflict_is_told_to_the_parents_that_the_hostname_leads_to() -> None:
+def test_a_route_s_conflict_is_reported_for_the_parents_with_that_hostname_and_tunnel() -> None:
     accepted = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED)
     refused = Finding(ConditionType.ACCEPTED, Status.FALSE, Reason.NOT_ALLOWED_BY_LISTENERS)
     ours, other = TunnelHost("6f1c", "a.example"), TunnelHost("77aa", "a.example")
@@ -142,7 +142,7 @@ def test_a_route_s_conflict_is_told_to_the_parents_that_the_hostname_leads_to() 
     assert tuple(others) == verdict.parents[1:]
 
 
-def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -> None:
+def test_ports_that_cannot_be_bound_are_reported_on_their_listeners() -> None:
     listeners = [
         Listener("infra/gw/web", gateway="infra/gw"),
         Listener("infra/gw/shop/set/web", gateway="infra/gw"),
@@ -171,7 +171,7 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
     }
 
 
-def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() -> None:
+def test_a_port_that_cannot_be_bound_is_reported_on_all_listeners_that_share_it() -> None:
     listeners = [
         Listener("infra/gw/a", address="192.0.2.1", port=443),
         Listener("infra/gw/b", address="192.0.2.1", port=443),
@@ -193,7 +193,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() ->
     }
 
 
-def test_a_port_that_cannot_be_bound_is_not_told_of_a_listener_that_has_left_it() -> None:
+def test_a_port_that_cannot_be_bound_is_not_reported_on_a_listener_that_has_left_it() -> None:
     api, web = Listener("infra/gw/api", port=80), Listener("infra/gw/web", port=80)
     remark = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
 

@@ -1,4 +1,4 @@
-"""Which Events are said, and of what."""
+"""Which Events are recorded, and on which objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Recorder:
         return not self.is_full
 
 
-def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once() -> None:
+def test_failures_are_reported_once_they_have_lasted_and_refused_credentials_at_once() -> None:
     passing = Receipt("p", "d", error="refused", attempts=LASTING_ATTEMPTS - 1)
     lasting = Receipt("p", "d", error="refused", attempts=LASTING_ATTEMPTS)
     refused = Receipt("t", "d", error="401", is_credential_problem=True, attempts=1)
@@ -36,7 +36,7 @@ def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once
     assert not has_lasted(msgspec.structs.replace(lasting, is_starting=True))
 
 
-def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
+def test_a_gateway_gets_one_event_for_each_failed_target() -> None:
     recorder = Recorder()
     events = WarningEvents(recorder)
 
@@ -51,7 +51,7 @@ def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
     ]
 
 
-def test_a_hostname_that_somebody_else_has_is_told_of_its_route() -> None:
+def test_a_hostname_conflict_is_an_event_on_its_route() -> None:
     recorder = Recorder()
 
     WarningEvents(recorder).conflict(Kind.HTTP_ROUTE, route("web"), "a rule of somebody else")
@@ -61,7 +61,7 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route() -> None:
     ]
 
 
-def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> None:
+def test_an_unreadable_object_gets_another_event_when_its_problem_changes() -> None:
     recorder = Recorder()
     events = WarningEvents(recorder)
     entry = Entry(Kind.HTTP_ROUTE, Key("shop", "web"))
@@ -75,7 +75,7 @@ def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> 
     assert recorder.said[0][3] == "HTTPRoute shop/web cannot be read and is left out: spec.rules: want a list"
 
 
-def test_an_object_that_was_not_told_of_is_told_of_later() -> None:
+def test_an_event_that_the_recorder_did_not_take_is_recorded_later() -> None:
     recorder = Recorder()
     events = WarningEvents(recorder)
     found = {Entry(Kind.HTTP_ROUTE, Key("shop", "web")): Unreadable("spec.rules: want a list")}
@@ -89,5 +89,5 @@ def test_an_object_that_was_not_told_of_is_told_of_later() -> None:
     assert len(recorder.said) == 1
 
 
-def test_without_a_recorder_nothing_is_said() -> None:
+def test_without_a_recorder_no_event_is_recorded() -> None:
     WarningEvents().failures(GATEWAY, [Receipt("p", "d", error="down")])

@@ -1,4 +1,4 @@
-"""Who begins to lead says nothing of a way before something is known of it."""
+"""A new leader writes no status about a way before something is known of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def listening(*silent: Way) -> FirstWords:
     return first
 
 
-def test_only_what_belongs_to_a_silent_way_waits() -> None:
+def test_only_objects_of_a_silent_way_wait() -> None:
     first = listening(ONE)
 
     assert first.ripe({A: ONE, B: OTHER, ROUTE: None}, HoldBack(), 0.0) == [B, ROUTE]
     assert len(first) == 1
 
 
-def test_it_waits_until_its_way_is_heard() -> None:
+def test_an_object_waits_until_its_way_is_heard() -> None:
     first = listening(ONE)
     first.ripe({A: ONE}, HoldBack(), 0.0)
 
@@ -37,21 +37,21 @@ def test_it_waits_until_its_way_is_heard() -> None:
     assert not len(first)
 
 
-def test_a_way_that_was_heard_once_may_fall_silent() -> None:
+def test_objects_of_a_way_that_was_heard_once_do_not_wait_when_it_falls_silent() -> None:
     first = listening()
     first.listen({ONE, OTHER}, lambda _: True)
 
     assert first.ripe({A: ONE}, HoldBack(), 0.0) == [A]
 
 
-def test_nothing_waits_for_long_after_the_beginning() -> None:
+def test_nothing_waits_after_the_hold_back_limit_since_the_beginning() -> None:
     first = listening(ONE)
     first.ripe({A: ONE}, HoldBack(), 0.0)
 
     assert first.ripe({B: ONE}, HoldBack(), MAX_HOLD_BACK_S) == [A, B]
 
 
-def test_who_is_owed_another_status_meanwhile_comes_again_with_that() -> None:
+def test_an_object_that_is_owed_a_newer_status_waits_for_that() -> None:
     first = listening(ONE)
     first.ripe({A: ONE}, HoldBack(), 0.0)
     owed = HoldBack()

@@ -1,4 +1,4 @@
-"""Who is told that a status has no room, and how often."""
+"""Where a full status is reported, and how often."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEB = Key("default", "web")
 ONE, TWO = ParentRef("one", namespace="infra"), ParentRef("two", section_name="https")
 
 
-def test_what_a_status_has_no_room_for_is_told_once(
+def test_parents_left_out_of_a_full_status_are_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "tunnelgw")
@@ -36,8 +36,8 @@ def test_what_a_status_has_no_room_for_is_told_once(
     assert [record.getMessage() for record in caplog.records] == ["status has no room"] * 4
 
 
-def test_what_was_told_of_many_others_since_is_forgotten() -> None:
-    """Objects come and go for months, and nobody says here which have gone."""
+def test_the_memory_of_reported_objects_is_bounded() -> None:
+    """Objects are created and deleted for months, and deletions are not reported here."""
     recorder = Recorder()
     lists = FullLists(recorder)
     for name in ("first", *(f"preview-{number}" for number in range(10_000)), "preview-9999", "first"):
@@ -46,7 +46,7 @@ def test_what_was_told_of_many_others_since_is_forgotten() -> None:
     assert [key.name for _, key, *_ in recorder.said][10_000:] == ["preview-9999", "first"]
 
 
-def test_without_a_recorder_the_log_says_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_recorder_a_full_status_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     FullLists().note(ObjectId(Kind.BACKEND_TLS_POLICY, WEB), route("web"), (ONE,))
 
     assert [record.getMessage() for record in caplog.records] == ["status has no room"]

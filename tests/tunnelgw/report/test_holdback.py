@@ -21,7 +21,7 @@ class Answers:
         return self.turns.get(plane, 0) >= turn
 
 
-def test_what_changed_no_document_need_not_wait() -> None:
+def test_an_object_that_changed_no_document_does_not_wait() -> None:
     owed = HoldBack()
     owed.add([A], 1, frozenset(), 0.0)
 
@@ -29,7 +29,7 @@ def test_what_changed_no_document_need_not_wait() -> None:
     assert not len(owed)
 
 
-def test_it_waits_until_each_changed_data_plane_has_answered() -> None:
+def test_an_object_waits_until_each_changed_data_plane_has_answered() -> None:
     owed = HoldBack()
     owed.add([A], 3, SHARED | OWN, 0.0)
 
@@ -47,7 +47,7 @@ def test_one_data_plane_delays_no_object_of_another() -> None:
     assert len(owed) == 1
 
 
-def test_what_changes_again_waits_for_the_newer_document() -> None:
+def test_an_object_that_changes_again_waits_for_the_newer_document() -> None:
     owed = HoldBack()
     owed.add([A, B], 1, SHARED, 0.0)
     owed.add([A], 2, OWN, 0.0)
@@ -57,7 +57,7 @@ def test_what_changes_again_waits_for_the_newer_document() -> None:
     assert owed.release(Answers(**{"shared": 2, "infra/own": 2}), 0.0) == [A]
 
 
-def test_what_was_merely_touched_meanwhile_goes_on_waiting() -> None:
+def test_a_later_change_of_no_document_does_not_end_the_wait() -> None:
     owed = HoldBack()
     owed.add([A], 1, SHARED, 0.0)
     owed.add([A], 2, frozenset(), 0.0)
@@ -65,7 +65,7 @@ def test_what_was_merely_touched_meanwhile_goes_on_waiting() -> None:
     assert owed.release(Answers(), 0.0) == []
 
 
-def test_a_proxy_that_never_answers_is_waited_for_so_long_and_no_longer() -> None:
+def test_the_wait_for_a_proxy_that_never_answers_ends_at_the_limit() -> None:
     owed = HoldBack()
     owed.add([A], 1, SHARED, 100.0)
     owed.add([A], 2, SHARED, 100.0 + MAX_HOLD_BACK_S)

@@ -1,4 +1,4 @@
-"""What people are told of ingress documents."""
+"""What is logged and measured of ingress documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tunnelgw.provider.tunnel import Pass
 from tunnelgw.report.ingress import IngressReport
 
 
-def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_rules_are_logged_when_they_appear_change_and_disappear(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tunnelgw")
     report = IngressReport(Metrics(CollectorRegistry()))
     report.keep({"tunnel"})
@@ -26,7 +26,7 @@ def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records] == [kept, kept, gone]
 
 
-def test_only_what_was_written_is_told_as_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_document_is_logged_as_written_only_after_a_write(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tunnelgw")
     report = IngressReport(Metrics(CollectorRegistry()))
     report.keep({"tunnel"})
@@ -37,7 +37,7 @@ def test_only_what_was_written_is_told_as_written(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records] == ["ingress document written"]
 
 
-def test_edits_of_others_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_edits_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     registry = CollectorRegistry()
     report = IngressReport(Metrics(registry))
     report.keep({"tunnel"})
@@ -49,7 +49,7 @@ def test_edits_of_others_are_counted_and_told(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 2
 
 
-def test_a_tunnel_that_is_gone_has_no_series_and_a_late_word_brings_none_back() -> None:
+def test_the_series_of_a_removed_tunnel_are_gone_and_a_late_report_does_not_restore_them() -> None:
     registry = CollectorRegistry()
     report = IngressReport(Metrics(registry))
     found = Pass(2, False, Revision({}, False, foreign=("a.example",)), foreign_edits=1)

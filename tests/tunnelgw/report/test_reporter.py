@@ -85,7 +85,7 @@ class Answered:
 
 
 class Interrupted(Dispatch):
-    """Something happens right after each look at who holds what."""
+    """Calls `happens` right after each look at which data planes are held."""
 
     happens: Callable[[], None] = staticmethod(lambda: None)
 
@@ -95,7 +95,7 @@ class Interrupted(Dispatch):
         return found
 
 
-def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_that_has_not() -> None:
+def test_a_proxy_that_answers_while_statuses_are_composed_counts_as_holding_the_document() -> None:
     may_answer, news, queue = threading.Event(), threading.Condition(), Queue()
     metrics = Metrics(CollectorRegistry())
 
@@ -141,7 +141,7 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
 
 
 class Recovering(Answered):
-    """Its proxy has failed for a while when it is asked about first, and is well from then on."""
+    """Its proxy has a lasting failure at the first look, and none afterwards."""
 
     error = "connection refused"
 
@@ -151,7 +151,7 @@ class Recovering(Answered):
         return (found,)
 
 
-def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> None:
+def test_a_failure_event_names_the_error_even_if_the_failure_ends_meanwhile() -> None:
     metrics, recorder = Metrics(CollectorRegistry()), Recorder()
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
@@ -170,7 +170,7 @@ class Slow(Dispatch):
         return (Receipt(f"proxy of {plane}", "old", "old", remarks=(in_use,)),)
 
 
-def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_document_is_on_its_way() -> None:
+def test_a_port_that_cannot_be_bound_stays_reported_on_its_listener_while_a_newer_document_is_on_its_way() -> None:
     metrics, queue = Metrics(CollectorRegistry()), Queue()
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
@@ -188,7 +188,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
     assert [wish.delivery.unbound for wish in queue.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
 
 
-def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_before_anybody_waits_for_that(
+def test_statuses_held_back_by_a_rush_are_due_at_its_end_even_if_it_ends_before_the_wait_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     metrics, queue, now_s = Metrics(CollectorRegistry()), Queue(), 1_000.0
@@ -208,12 +208,12 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     assert reporter.wait_until_s(now_s + 5.0) <= now_s
     reporter.report(situation, 2, has_changed=False)
     assert [wish.item.metadata.name for wish in queue.wanted] == ["class"]
-    # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
+    # The Gateway waits for an answer of its proxy: nothing is due before.
     assert reporter.wait_until_s(now_s + 5.0) == now_s + 5.0
 
 
 class Asked(Answered):
-    """Counts how often all proxies were looked through."""
+    """Counts how often all proxies were examined."""
 
     looks = 0
 
@@ -222,8 +222,8 @@ class Asked(Answered):
         return super().held_planes()
 
 
-def test_all_proxies_are_looked_through_once_a_turn_however_many_data_planes_there_are() -> None:
-    """Each answer of a proxy is a turn, and each status that was written: 500 of them took minutes."""
+def test_all_proxies_are_examined_once_a_turn_however_many_data_planes_there_are() -> None:
+    """Each answer of a proxy causes a turn, and so does each written status: 500 of them took minutes."""
     snapshot, asked = Snapshot.of([]), Asked()
     found = {f"shop/gw-{number}": Plane((f"unix:/run/{number}",), Credentials(None)) for number in range(5)}
     reporter = Reporter(asked, Queue(), WarningEvents(), Metrics(CollectorRegistry()))
@@ -293,7 +293,7 @@ class Scene:
 _KINDS = {RESOURCES[kind].struct: kind for kind in (Kind.GATEWAY, Kind.LISTENER_SET, Kind.HTTP_ROUTE)}
 
 
-def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None:
+def test_a_delivery_status_is_written_again_only_when_it_changes() -> None:
     scene = Scene()
     down = Receipt(PROXY, "d2", "d", "connection refused", attempts=1)
 
@@ -307,8 +307,8 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
     assert scene.delivered() == {GATEWAY: "the provider has not got the hostnames yet"}
 
 
-def test_who_begins_tells_of_a_gateway_when_it_knows_of_its_deliveries_and_of_routes_before() -> None:
-    """What the controller before it has said of them stays until then."""
+def test_a_new_leader_reports_a_gateway_once_its_deliveries_are_known_and_routes_before() -> None:
+    """What the previous leader wrote stays until then."""
     scene = Scene()
     scene.outcomes.tunnel = None
 
@@ -332,15 +332,15 @@ def test_who_begins_tells_of_a_gateway_when_it_knows_of_its_deliveries_and_of_ro
     ],
     ids=["proxy", "proxy that starts", "provider", "provider alone"],
 )
-def test_who_begins_tells_of_a_failure_at_once(proxies: tuple[Receipt, ...], tunnel: Receipt | None) -> None:
+def test_a_new_leader_reports_a_failed_delivery_at_once(proxies: tuple[Receipt, ...], tunnel: Receipt | None) -> None:
     scene = Scene()
     scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": proxies}, tunnel
 
     assert scene.report(GATEWAY).keys() == {GATEWAY}
 
 
-def test_who_begins_tells_of_a_gateway_without_proxies_at_once() -> None:
-    """Whatever the provider says will not change that."""
+def test_a_new_leader_reports_a_gateway_without_proxies_at_once() -> None:
+    """An answer of the provider will not change that."""
     scene = Scene()
     scene.items[2] = own_proxy(tunnelID=ONE)[1]
     scene.outcomes.receipts, scene.outcomes.tunnel = {}, None
@@ -350,7 +350,7 @@ def test_who_begins_tells_of_a_gateway_without_proxies_at_once() -> None:
     assert message.startswith("no proxy is known for this data plane")
 
 
-def test_a_gateway_that_is_edited_while_word_of_its_deliveries_is_awaited_waits_for_its_newer_document_too() -> None:
+def test_a_gateway_that_is_edited_while_its_deliveries_are_unknown_waits_for_its_newer_document_too() -> None:
     scene = Scene()
     scene.outcomes.tunnel = None
     assert scene.report(GATEWAY) == {}
@@ -368,7 +368,7 @@ def test_a_gateway_that_is_edited_while_word_of_its_deliveries_is_awaited_waits_
 
 
 @pytest.mark.parametrize("leads_again", [False, True])
-def test_who_begins_waits_no_longer_for_word_of_deliveries_than_for_answers_of_proxies(
+def test_a_new_leader_waits_no_longer_for_outcomes_of_deliveries_than_the_hold_back_limit(
     leads_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1_000.0
@@ -401,7 +401,7 @@ def test_a_proxy_that_may_be_starting_holds_nothing_yet_and_has_not_failed() -> 
     assert scene.recorder.said == []
 
 
-def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_when_one_does() -> None:
+def test_a_gateway_reported_while_no_proxy_held_its_document_is_reported_again_when_one_does() -> None:
     scene = Scene()
     scene.report()
 
@@ -417,7 +417,7 @@ def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_
     assert scene.report() == {}
 
 
-def test_a_port_that_cannot_be_bound_is_told_once_and_again_when_it_can() -> None:
+def test_a_port_that_cannot_be_bound_is_reported_once_and_again_when_it_can() -> None:
     scene = Scene()
     in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
     scene.report()
@@ -432,7 +432,7 @@ def test_a_port_that_cannot_be_bound_is_told_once_and_again_when_it_can() -> Non
     assert scene.report() == {}
 
 
-def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_proxies_are_not() -> None:
+def test_listener_sets_are_reported_with_their_gateway_and_gateways_with_other_proxies_are_not() -> None:
     scene = Scene()
     gateway = msgspec.to_builtins(scene.items[1][1])["spec"]
     listeners = [{"name": "more", "port": 81, "protocol": "HTTP"}]
@@ -451,13 +451,13 @@ def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_prox
 
 
 def accepted_and(wish: Wish) -> list[str]:
-    """What a route's status says besides the ordinary."""
+    """The messages of a route's condition Delivered."""
     assert isinstance(wish.verdict, RouteVerdict)
     (parent,) = wish.verdict.parents
     return [finding.message for finding in parent.findings if finding.type is ConditionType.DELIVERED]
 
 
-def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_long_as_that_is_so() -> None:
+def test_a_hostname_conflict_is_reported_on_routes_with_that_hostname_alone_and_while_it_lasts() -> None:
     scene = Scene()
     event = (*ROUTE, "HostnameConflict", THEIRS.message)
     scene.report()
@@ -502,7 +502,7 @@ def delivered_false(wish: Wish) -> bool:
     ],
     ids=["not asked", "only looked at", "failed"],
 )
-def test_who_begins_leaves_what_was_said_of_somebody_else_s_hostnames_until_the_tunnel_tells(
+def test_a_new_leader_keeps_reported_hostname_conflicts_until_it_knows_the_tunnel_s_rules(
     silence: Receipt | None,
 ) -> None:
     before = Scene()
@@ -525,7 +525,7 @@ def test_who_begins_leaves_what_was_said_of_somebody_else_s_hostnames_until_the_
 
 
 class Telling(Answered):
-    """Its tunnel tells of a conflict after it has been looked at this often."""
+    """Its tunnel reports a conflict after `silent_looks` looks."""
 
     silent_looks = 1_000
 
@@ -534,7 +534,7 @@ class Telling(Answered):
         return {} if self.silent_looks >= 0 else {ONE: msgspec.structs.replace(TOLD, remarks=(THEIRS,))}
 
 
-def test_what_was_said_of_somebody_else_s_hostnames_stays_also_if_the_tunnel_tells_just_then() -> None:
+def test_a_reported_hostname_conflict_stays_even_if_the_tunnel_answers_meanwhile() -> None:
     before = Scene()
     before.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(THEIRS,))
     told = told_before(before.route("web", "a.example"), before.report()[ROUTE])
@@ -551,7 +551,7 @@ def test_what_was_said_of_somebody_else_s_hostnames_stays_also_if_the_tunnel_tel
         assert all(delivered_false(wish) for wish in wishes if wish is not None), looks
 
 
-def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
+def test_a_lasting_failure_of_a_tunnel_is_an_event_on_its_gateway_and_healthy_targets_get_none() -> None:
     scene = Scene()
     scene.outcomes.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
 
@@ -570,7 +570,7 @@ def test_a_failure_that_has_not_lasted_is_no_event() -> None:
     assert scene.recorder.said == []
 
 
-def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_target_goes() -> None:
+def test_each_delivery_is_counted_once_by_its_outcome_until_its_target_is_removed() -> None:
     scene = Scene()
     refused = Receipt(PROXY, "d2", "d", "answered 400", is_refusal=True, attempts=1)
     failed = Receipt(PROXY, "d3", "d", "connection reset", attempts=1)
@@ -599,7 +599,7 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) is None
 
 
-def test_statuses_that_wait_here_and_in_the_queue_are_counted_as_waiting() -> None:
+def test_the_queue_depth_counts_statuses_held_back_here_and_waiting_in_the_queue() -> None:
     scene = Scene()
     scene.queue.depth = 2
     scene.outcomes.has_answered = False
@@ -611,7 +611,7 @@ def test_statuses_that_wait_here_and_in_the_queue_are_counted_as_waiting() -> No
     assert scene.sample("tunnelgw_status_queue_depth") == 4.0
 
 
-def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
+def test_a_controller_that_lost_the_lead_drops_the_statuses_it_owes() -> None:
     scene = Scene()
     scene.report()
     scene.reporter.owe([ROUTE], 1, frozenset())
@@ -622,8 +622,8 @@ def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
     assert scene.queue.has_forgotten
 
 
-def test_who_leads_no_more_tells_nothing_by_numbers_that_only_the_leader_can_put_right() -> None:
-    """What failed last, as when it lost its network, would be told for ever."""
+def test_a_controller_that_lost_the_lead_clears_metrics_that_only_the_leader_updates() -> None:
+    """Otherwise its last failure, as when it lost its network, would be exported for ever."""
     scene = Scene()
     scene.queue.depth = 2
     scene.outcomes.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
@@ -638,7 +638,7 @@ def test_who_leads_no_more_tells_nothing_by_numbers_that_only_the_leader_can_put
     assert scene.sample("tunnelgw_delivered", target=PROXY) == 1
 
 
-def test_an_object_that_is_gone_is_told_nothing_and_those_who_write_hear_of_it() -> None:
+def test_a_deleted_object_gets_no_status_and_is_passed_to_the_queue_as_gone() -> None:
     gone = ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))
     scene = Scene()
     scene.report()

@@ -1,4 +1,4 @@
-"""When statuses wait for those who are writing objects."""
+"""When statuses wait for the end of a burst of changes."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_turns_without_changes_are_no_rush() -> None:
     assert not is_on(rush, START_S + 1)
 
 
-def test_edits_at_a_pace_that_is_no_trouble_are_no_rush_however_long_they_go_on() -> None:
+def test_edits_at_the_tolerated_rate_are_no_rush_however_long_they_go_on() -> None:
     rush = Rush()
     for edit in range(1_000):
         now_s = START_S + edit / RATE
@@ -34,7 +34,7 @@ def test_edits_at_a_pace_that_is_no_trouble_are_no_rush_however_long_they_go_on(
         assert not is_on(rush, now_s)
 
 
-def test_many_objects_at_once_are_a_rush_that_ends_with_a_quiet_time() -> None:
+def test_many_objects_at_once_are_a_rush_that_ends_after_a_quiet_time() -> None:
     rush = Rush()
     rush.note(BURST + 1, START_S)
     assert is_on(rush, START_S)
@@ -42,7 +42,7 @@ def test_many_objects_at_once_are_a_rush_that_ends_with_a_quiet_time() -> None:
     assert not is_on(rush, START_S + QUIET_S)
 
 
-def test_a_rush_goes_on_as_long_as_objects_come() -> None:
+def test_a_rush_lasts_as_long_as_objects_change() -> None:
     rush = Rush()
     for edit in range(100):
         rush.note(1, START_S + edit / 100)
@@ -62,7 +62,7 @@ def test_statuses_wait_no_longer_than_the_limit_for_a_rush_that_does_not_end() -
     assert not is_on(rush, times_s[-1])
 
 
-def test_the_next_rush_after_a_long_one_counts_anew() -> None:
+def test_the_time_limit_of_a_rush_starts_anew_after_a_long_one() -> None:
     rush = Rush()
     for edit in range(2_000):
         rush.note(1, START_S + edit / 200)
@@ -71,7 +71,7 @@ def test_the_next_rush_after_a_long_one_counts_anew() -> None:
     assert is_on(rush, later_s)
 
 
-def test_a_single_edit_soon_after_a_long_rush_is_none() -> None:
+def test_a_single_edit_soon_after_a_large_rush_is_no_rush() -> None:
     rush = Rush()
     rush.note(10_000, START_S)
     later_s = START_S + 2 * QUIET_S

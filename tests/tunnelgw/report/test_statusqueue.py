@@ -1,4 +1,4 @@
-"""Statuses are written by threads: the newest wish of each object, again until it is done, and by nobody at a time."""
+"""Statuses are written by threads: each object's newest wish, retried until it succeeds, by one thread at a time."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_wish_is_written() -> None:
         assert office.queue.depth == 0
 
 
-def test_parents_for_whom_a_status_has_no_room_are_told_with_each_look_at_it() -> None:
+def test_parents_left_out_of_a_full_status_are_reported_with_each_wish() -> None:
     foreign = {"parentRef": {"name": "gw"}, "controllerName": "example.net/other", "conditions": []}
     item = route("web", metadata={"resourceVersion": "1"}, status={"parents": [foreign] * 32})
     full = {WEB: msgspec.structs.replace(wish("one")[WEB], item=item)}
@@ -155,8 +155,8 @@ def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() 
         office.wait_for("written", "written", "written")
 
 
-def test_a_kind_whose_writes_take_their_time_keeps_no_other_waiting() -> None:
-    """As with a webhook for it that does not answer. All of it would else come before what is wanted later."""
+def test_slow_writes_of_one_kind_do_not_delay_other_kinds() -> None:
+    """For example, when its webhook does not answer. All of its writes would otherwise precede later wishes."""
     server, stop = Server(), threading.Event()
     queue = StatusQueue(server, Author("tests.example/c", ()), stop, lambda: True, lambda *_: None, lambda *_: None)
     threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(2)]
@@ -183,7 +183,7 @@ def test_a_kind_whose_writes_take_their_time_keeps_no_other_waiting() -> None:
         thread.join(WAIT_S)
 
 
-def test_what_could_not_be_written_is_tried_again() -> None:
+def test_a_failed_write_is_retried() -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED, Outcome.FAILED]
     with working(server) as office:
@@ -193,7 +193,7 @@ def test_what_could_not_be_written_is_tried_again() -> None:
         server.wait_for("one for 1", "one for 1", "one for 1")
 
 
-def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_while_the_server_is_down_only_one_of_the_waiting_statuses_is_tried(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     server.is_down = True
     now_s = 100.0
@@ -211,7 +211,7 @@ def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait(cap
     assert caplog.messages == ["status could not be written, retrying"]
 
 
-def test_nothing_is_written_before_the_server_wants_to_be_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_write_is_not_retried_before_the_server_s_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     server.is_down, server.retry_after_s = True, 30.0
     with working(server, clock=lambda: 100.0) as office:
@@ -224,7 +224,7 @@ def test_nothing_is_written_before_the_server_wants_to_be_asked_again(caplog: py
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_pauses_are_short_again_after_a_success_however_many_failed_at_once(is_down: bool) -> None:
+def test_a_success_resets_the_backoff_however_many_writes_failed_at_once(is_down: bool) -> None:
     names = ("one", "two", "three", "four")
     server = Server()
     now_s = 100.0
@@ -249,7 +249,7 @@ def test_pauses_are_short_again_after_a_success_however_many_failed_at_once(is_d
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_what_could_not_be_written_takes_no_newer_wish_away(is_down: bool) -> None:
+def test_a_failed_write_does_not_replace_a_newer_wish(is_down: bool) -> None:
     server = Server()
     server.open.clear()
     server.is_down = is_down
@@ -266,7 +266,7 @@ def test_what_could_not_be_written_takes_no_newer_wish_away(is_down: bool) -> No
         server.wait_for("one for 1", "two for 2")
 
 
-def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_failed_writes_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED] * 3
     with working(server, clock=lambda: 100.0) as office:
@@ -277,8 +277,8 @@ def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogC
     assert caplog.messages == ["status could not be written, retrying"]
 
 
-def test_what_keeps_failing_is_tried_again_one_at_a_time_and_all_of_it_once_one_is_written() -> None:
-    """A right that is missing for a kind: thousands of statuses that could each be asked for twice a minute."""
+def test_repeatedly_failing_writes_are_retried_one_at_a_time_until_one_succeeds() -> None:
+    """A missing permission for a kind: thousands of statuses, each of which could be retried twice a minute."""
     names = ("one", "two", "three")
     server = Server()
     server.outcomes = [Outcome.FAILED] * (len(names) + 1)
@@ -300,10 +300,10 @@ def test_what_keeps_failing_is_tried_again_one_at_a_time_and_all_of_it_once_one_
     assert server.written[3:7] == [*again]  # whether the one that failed twice is due already is a matter of chance
 
 
-def test_what_waits_for_the_retry_of_another_is_not_looked_through_by_each_thread(
+def test_statuses_that_wait_for_a_retry_are_not_scanned_by_each_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With ten thousand statuses that nobody may write, that took a third of a core for good."""
+    """With ten thousand statuses that may not be written, that took a third of a core permanently."""
     count, retries = 1_000, 20
     looks = 0
     due_s = StatusQueue._due_s
@@ -326,7 +326,7 @@ def test_what_waits_for_the_retry_of_another_is_not_looked_through_by_each_threa
         assert looks <= (retries + 1) * count
 
 
-def test_after_conflicts_nobody_waits_for_others() -> None:
+def test_after_conflicts_statuses_are_not_retried_one_at_a_time() -> None:
     names = ("one", "two", "three")
     server = Server()
     server.outcomes = [Outcome.CONFLICT] * (len(names) + 1)
@@ -344,7 +344,7 @@ def test_after_conflicts_nobody_waits_for_others() -> None:
 def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
-    with working(server, clock=lambda: 100.0) as office:  # the time to try the older one again does not come
+    with working(server, clock=lambda: 100.0) as office:  # the retry of the older one is never due
         office.queue.want(wish("one"))
         office.wait_for("conflict")
 
@@ -354,7 +354,7 @@ def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
 
 
 def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Somebody between us and the API server may say so."""
+    """An intermediary before the API server may answer so."""
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
     with working(server) as office:
@@ -364,7 +364,7 @@ def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCap
     assert not caplog.messages
 
 
-def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
+def test_an_invalid_status_is_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -376,7 +376,7 @@ def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
     assert caplog.messages == ["status refused, retrying"]
 
 
-def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stored_status_of_a_newer_generation_is_logged_and_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     condition = {"type": "Accepted", "status": "False", "reason": "Said", "message": "", "observedGeneration": 7}
     ours = {
@@ -401,10 +401,10 @@ def test_a_status_about_a_newer_generation_than_there_is_is_told_of_and_stays(ca
     ids=["status", "object"],
 )
 @pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
-def test_after_a_refusal_for_what_a_status_says_another_is_written_at_once(
+def test_after_an_invalid_status_a_newer_wish_is_written_at_once(
     newer: dict[ObjectId, Wish], written: str, *, is_in_hand: bool
 ) -> None:
-    """Whoever has seen the refusal, and edits the object, does not wait for the next attempt."""
+    """A user who has seen the refusal and edits the object does not wait for the next attempt."""
     server = Server()
     server.outcomes = [Outcome.INVALID]
     with working(server, clock=lambda: 0.0) as office:  # no pause ends
@@ -425,8 +425,8 @@ def test_after_a_refusal_for_what_a_status_says_another_is_written_at_once(
 
 
 @pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
-def test_the_status_of_an_object_that_has_gone_is_not_tried_again(*, is_in_hand: bool) -> None:
-    """A server that forbids us to write it says so of objects that do not exist, too."""
+def test_the_status_of_a_deleted_object_is_not_retried(*, is_in_hand: bool) -> None:
+    """An API server that forbids the write does so for objects that do not exist, too."""
     server = Server()
     server.outcomes = [Outcome.FAILED]
     with working(server, clock=lambda: 0.0) as office:  # it is not tried again before its object has gone
