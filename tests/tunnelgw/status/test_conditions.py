@@ -22,20 +22,20 @@ def stored(finding: Finding, generation: int = 1) -> Condition:
     return Condition(finding.type, finding.status, finding.reason, finding.message, THEN, generation)
 
 
-def test_new_conditions_begin_now() -> None:
+def test_new_conditions_have_the_current_time_and_generation() -> None:
     assert merge_conditions((), [ACCEPTED, RESOLVED], OWNED, 3, NOW) == (
         Condition("Accepted", "True", "Accepted", "fine", NOW, 3),
         Condition("ResolvedRefs", "True", "ResolvedRefs", "", NOW, 3),
     )
 
 
-def test_what_did_not_change_is_the_same_as_before() -> None:
+def test_unchanged_conditions_stay_as_they_were() -> None:
     current = (stored(ACCEPTED), FOREIGN, stored(RESOLVED))
 
     assert merge_conditions(current, [RESOLVED, ACCEPTED], OWNED, 1, NOW) == current
 
 
-def test_a_new_generation_is_stamped_on_all_of_ours_and_moves_no_time() -> None:
+def test_a_new_generation_is_set_on_all_of_ours_and_changes_no_transition_time() -> None:
     current = (stored(ACCEPTED), FOREIGN, stored(RESOLVED))
 
     merged = merge_conditions(current, [ACCEPTED, RESOLVED], OWNED, 2, NOW)
@@ -43,7 +43,7 @@ def test_a_new_generation_is_stamped_on_all_of_ours_and_moves_no_time() -> None:
     assert merged == (stored(ACCEPTED, 2), FOREIGN, stored(RESOLVED, 2))
 
 
-def test_another_reason_keeps_the_time_and_another_status_moves_it() -> None:
+def test_a_new_reason_keeps_the_transition_time_and_a_new_status_changes_it() -> None:
     hostname = Finding(ConditionType.ACCEPTED, Status.FALSE, Reason.NO_MATCHING_LISTENER_HOSTNAME)
 
     same_status = merge_conditions((stored(REFUSED),), [hostname], OWNED, 1, NOW)
@@ -53,14 +53,16 @@ def test_another_reason_keeps_the_time_and_another_status_moves_it() -> None:
     assert (other_status[0].reason, other_status[0].last_transition_time) == ("Accepted", NOW)
 
 
-def test_ours_that_no_longer_apply_go_and_foreign_ones_stay_in_their_place() -> None:
+def test_conditions_of_ours_that_no_longer_apply_are_removed_and_foreign_ones_keep_their_place() -> None:
     current = (stored(PARTIAL), FOREIGN, stored(ACCEPTED))
 
     assert merge_conditions(current, [ACCEPTED], OWNED, 1, NOW) == (FOREIGN, stored(ACCEPTED))
 
 
 @pytest.mark.parametrize(("foreign", "told"), [(6, ["Accepted", "ResolvedRefs"]), (7, ["Accepted"]), (8, [])])
-def test_of_ours_the_first_are_told_where_foreign_ones_leave_no_room_for_all(foreign: int, told: list[str]) -> None:
+def test_the_first_of_our_conditions_are_kept_if_foreign_ones_leave_no_room_for_all(
+    foreign: int, told: list[str]
+) -> None:
     others = tuple(Condition(f"example.net/C{place}", "True", "Checked", "", THEN, 1) for place in range(foreign))
     current = (stored(RESOLVED), *others)
 

@@ -1,4 +1,4 @@
-"""Lists that controllers share: ours as found, everybody else's byte for byte."""
+"""Lists that controllers share: our entries as found, foreign ones byte for byte."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shown(entries: tuple[msgspec.Raw, ...]) -> list[dict[str, Any]]:
     return [json.loads(bytes(each)) for each in entries]
 
 
-def test_foreign_entries_keep_their_place_and_bytes_and_stale_ones_of_ours_go() -> None:
+def test_foreign_entries_keep_their_place_and_bytes_and_our_stale_ones_are_removed() -> None:
     foreign = raw({**stored("gw2", "example.net/other"), "future": {"kept": True}})
 
     merged, left_out = merge(PARENTS, [foreign, raw(stored("gw1"))], [entry("gw1", section_name="web")], WRITER)
@@ -59,7 +59,7 @@ def test_foreign_entries_keep_their_place_and_bytes_and_stale_ones_of_ours_go() 
     assert shown(merged)[1]["conditions"][0]["observedGeneration"] == 4
 
 
-def test_an_entry_is_found_again_with_the_defaults_applied() -> None:
+def test_an_entry_matches_its_stored_form_with_defaults_applied() -> None:
     current = raw(stored("gw1", group="gateway.networking.k8s.io", kind="Gateway", namespace="apps", generation=4))
 
     merged, _ = merge(PARENTS, [current], [entry("gw1")], WRITER)
@@ -103,7 +103,7 @@ def test_a_full_list_takes_no_more_and_says_what_is_missing() -> None:
     assert left_out == (ParentRef("two"),)
 
 
-def test_a_controller_without_anything_to_say_leaves_only_foreign_entries() -> None:
+def test_without_findings_of_ours_only_foreign_entries_remain() -> None:
     foreign = raw(stored("gw2", "example.net/other"))
 
     merged, _ = merge(PARENTS, [raw(stored("gw1")), foreign], [], WRITER)

@@ -80,7 +80,7 @@ def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None
     assert conditions(listener)["Programmed"] == ("True", "Programmed")
 
 
-def test_nothing_is_written_again() -> None:
+def test_an_unchanged_status_is_not_written_again() -> None:
     first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
 
     assert gateway_status(first, GATEWAY, HELD, writer(3, LATER)) is None
@@ -96,7 +96,7 @@ def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
 
 
-def test_that_another_controller_had_programmed_a_gateway_before_its_class_became_ours_counts_for_nothing() -> None:
+def test_programmed_as_set_by_another_controller_is_not_kept_on_a_gateway() -> None:
     theirs = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
     assert theirs is not None
     theirs["conditions"] = [each for each in theirs["conditions"] if each["type"] != ConditionType.DELIVERED]
@@ -111,7 +111,7 @@ def test_that_another_controller_had_programmed_a_gateway_before_its_class_becam
         )
 
 
-def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothing_though_it_is_a_tunnelgw_too() -> None:
+def test_programmed_as_set_by_another_tunnelgw_is_not_kept_on_a_listener_set() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
     theirs = stored(listener_set_status(NO_STATUS, verdict, HELD, writer(2, NOW, "example.net/tunnels")))
 
@@ -121,7 +121,7 @@ def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothin
     assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
 
 
-def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
+def test_a_new_generation_is_not_programmed_before_a_proxy_holds_it() -> None:
     first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW)))
 
     patch = gateway_status(first, GATEWAY, NOT_HELD, writer(4, LATER))
@@ -131,7 +131,7 @@ def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
     assert conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
 
 
-def test_what_prevents_a_gateway_from_being_programmed_is_told_whatever_proxies_say() -> None:
+def test_an_invalid_gateway_is_not_programmed_even_if_a_proxy_holds_its_document() -> None:
     verdict = msgspec.structs.replace(GATEWAY, findings=(ACCEPTED, INVALID))
 
     patch = gateway_status(NO_STATUS, verdict, HELD, writer(3, NOW))
@@ -156,7 +156,7 @@ def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
     assert conditions(patch)["Programmed"] == ("True", "Programmed")
 
 
-def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() -> None:
+def test_removed_listeners_leave_no_entry_and_foreign_conditions_stay() -> None:
     first = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
     assert first is not None
     foreign = {
@@ -189,7 +189,7 @@ def test_a_gateway_without_listeners_or_addresses_clears_what_was_there() -> Non
     assert (patch["addresses"], patch["listeners"], patch["attachedListenerSets"]) == ([], [], 0)
 
 
-def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
+def test_the_default_status_of_the_crd_is_replaced() -> None:
     begun = {
         "conditions": [
             {
@@ -212,7 +212,7 @@ def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
     assert {each["lastTransitionTime"] for each in patch["conditions"]} == {NOW}
 
 
-def test_a_class_says_which_features_are_served() -> None:
+def test_a_class_status_lists_the_supported_features() -> None:
     verdict = ClassVerdict((ACCEPTED,))
 
     patch = class_status(NO_STATUS, verdict, ["Gateway", "HTTPRoute"], writer(1, NOW))
@@ -222,7 +222,7 @@ def test_a_class_says_which_features_are_served() -> None:
     assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], writer(1, LATER)) is None
 
 
-def test_a_class_says_nothing_of_features_with_an_unknown_release_which_may_have_another_shape_for_them() -> None:
+def test_a_class_status_lists_no_features_with_an_unknown_release_whose_schema_for_them_may_differ() -> None:
     unknown = Finding(ConditionType.SUPPORTED_VERSION, Status.FALSE, Reason.UNSUPPORTED_VERSION, "v1.1.0")
     verdict = ClassVerdict((ACCEPTED, unknown))
 
@@ -250,7 +250,7 @@ def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     assert conditions(later)["Programmed"] == ("True", "Programmed")
 
 
-def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered_and_who_says_so() -> None:
+def test_a_listener_set_has_the_delivered_condition_too_with_the_controller_s_name() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
     finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "no answer")
 
@@ -262,7 +262,7 @@ def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered_and_who
     assert listener_set_status(stored(patch), verdict, Delivery(True, finding), writer(2, LATER)) is None
 
 
-def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
+def test_a_route_status_has_an_entry_for_each_parent_of_ours_and_is_not_written_twice() -> None:
     verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED, RESOLVED)),))
 
     patch, _ = route_status(NO_STATUS, verdict, WRITER)
@@ -275,7 +275,7 @@ def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> No
     assert route_status(stored(patch), verdict, WRITER) == (None, ())
 
 
-def test_a_route_that_left_us_loses_our_entries_only() -> None:
+def test_a_route_without_parents_of_ours_loses_our_entries() -> None:
     patch, _ = route_status(NO_STATUS, RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED,)),)), WRITER)
     first = stored(patch)
 
@@ -283,7 +283,7 @@ def test_a_route_that_left_us_loses_our_entries_only() -> None:
     assert route_status(NO_STATUS, RouteVerdict(()), WRITER) == (None, ())
 
 
-def test_a_policy_says_something_to_each_gateway_that_it_concerns() -> None:
+def test_a_policy_status_has_an_entry_for_each_gateway_it_concerns() -> None:
     ancestors = [Entry(ParentRef("gw", namespace="infra"), (ACCEPTED, RESOLVED))]
 
     patch, _ = policy_status(NO_STATUS, ancestors, WRITER)
