@@ -77,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Answering:
-    """A server that says the same to everybody; its URL."""
+    """A server that always gives the same answer; its URL."""
 
     def __init__(self, body: bytes, status_code: int = 200) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -107,14 +107,14 @@ def lines(result: subprocess.CompletedProcess[str]) -> list[list[str]]:
     return [line.split("\t") for line in result.stdout.splitlines()]
 
 
-def test_check_is_quiet_about_what_is_accepted_and_ends_with_0(folder: Path) -> None:
+def test_check_prints_no_rows_for_accepted_objects_and_exits_with_0(folder: Path) -> None:
     result = run("check", str(folder))
 
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr == "3 accepted\n"
 
 
-def test_check_tells_what_is_refused_with_its_place_and_ends_with_1(folder: Path) -> None:
+def test_check_reports_refused_objects_with_their_place_and_exits_with_1(folder: Path) -> None:
     route = folder / "route.yaml"
     route.write_text(ROUTE.replace("name: shop}]", "name: missing}]"))
 
@@ -126,7 +126,7 @@ def test_check_tells_what_is_refused_with_its_place_and_ends_with_1(folder: Path
     assert line[5] == f"{route}:6"
 
 
-def test_check_tells_of_what_is_no_object_with_file_and_line(folder: Path) -> None:
+def test_check_reports_an_invalid_object_with_file_and_line(folder: Path) -> None:
     broken = folder / "broken.yaml"
     broken.write_text(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n"
@@ -141,7 +141,7 @@ def test_check_tells_of_what_is_no_object_with_file_and_line(folder: Path) -> No
     assert row["where"] == f"{broken}:5"
 
 
-def test_check_answers_of_a_file_whose_name_is_no_utf_8(folder: Path) -> None:
+def test_check_reports_a_file_whose_name_is_not_utf_8(folder: Path) -> None:
     (folder / os.fsdecode(b"gr\xfc\xdfe.yaml")).write_text("kind: [")
 
     result = run("check", str(folder), "--json")
@@ -151,7 +151,7 @@ def test_check_answers_of_a_file_whose_name_is_no_utf_8(folder: Path) -> None:
     assert row["where"] == f"{folder}/gr\\xfc\\xdfe.yaml:2"
 
 
-def test_check_says_where_the_first_of_two_objects_is_in_a_file_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+def test_check_says_where_an_object_is_already_defined_in_a_file_whose_name_is_not_utf_8(tmp_path: Path) -> None:
     for octets in (b"a\xfc.yaml", b"b.yaml"):
         (tmp_path / os.fsdecode(octets)).write_text(GATEWAY)
 
@@ -163,7 +163,7 @@ def test_check_says_where_the_first_of_two_objects_is_in_a_file_whose_name_is_no
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["rows", "JSON"])
-def test_what_is_printed_is_utf_8_whatever_the_locale_says(folder: Path, arguments: list[str]) -> None:
+def test_output_is_utf_8_whatever_the_locale_says(folder: Path, arguments: list[str]) -> None:
     (folder / "größe.yaml").write_text("kind: [")
 
     result = run("check", str(folder), *arguments, env={"PYTHONIOENCODING": "latin-1", "LC_ALL": "C"})
@@ -179,7 +179,7 @@ def test_check_reads_standard_input(folder: Path) -> None:
     assert [line[1] for line in lines(result)] == ["GatewayClass main", "Gateway infra/web"]
 
 
-def test_what_leads_to_no_class_of_ours_is_ignored_and_no_error(folder: Path) -> None:
+def test_objects_that_lead_to_no_class_of_ours_are_ignored_and_no_error(folder: Path) -> None:
     result = run("check", str(folder), "--all", "--controller-name", "example.net/other")
 
     assert result.returncode == 0
@@ -210,7 +210,7 @@ def test_a_route_to_a_gateway_that_does_not_exist_is_a_warning(folder: Path) -> 
 
 
 def test_a_gateway_whose_class_does_not_exist_is_a_warning(folder: Path) -> None:
-    """A misspelt class costs all that is behind the Gateway."""
+    """With a misspelt class, nothing behind the Gateway is served."""
     (folder / "gateway.yaml").write_text(GATEWAY.replace("gatewayClassName: main", "gatewayClassName: mian"))
 
     result = run("check", str(folder))
@@ -227,7 +227,7 @@ def test_each_document_without_a_name_counts(folder: Path) -> None:
     assert run("check", str(folder)).stderr == "3 accepted, 2 refused\n"
 
 
-def test_what_is_in_the_folder_of_statuses_is_told_not_to_be_read_unless_that_is_another_one(folder: Path) -> None:
+def test_files_in_the_status_directory_are_reported_as_not_read_unless_it_is_another_directory(folder: Path) -> None:
     page = folder / "status" / "page.yaml"
     page.parent.mkdir()
     page.write_text("kind: [\n")
@@ -248,21 +248,21 @@ def test_what_is_in_the_folder_of_statuses_is_told_not_to_be_read_unless_that_is
     assert explained.stderr.startswith(f"tunnelgw explain: {page}:1: not read, ")
 
 
-def test_a_path_that_is_not_there_is_told(folder: Path) -> None:
+def test_a_path_that_does_not_exist_is_reported(folder: Path) -> None:
     result = run("check", str(folder / "nothing"))
 
     assert result.returncode == 2
     assert result.stderr == f"tunnelgw check: {folder / 'nothing'}: No such file or directory\n"
 
 
-def test_a_file_that_breaks_while_it_is_read_is_told_by_its_name() -> None:
+def test_a_file_with_a_read_error_is_reported_by_its_name() -> None:
     result = run("check", "/proc/self/mem")
 
     assert result.returncode == 2
     assert result.stderr == "tunnelgw check: /proc/self/mem: Input/output error\n"
 
 
-def test_explain_tells_route_backend_and_near_misses(folder: Path) -> None:
+def test_explain_shows_route_backend_and_near_misses(folder: Path) -> None:
     taken = run("explain", "--manifests", str(folder), "http://shop.example.org/cart/1")
     missed = run("explain", "--manifests", str(folder), "http://shop.example.org/")
 
@@ -281,14 +281,14 @@ def test_explain_says_so_when_no_listener_takes_the_scheme(folder: Path) -> None
     assert "no listener takes https on port 443" in result.stderr
 
 
-def test_status_shows_what_nobody_has_looked_at_yet(folder: Path) -> None:
+def test_status_shows_objects_without_a_status_as_pending(folder: Path) -> None:
     result = run("status", env={"TUNNELGW_MANIFESTS": str(folder)})
 
     assert result.returncode == 1
     assert {line[0] for line in lines(result)} == {"pending"}
 
 
-def test_status_shows_manifests_that_are_refused_although_something_older_is_served(folder: Path) -> None:
+def test_status_shows_refused_manifests_with_file_and_line(folder: Path) -> None:
     broken = folder / "broken.yaml"
     broken.write_text("kind: [\n")
 
@@ -300,7 +300,7 @@ def test_status_shows_manifests_that_are_refused_although_something_older_is_ser
     assert "did not find expected" in first[4]
 
 
-def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
+def test_without_manifests_or_cluster_the_error_names_their_flags() -> None:
     result = run("status")
 
     assert result.returncode == 2
@@ -310,7 +310,7 @@ def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
     )
 
 
-def test_a_flag_that_names_a_cluster_goes_before_a_variable_that_names_a_folder(folder: Path) -> None:
+def test_the_kubeconfig_flag_takes_precedence_over_the_manifests_variable(folder: Path) -> None:
     variable = {"TUNNELGW_MANIFESTS": str(folder)}
 
     result = run("status", "--kubeconfig", "/nonexistent/kubeconfig", env=variable)
@@ -321,7 +321,7 @@ def test_a_flag_that_names_a_cluster_goes_before_a_variable_that_names_a_folder(
     assert "not allowed with argument" in both.stderr
 
 
-def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path) -> None:
+def test_diff_reports_a_proxy_that_cannot_be_reached(folder: Path, tmp_path: Path) -> None:
     url = f"unix:{tmp_path / 'nowhere.sock'}"
 
     result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
@@ -333,7 +333,7 @@ def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path)
     assert result.stderr == "tunnelgw diff: not everything could be compared, see the rows that begin with `error`\n"
 
 
-def test_diff_tells_that_there_is_nobody_to_ask(folder: Path) -> None:
+def test_diff_reports_a_data_plane_without_proxies(folder: Path) -> None:
     result = run("diff", "--source", "directory", "--manifests", str(folder))
 
     assert (result.returncode, result.stdout) == (0, "")
@@ -343,7 +343,7 @@ def test_diff_tells_that_there_is_nobody_to_ask(folder: Path) -> None:
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"[]", b'{"routes": 5}', b'{"routes": [5]}', b'{"a": "\xff"}', b"[" * 9999]
 )
-def test_diff_tells_that_something_else_answers_in_place_of_a_proxy(folder: Path, answer: bytes) -> None:
+def test_diff_reports_a_server_that_is_not_a_proxy(folder: Path, answer: bytes) -> None:
     with Answering(answer) as url:
         result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
 
@@ -366,7 +366,7 @@ NO_PROXY = "not a tunnelgw-proxy: it answered 404 to GET /config, but not as a p
         (b'{"error": "not found", "message": "no configuration is loaded yet"}', None),
     ],
 )
-def test_diff_tells_a_proxy_without_a_document_from_a_server_without_one(
+def test_diff_distinguishes_a_proxy_without_a_document_from_another_server_s_404(
     folder: Path, answer: bytes, problem: str | None
 ) -> None:
     with Answering(answer, 404) as url:
@@ -385,7 +385,7 @@ def test_every_command_has_help(command: str) -> None:
     assert f"tunnelgw {command}" in result.stdout
 
 
-def test_an_unknown_command_is_told_which_there_are() -> None:
+def test_the_error_for_an_unknown_command_lists_the_commands() -> None:
     result = run("chekc")
 
     assert (result.returncode, result.stdout) == (2, "")

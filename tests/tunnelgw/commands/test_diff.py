@@ -1,4 +1,4 @@
-"""What would change, of what a controller would do besides telling documents and hostnames."""
+"""What `tunnelgw diff` shows of tunnels and proxies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_hostnames_in_a_tunnel_that_nothing_names_any_more_would_be_removed(caps
     assert while_a_route_is_refused == found, "it names no tunnel"
 
 
-def test_what_is_left_out_is_told_beside_what_would_change(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_objects_are_reported_beside_the_changes(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("", 0, "cannot be read", Entry(Kind.HTTP_ROUTE, Key("shop", "web")))
 
     diff(World(Snapshot.of([]), (problem,)), Access(DISCOVERY, "", marker("tests")), as_json=False)
@@ -91,8 +91,8 @@ def test_what_is_left_out_is_told_beside_what_would_change(capsys: pytest.Captur
     assert capsys.readouterr().err == "HTTPRoute shop/web: cannot be read\nnothing would change\n"
 
 
-def test_what_a_proxy_holds_is_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
-    """As it holds it after a version of its own; then with another listener, and one that is not as wanted."""
+def test_a_proxy_s_document_is_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+    """First as the proxy encodes it; then with an old listener, a changed one and an unknown setting."""
     listeners = [{"name": name, "port": port, "protocol": "HTTP"} for name, port in (("web", 80), ("more", 81))]
     (kind, gateway), _ = own_proxy()
     spec = {**msgspec.to_builtins(gateway)["spec"], "listeners": listeners}
@@ -123,7 +123,7 @@ def test_what_a_proxy_holds_is_compared_part_by_part(capsys: pytest.CaptureFixtu
         ]
 
 
-def test_a_proxy_that_another_data_plane_has_is_told_as_such_and_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proxy_of_another_data_plane_is_reported_as_such_and_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
     proxy = "http://127.0.0.1:1"
     items = [gateway_class("class"), *own_proxy(proxyEndpoints=[proxy])]
     shared = Access(Discovery(OURS, "home", (proxy,)), "", marker("tests"))
@@ -139,7 +139,7 @@ def test_a_proxy_that_another_data_plane_has_is_told_as_such_and_not_asked(capsy
     ("hostnames", "rule"),
     [(["a.example"], {"hostname": "a.example"}), ([], {})],
 )
-def test_a_tunnel_that_has_what_it_should_would_stay_as_it_is_rules_of_others_included(
+def test_a_tunnel_that_is_as_wanted_would_not_change_foreign_rules_included(
     hostnames: list[str], rule: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs = {"hostname": "theirs.example", "service": "http://10.0.0.1"}
@@ -154,7 +154,7 @@ def test_a_tunnel_that_has_what_it_should_would_stay_as_it_is_rules_of_others_in
     assert is_well
 
 
-def test_that_a_rule_of_ours_would_only_change_its_place_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mere_reordering_of_our_rules_is_reported_as_a_change(capsys: pytest.CaptureFixture[str]) -> None:
     wildcard = {"hostname": "*.example", "service": "http://10.0.0.1"}
     with Provider() as provider:
         provider.write({"ingress": [wildcard, {"hostname": "a.example", "service": marker("tests")}, NOTHING_ELSE]})

@@ -50,7 +50,7 @@ def ask(port: int, own_port: int) -> bool:
     return explain(world(own_port), NAME, "tunnelgw-system", question, as_json=False)
 
 
-def test_every_proxy_that_may_get_a_request_has_to_take_it() -> None:
+def test_explain_fails_unless_every_proxy_that_may_get_a_request_serves_it() -> None:
     assert not ask(port=80, own_port=80)
 
 

@@ -14,7 +14,7 @@ from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.translate.pipeline import Translation
 
 
-def test_a_parent_is_looked_for_in_the_namespace_of_its_route_unless_it_names_another() -> None:
+def test_a_parent_without_a_namespace_is_looked_up_in_that_of_its_route() -> None:
     snapshot = Snapshot.of([(Kind.GATEWAY, gateway("gw", namespace="shop"))])
 
     beside, elsewhere = (route("web", namespace=namespace) for namespace in ("shop", "blog"))
@@ -39,7 +39,7 @@ POLICY: dict[str, Any] = {
     ],
     ids=["Gateway", "ListenerSet", "BackendTLSPolicy"],
 )
-def test_what_something_belongs_to_may_be_absent_too(item: Object, absent: str) -> None:
+def test_an_absent_class_gateway_or_target_service_is_reported(item: Object, absent: str) -> None:
     there = [
         (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": "example.net/any"}, namespace="")),
         (Kind.GATEWAY, gateway("gw", namespace="shop")),
@@ -51,8 +51,8 @@ def test_what_something_belongs_to_may_be_absent_too(item: Object, absent: str) 
 
 
 @pytest.mark.parametrize(("group", "kind"), [("", "Service"), ("networking.istio.io", "Gateway")])
-def test_parents_of_other_sorts_are_not_looked_for(group: str, kind: str) -> None:
-    """A mesh routes by Services, and others have a kind of the same name."""
+def test_parents_of_other_groups_or_kinds_are_not_looked_up(group: str, kind: str) -> None:
+    """A service mesh attaches routes to Services, and other APIs have a kind of the same name."""
     spec = {"parentRefs": [{"group": group, "kind": kind, "name": "other"}]}
 
     assert absent_parents(make(Kind.HTTP_ROUTE, "web", spec, namespace="shop"), Snapshot.of([])) == ()
@@ -73,7 +73,7 @@ def a_route(parents: list[dict[str, Any]], *services: str) -> tuple[Kind, Object
     return Kind.HTTP_ROUTE, make(Kind.HTTP_ROUTE, "web", {"parentRefs": parents, "rules": rules}, namespace="shop")
 
 
-def test_an_absent_parent_is_told_beside_one_that_accepts_the_route_and_once() -> None:
+def test_an_absent_parent_is_reported_once_beside_one_that_accepts_the_route() -> None:
     absent = [{"name": "wg", "sectionName": "http"}, {"name": "wg", "sectionName": "https"}]
     mesh = {"group": "", "kind": "Service", "name": "mesh"}
 
@@ -85,8 +85,8 @@ def test_an_absent_parent_is_told_beside_one_that_accepts_the_route_and_once() -
     ] == rows[-2:]
 
 
-def test_targets_for_which_an_accepted_policy_is_not_in_force_are_told() -> None:
-    """A slip there sends plain text to a backend that was to get TLS."""
+def test_targets_for_which_an_accepted_policy_is_not_in_force_are_reported() -> None:
+    """A typo there sends plain text to a backend that should get TLS."""
     refs = [("web", ""), ("more", "nosuch"), ("typo", "")]
     targets = [{"group": "", "kind": "Service", "name": name, "sectionName": section} for name, section in refs]
     validation = {"hostname": "web.example", "wellKnownCACertificates": "System"}
@@ -110,7 +110,7 @@ def test_targets_for_which_an_accepted_policy_is_not_in_force_are_told() -> None
 SETTINGS = {"proxy": {"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}}
 
 
-def test_a_configuration_that_nothing_names_is_told_with_what_is_wrong_with_it() -> None:
+def test_an_unreferenced_configuration_is_reported_with_its_errors() -> None:
     items = [
         (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "own", {"tunnelID": "mine"}, namespace="")),
         (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "well", {}, namespace="")),
@@ -128,7 +128,7 @@ def test_a_configuration_that_nothing_names_is_told_with_what_is_wrong_with_it()
     assert config.message.startswith("no Gateway of its namespace names it; proxy.forwarding.trustedProxies[0]")
 
 
-def test_a_configuration_that_somebody_names_is_told_of_there() -> None:
+def test_a_referenced_configuration_has_no_row_of_its_own() -> None:
     infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
     ref = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "own"}
     own_gateway = {"gatewayClassName": "tunnel", "listeners": [], "infrastructure": infrastructure}
@@ -144,7 +144,7 @@ def test_a_configuration_that_somebody_names_is_told_of_there() -> None:
     assert [row.object for row in rows] == ["GatewayClass tunnel", "Gateway shop/gw", "GatewayConfig blog/own"]
 
 
-def test_classes_of_others_are_their_business_unless_there_is_none_of_ours() -> None:
+def test_foreign_classes_are_ignored_unless_no_class_is_ours() -> None:
     ours, theirs = (
         (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, name, {"controllerName": controller}, namespace=""))
         for name, controller in (("ours", OURS), ("theirs", "example.net/any"))

@@ -63,7 +63,7 @@ def test_a_bad_condition_is_shown_with_reason_and_message(
     assert shown(capsys, condition(type_, bad)) == (is_worth_knowing, grade, [f"{type_} {bad} Why: what it is"])
 
 
-def test_what_is_worth_knowing_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_does_not_hide_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     both = (condition("tunnelgw.dev/PartlyUnreachable", "True"), condition("Programmed", "False"))
 
     is_well, grade, problems = shown(capsys, *both)
@@ -71,7 +71,7 @@ def test_what_is_worth_knowing_does_not_hide_what_is_wrong(capsys: pytest.Captur
     assert (is_well, grade, len(problems)) == (False, "not well", 2)
 
 
-def test_what_others_wrote_stays_in_its_line_and_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_is_printed_on_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})
 
@@ -91,7 +91,7 @@ def entry(field: str, name: str, **said: Any) -> dict[str, Any]:
     }
 
 
-def test_a_parent_that_does_not_exist_is_told_beside_one_that_accepts_the_route(
+def test_a_parent_that_does_not_exist_is_reported_beside_one_that_accepts_the_route(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     spec = {"parentRefs": [{"name": "gw"}, {"name": "wg"}, {"group": "", "kind": "Service", "name": "mesh"}]}
@@ -111,7 +111,7 @@ def test_a_parent_that_does_not_exist_is_told_beside_one_that_accepts_the_route(
     ("message", "grade"),
     [("not in force everywhere: Service default/web, port x does not exist", "warning"), ("as others put it", "well")],
 )
-def test_a_policy_that_is_not_in_force_everywhere_is_worth_a_look(
+def test_a_policy_that_is_not_in_force_everywhere_is_a_warning(
     capsys: pytest.CaptureFixture[str], message: str, grade: str
 ) -> None:
     ancestor = entry("ancestorRef", "gw", message=message)
@@ -127,7 +127,7 @@ def test_a_policy_that_is_not_in_force_everywhere_is_worth_a_look(
 
 
 @pytest.mark.parametrize(("said", "grade"), [("True", "not well"), ("Unknown", "pending")])
-def test_a_gateway_without_its_class_is_not_well_whatever_was_said_of_it_before(
+def test_a_gateway_whose_class_does_not_exist_is_not_well_whatever_its_status_says(
     capsys: pytest.CaptureFixture[str], said: str, grade: str
 ) -> None:
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", said)]})
@@ -138,8 +138,8 @@ def test_a_gateway_without_its_class_is_not_well_whatever_was_said_of_it_before(
     assert (row["grade"], row["problems"][-1]) == (grade, "GatewayClass tunnel does not exist")
 
 
-def test_where_no_class_is_ours_nothing_is_well(capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt controllerName, whatever the statuses say that were written before."""
+def test_status_fails_if_no_class_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt controllerName, whatever statuses were written before."""
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", "True")]})
     world = World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)]))
 

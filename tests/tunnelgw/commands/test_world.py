@@ -59,7 +59,9 @@ def site_with_a_broken_manifest(root: Path) -> Site:
     return site
 
 
-def test_what_a_controller_serves_of_a_broken_manifest_is_there_for_questions_about_it_alone(tmp_path: Path) -> None:
+def test_the_last_good_objects_of_a_broken_manifest_are_read_only_for_questions_about_a_controller(
+    tmp_path: Path,
+) -> None:
     site = site_with_a_broken_manifest(tmp_path)
 
     controlled, plain = from_controlled([str(site.root)]), from_files([str(site.root)])
@@ -68,14 +70,14 @@ def test_what_a_controller_serves_of_a_broken_manifest_is_there_for_questions_ab
     assert len(controlled.problems) == len(plain.problems) == 1
 
 
-def test_what_was_served_of_a_manifest_that_is_gone_is_gone(tmp_path: Path) -> None:
+def test_the_last_good_objects_of_a_deleted_manifest_are_not_read(tmp_path: Path) -> None:
     site = site_with_a_broken_manifest(tmp_path)
     (site.root / "web.yaml").unlink()
 
     assert not from_controlled([str(site.root)]).snapshot.all(Kind.HTTP_ROUTE)
 
 
-def test_statuses_in_any_of_several_folders_are_no_manifests(tmp_path: Path) -> None:
+def test_statuses_in_any_of_several_folders_are_not_read_as_manifests(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         (folder / STATUS / "gateway").mkdir(parents=True)
@@ -84,7 +86,7 @@ def test_statuses_in_any_of_several_folders_are_no_manifests(tmp_path: Path) -> 
     assert from_files(map(str, folders)).problems == ()
 
 
-def test_manifests_where_statuses_are_written_are_not_read_as_by_a_controller_and_told(tmp_path: Path) -> None:
+def test_manifests_in_the_status_directory_are_skipped_as_by_a_controller_and_reported(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.write("web.yaml", route())
     site.look()
@@ -101,7 +103,7 @@ def test_manifests_where_statuses_are_written_are_not_read_as_by_a_controller_an
         assert problem.reason.startswith("not read, nor does a controller read it: ")
 
 
-def test_a_folder_named_status_is_one_as_any_other_where_statuses_are_written_elsewhere(tmp_path: Path) -> None:
+def test_a_folder_named_status_is_read_if_the_status_directory_is_another(tmp_path: Path) -> None:
     (tmp_path / "manifests" / STATUS).mkdir(parents=True)
     (tmp_path / "manifests" / STATUS / "page.yaml").write_text(MANIFEST)
 
@@ -112,7 +114,7 @@ def test_a_folder_named_status_is_one_as_any_other_where_statuses_are_written_el
 
 
 def refusing_secrets(api: ScriptedApi, status_code: int) -> None:
-    """Who may read routes often may not read Secrets."""
+    """A user who may read routes often may not read Secrets."""
     api.lists.put((200, listing([], "5")))
     api.watches.put(api.stay)
     refusal = {"code": status_code, "reason": "Forbidden", "message": "User joe cannot list"}
@@ -126,7 +128,7 @@ def refusing_secrets(api: ScriptedApi, status_code: int) -> None:
         (503, "Secret could not be listed within 3 s: 503 Forbidden: User joe cannot list"),
     ],
 )
-def test_what_cannot_be_listed_is_told_with_its_reason(
+def test_a_kind_that_cannot_be_listed_is_reported_with_the_reason(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     status_code: int,
@@ -142,7 +144,7 @@ def test_what_cannot_be_listed_is_told_with_its_reason(
     assert str(no_world.value) == told
 
 
-def test_a_right_that_is_missing_is_the_only_line_that_a_command_says(tmp_path: Path) -> None:
+def test_a_missing_permission_is_the_only_line_that_a_command_prints(tmp_path: Path) -> None:
     with ScriptedApi() as api:
         refusing_secrets(api, 403)
         command = [sys.executable, "-m", "tunnelgw", "status", "--kubeconfig", str(api.kubeconfig(tmp_path))]
@@ -153,8 +155,8 @@ def test_a_right_that_is_missing_is_the_only_line_that_a_command_says(tmp_path: 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
 
 
-def test_objects_of_an_api_server_that_cannot_be_read_are_told_with_the_reason(tmp_path: Path) -> None:
-    """The controller leaves them out too, and all is not well then."""
+def test_unreadable_objects_of_an_api_server_are_reported_with_the_reason(tmp_path: Path) -> None:
+    """The controller leaves them out too, so not all is well."""
     with ScriptedApi() as api:
         for _ in range(2):
             api.lists.put((200, listing([{"metadata": {"name": "web", "namespace": "shop"}, "spec": 5}], "5")))
