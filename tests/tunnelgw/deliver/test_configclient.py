@@ -1,6 +1,6 @@
-"""Whatever answers at the address of a config API, the courier hears of it as of any failure.
+"""Whatever answers at the address of a config API is an ordinary failure for the courier.
 
-Who may write a GatewayConfig names such addresses, so what is there may be anything.
+Anyone who may write a GatewayConfig chooses such addresses, so any server may be there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def target_at(backend: SocketBackend, answer_timeout_s: float = 30.0) -> ProxyTa
     return ProxyTarget(endpoint, ConfigClient(endpoint, None, answer_timeout_s))
 
 
-def test_whoever_speaks_another_protocol_is_there() -> None:
+def test_a_server_that_does_not_speak_tls_is_reported_as_such() -> None:
     def answer(dialogue: Dialogue) -> None:
         assert dialogue.receive()
         dialogue.answer(b"")
@@ -42,8 +42,8 @@ def test_whoever_speaks_another_protocol_is_there() -> None:
         target.close()
 
 
-def test_a_proxy_that_wants_https_is_not_taken_for_one_that_is_down() -> None:
-    """It hangs up on a request in clear."""
+def test_a_proxy_that_wants_https_is_reported_with_a_hint_at_the_scheme() -> None:
+    """It closes the connection on a plaintext request."""
 
     def answer(dialogue: Dialogue) -> None:
         assert dialogue.receive()
@@ -58,7 +58,7 @@ def test_a_proxy_that_wants_https_is_not_taken_for_one_that_is_down() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{port}", "https://127.0.0.1:{port}", "unix:/nowhere/{port}.sock"])
-def test_where_nobody_listens_nobody_is_there(url: str) -> None:
+def test_an_address_without_a_listener_is_reported_as_absent(url: str) -> None:
     with reserved_port() as port:
         client = ConfigClient(ConfigEndpoint(url.format(port=port)), None)
 
@@ -69,7 +69,7 @@ def test_where_nobody_listens_nobody_is_there(url: str) -> None:
     assert told.value.is_absent
 
 
-def test_whoever_hangs_up_is_there() -> None:
+def test_a_server_that_closes_the_connection_is_not_absent() -> None:
     with SocketBackend(lambda dialogue: None) as backend:
         client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
 
@@ -100,7 +100,7 @@ def test_a_connection_that_the_proxy_has_closed_meanwhile_is_replaced() -> None:
         client.close()
 
 
-def test_a_proxy_that_hangs_up_is_asked_no_more_than_once_anew_and_again_at_the_next_visit() -> None:
+def test_after_a_closed_connection_each_visit_opens_one_new_connection_at_most() -> None:
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
         if dialogue.number in (1, 4):
@@ -120,7 +120,7 @@ def test_a_proxy_that_hangs_up_is_asked_no_more_than_once_anew_and_again_at_the_
         client.close()
 
 
-def test_after_an_answer_that_makes_no_sense_another_connection_is_used() -> None:
+def test_after_a_malformed_response_a_new_connection_is_used() -> None:
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
         if dialogue.number == 1:
@@ -139,7 +139,7 @@ def test_after_an_answer_that_makes_no_sense_another_connection_is_used() -> Non
         client.close()
 
 
-def test_the_name_in_a_proxy_s_certificate_may_be_another_than_its_address_where_the_options_say_which() -> None:
+def test_a_proxy_s_certificate_is_verified_for_the_server_name_in_the_options_in_place_of_its_address() -> None:
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.answer(b"", WELL)
@@ -161,8 +161,8 @@ def test_the_name_in_a_proxy_s_certificate_may_be_another_than_its_address_where
             named.close()
 
 
-def test_another_authority_in_the_ca_file_is_believed_at_the_next_connection() -> None:
-    """As the Secrets of cert-manager change both at once; what is half written changes nothing."""
+def test_a_new_ca_in_the_ca_file_is_trusted_at_the_next_connection() -> None:
+    """cert-manager changes CA and certificate of a Secret at once; a half-written file changes nothing."""
 
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -184,8 +184,8 @@ def test_another_authority_in_the_ca_file_is_believed_at_the_next_connection() -
         assert client.loaded() == Loaded(1)
 
 
-def test_a_proxy_that_is_named_by_its_name_shows_a_certificate_for_that() -> None:
-    """The name in the options is that of the shared proxies; a GatewayConfig names another one."""
+def test_the_certificate_of_an_endpoint_with_a_dns_name_is_verified_for_that_name() -> None:
+    """The server name in the options is that of the shared proxies; a GatewayConfig names other ones."""
 
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -237,7 +237,7 @@ def test_a_document_in_pieces_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])
-def test_a_version_that_is_none_is_a_failure(version: bytes) -> None:
+def test_an_invalid_configuration_version_is_a_failure(version: bytes) -> None:
     def answer(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.answer(b"", b"Configuration-Version: " + version)
@@ -257,7 +257,7 @@ def test_a_version_that_is_none_is_a_failure(version: bytes) -> None:
     [b"", b"[]", b"\xff", b'{"version":%s}' % (b"9" * 5000), b'{"x":%s}' % NESTED, b'{"problems":%s}' % NESTED],
     ids=["nothing", "a list", "no text", "a huge number", "nested", "nested problems"],
 )
-def test_an_answer_that_makes_no_sense_is_a_failure(status: bytes, body: bytes) -> None:
+def test_a_malformed_response_is_a_failure(status: bytes, body: bytes) -> None:
     def answer(dialogue: Dialogue) -> None:
         while request := dialogue.read_request():
             dialogue.answer(body if request.startswith(b"PUT") else b"", status=_status_of(request, status))
@@ -272,7 +272,7 @@ def test_an_answer_that_makes_no_sense_is_a_failure(status: bytes, body: bytes) 
         target.close()
 
 
-def test_an_answer_that_drips_ends_with_its_time() -> None:
+def test_a_response_that_trickles_in_is_aborted_at_its_deadline() -> None:
     def drip(dialogue: Dialogue) -> None:
         dialogue.read_request()
         dialogue.send(b"HTTP/1.1 ")
@@ -300,7 +300,7 @@ def test_an_answer_that_drips_ends_with_its_time() -> None:
         (b"503 No", False),
     ],
 )
-def test_what_a_proxy_refuses_is_told_from_what_it_cannot_do_now(status: bytes, is_refusal: bool) -> None:
+def test_a_4xx_of_a_proxy_is_a_refusal_and_a_5xx_is_not(status: bytes, is_refusal: bool) -> None:
     def answer(dialogue: Dialogue) -> None:
         while request := dialogue.read_request():
             dialogue.answer(b"", status=_status_of(request, status))

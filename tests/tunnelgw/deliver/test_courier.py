@@ -112,7 +112,7 @@ def test_a_parcel_is_brought_once_and_receipted() -> None:
     assert desk.receipts == [Receipt("doorstep", "one", "one")]
 
 
-def test_what_fails_is_tried_again_until_it_is_held_and_what_was_held_is_remembered() -> None:
+def test_a_failed_delivery_is_retried_and_receipts_name_what_is_still_held() -> None:
     target, desk = Doorstep(), Desk()
     with couriered(target, desk) as courier:
         courier.send(Parcel("one"))
@@ -128,7 +128,7 @@ def test_what_fails_is_tried_again_until_it_is_held_and_what_was_held_is_remembe
     assert not desk.receipts[1].is_current
 
 
-def test_what_was_remarked_of_what_is_held_stays_true_while_the_target_fails() -> None:
+def test_remarks_about_what_is_held_stay_while_deliveries_fail() -> None:
     target, desk = Doorstep(), Desk()
     target.remarks = (Remark(RemarkKind.PORT, "listeners[0].port", "in use"),)
     with couriered(target, desk) as courier:
@@ -145,7 +145,7 @@ def test_what_was_remarked_of_what_is_held_stays_true_while_the_target_fails() -
     ]
 
 
-def test_only_the_newest_of_what_was_sent_meanwhile_is_brought() -> None:
+def test_only_the_newest_parcel_that_was_sent_meanwhile_is_brought() -> None:
     target, desk = Doorstep(), Desk()
     target.open.clear()
     with couriered(target, desk) as courier:
@@ -159,7 +159,7 @@ def test_only_the_newest_of_what_was_sent_meanwhile_is_brought() -> None:
     assert target.brought == ["one", "four"]
 
 
-def test_what_was_withheld_is_no_failure_and_brought_soon(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_withheld_parcel_is_no_failure_and_is_brought_soon(caplog: pytest.LogCaptureFixture) -> None:
     target, desk = Doorstep(), Desk()
     target.failures = [Withheld(), Withheld()]
     with couriered(target, desk) as courier:
@@ -170,7 +170,7 @@ def test_what_was_withheld_is_no_failure_and_brought_soon(caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_a_target_that_asks_for_a_pause_gets_it_even_when_there_is_news() -> None:
+def test_a_target_s_retry_after_delays_even_a_newer_parcel() -> None:
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("busy", retry_after_s=0.5)]
     with couriered(target, desk) as courier:
@@ -183,7 +183,7 @@ def test_a_target_that_asks_for_a_pause_gets_it_even_when_there_is_news() -> Non
     assert target.times_s[1] - target.times_s[0] >= 0.5
 
 
-def test_a_target_that_is_down_is_looked_for_as_often_as_visited_and_one_that_refuses_less(
+def test_a_target_that_is_down_is_retried_at_the_visit_interval_and_one_that_refuses_less_often(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     target, desk = Doorstep(), Desk()
@@ -198,7 +198,7 @@ def test_a_target_that_is_down_is_looked_for_as_often_as_visited_and_one_that_re
     assert max(pauses_s["refused"]) > 1e-3
 
 
-def test_a_target_is_visited_again_without_news() -> None:
+def test_a_target_is_visited_again_without_a_newer_parcel() -> None:
     target, desk = Doorstep(), Desk()
     with couriered(target, desk, visit_every_s=0.01) as courier:
         courier.send(Parcel("one"))
@@ -208,7 +208,7 @@ def test_a_target_is_visited_again_without_news() -> None:
     assert len(desk.receipts) == 1, "a receipt that says nothing new is not reported"
 
 
-def test_a_target_is_looked_at_once_more_soon_after_it_was_served_first() -> None:
+def test_a_target_is_visited_once_more_soon_after_its_first_delivery() -> None:
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("down")]
     with couriered(target, desk, look_again_s=0.5) as courier:
@@ -224,7 +224,7 @@ def test_a_target_is_looked_at_once_more_soon_after_it_was_served_first() -> Non
     assert target.times_s[look] - target.times_s[1] >= 0.5
 
 
-def test_a_target_that_is_in_doubt_is_looked_at_soon() -> None:
+def test_a_target_that_is_in_doubt_is_visited_again_soon() -> None:
     target, desk = Doorstep(), Desk()
     target.look_soon_s = 0.01
     with couriered(target, desk) as courier:
@@ -234,7 +234,7 @@ def test_a_target_that_is_in_doubt_is_looked_at_soon() -> None:
     assert set(target.brought) == {"one"}
 
 
-def test_a_courier_without_anything_to_bring_stops() -> None:
+def test_a_courier_without_a_parcel_stops() -> None:
     target, desk = Doorstep(), Desk()
     with couriered(target, desk):
         pass
@@ -242,7 +242,7 @@ def test_a_courier_without_anything_to_bring_stops() -> None:
     assert target.brought == []
 
 
-def test_a_failure_is_logged_once_in_words_that_are_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_without_repeating_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     target, desk = Doorstep(), Desk()
     failure = Undelivered("no answer from 10.0.0.1")
     failure.__cause__ = OSError("no answer from 10.0.0.1")
@@ -255,8 +255,10 @@ def test_a_failure_is_logged_once_in_words_that_are_not_repeated(caplog: pytest.
     assert line.count("no answer from 10.0.0.1") == 1
 
 
-def test_a_target_that_stays_down_fills_no_log_and_its_return_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """At one line a visit it would be 720 an hour for each proxy, and nothing said that it was over."""
+def test_a_target_that_stays_down_is_logged_ever_more_rarely_and_its_return_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line a visit was 720 an hour for each proxy, and no line told that it was over."""
     caplog.set_level(logging.INFO)
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("down")] * 200
@@ -272,7 +274,7 @@ def test_a_target_that_stays_down_fills_no_log_and_its_return_is_told(caplog: py
     assert (lines[-1]["level"], lines[-1]["target"], lines[-1]["attempts"]) == ("INFO", "doorstep", 200)
 
 
-def test_a_target_where_nobody_was_ever_found_is_awaited_like_one_that_starts(
+def test_a_target_that_was_never_reachable_counts_as_starting(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new proxy's address is known before it listens: that is a part of each rollout, and no failure."""
@@ -292,7 +294,9 @@ def test_a_target_where_nobody_was_ever_found_is_awaited_like_one_that_starts(
     ]
 
 
-def test_a_target_that_does_not_come_up_fails_and_so_does_one_that_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_target_that_does_not_start_in_time_fails_and_so_does_one_that_has_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     absent = Undelivered("refused", is_absent=True)
     never, desk = Doorstep(), Desk()
     never.failures = [absent]
@@ -311,7 +315,7 @@ def test_a_target_that_does_not_come_up_fails_and_so_does_one_that_has_gone(capl
     assert len(caplog.records) == 3
 
 
-def test_a_bug_in_a_target_is_handed_on() -> None:
+def test_an_unexpected_exception_in_a_target_is_passed_on() -> None:
     target, desk = Doorstep(), Desk()
     target.failures = [ZeroDivisionError("bug")]
     with couriered(target, desk) as courier:

@@ -80,7 +80,7 @@ def test_each_target_gets_its_own_parcel() -> None:
         row.wait_for_held({A: "one", B: "two"})
 
 
-def test_a_target_that_hangs_delays_nobody_else() -> None:
+def test_a_target_that_hangs_delays_no_other() -> None:
     with street() as row:
         row.build(House("slow")).open.clear()
         row.build(House("down")).failures = [Undelivered("down", retry_after_s=600)]
@@ -97,7 +97,7 @@ def test_a_target_that_hangs_delays_nobody_else() -> None:
         row.wait_for_held({House("fine"): "one", House("down"): ""})
 
 
-def test_a_target_that_is_gone_is_served_and_told_of_no_more() -> None:
+def test_a_removed_target_is_no_longer_served_or_reported() -> None:
     with street() as row:
         row.couriers.send({A: Parcel("one"), B: Parcel("one")})
         row.wait_for_held({A: "one", B: "one"})
@@ -122,7 +122,7 @@ def test_a_target_that_comes_back_is_served_anew() -> None:
 
 
 @pytest.mark.parametrize("successor", [House("a", "another"), A], ids=["other credentials", "lead regained"])
-def test_a_successor_begins_when_the_former_call_to_its_place_has_ended(successor: House) -> None:
+def test_a_new_courier_for_a_place_starts_when_the_call_of_the_former_one_has_ended(successor: House) -> None:
     with street() as row:
         former = row.build(A)
         former.open.clear()
@@ -141,7 +141,7 @@ def test_a_successor_begins_when_the_former_call_to_its_place_has_ended(successo
         assert (former.brought, row.houses[successor].brought) == (["old"], ["new"])
 
 
-def test_whoever_is_dismissed_is_told_before_the_next_call() -> None:
+def test_a_dismissed_courier_can_see_that_before_its_next_call() -> None:
     with street() as row:
         row.build(A).open.clear()
         row.couriers.send({A: Parcel("one")})
@@ -154,7 +154,7 @@ def test_whoever_is_dismissed_is_told_before_the_next_call() -> None:
         assert not is_served()
 
 
-def test_what_whoever_is_dismissed_still_brings_is_not_told() -> None:
+def test_what_a_dismissed_courier_still_delivers_is_not_reported() -> None:
     with street() as row:
         house = row.build(A)
         house.open.clear()
@@ -169,7 +169,7 @@ def test_what_whoever_is_dismissed_still_brings_is_not_told() -> None:
         assert row.couriers.receipts() == {}
 
 
-def test_after_a_stop_nobody_is_served_and_what_is_under_way_is_waited_for_until_a_deadline() -> None:
+def test_after_a_stop_no_target_is_served_and_calls_under_way_are_awaited_until_a_deadline() -> None:
     with street() as row:
         hanging = row.build(A)
         hanging.open.clear()
@@ -188,7 +188,7 @@ def test_after_a_stop_nobody_is_served_and_what_is_under_way_is_waited_for_until
         assert hanging.is_closed.is_set()
 
 
-def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_of_a_dismissed_courier_is_not_logged_as_retrying(caplog: pytest.LogCaptureFixture) -> None:
     with street() as row:
         house = row.build(A)
         house.open.clear()
@@ -203,7 +203,7 @@ def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: 
         assert not caplog.records
 
 
-def test_a_target_without_a_thread_says_so_and_is_served_when_there_is_one(
+def test_a_target_whose_thread_cannot_start_is_reported_and_served_once_it_can(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = {A: Parcel("one"), B: Parcel("two")}

@@ -1,4 +1,4 @@
-"""Proxies of Gateways that have gone: which are emptied, when, with whose token, and for how long that is tried."""
+"""Proxies of deleted Gateways: which are emptied, when, with whose token, and for how long that is tried."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def departed_from(planes: dict[str, Plane]) -> DepartedProxies:
     return departed
 
 
-def test_a_proxy_is_emptied_once_its_gateway_has_been_gone_for_a_while() -> None:
+def test_a_proxy_is_emptied_once_its_gateway_has_been_gone_for_the_grace_period() -> None:
     departed = departed_from({GATEWAY: plane(URL, OTHER_URL)})
 
     assert departed.proxies(LATER_S - 0.1) == {}
@@ -54,7 +54,7 @@ def test_a_proxy_is_left_alone_when_its_gateway_comes_back_with_or_without_it() 
         assert departed.proxies(LATER_S) == {}
 
 
-def test_a_proxy_that_its_gateway_names_no_more_may_be_the_same_by_another_name() -> None:
+def test_a_proxy_that_its_gateway_no_longer_names_is_emptied_only_with_the_gateway() -> None:
     departed = DepartedProxies(GRACE_S)
     departed.follow({GATEWAY: plane(URL)}, lambda _: True, NOW_S)
     departed.follow({GATEWAY: plane(OTHER_URL)}, lambda _: True, NOW_S)
@@ -65,7 +65,7 @@ def test_a_proxy_that_its_gateway_names_no_more_may_be_the_same_by_another_name(
     assert departed.proxies(LATER_S + GRACE_S).keys() == {URL, OTHER_URL}
 
 
-def test_the_while_begins_anew_where_a_gateway_was_back_meanwhile() -> None:
+def test_the_grace_period_starts_anew_if_the_gateway_was_back_meanwhile() -> None:
     departed = departed_from({GATEWAY: plane(URL)})
     departed.follow({}, lambda _: True, NOW_S + 5)
     departed.follow({}, lambda _: False, NOW_S + 6)
@@ -74,7 +74,7 @@ def test_the_while_begins_anew_where_a_gateway_was_back_meanwhile() -> None:
     assert departed.proxies(NOW_S + 6 + GRACE_S) == {URL: TOKEN}
 
 
-def test_a_proxy_that_another_gateway_or_the_shared_document_has_taken_over_is_theirs() -> None:
+def test_a_proxy_that_another_gateway_or_the_shared_document_has_taken_over_is_not_emptied() -> None:
     for name in ("shop/other", SHARED):
         departed = departed_from({GATEWAY: plane(URL)})
 
@@ -89,7 +89,7 @@ def test_a_shared_proxy_is_never_emptied_nor_one_that_the_gateway_never_had() ->
     assert departed_from(planes).proxies(LATER_S) == {}
 
 
-def test_a_token_that_went_before_the_gateway_is_remembered() -> None:
+def test_a_token_that_was_deleted_before_the_gateway_is_remembered() -> None:
     departed = DepartedProxies(GRACE_S)
     for token in (NO_TOKEN, TOKEN, NO_TOKEN):
         departed.follow({GATEWAY: plane(URL, token=token)}, lambda _: True, NOW_S)
@@ -120,7 +120,7 @@ def test_another_gateways_token_is_not_used_for_one_that_never_had_any() -> None
         (DONE, LATER_S - 1, False),
     ],
 )
-def test_it_is_over_when_the_proxy_is_empty_refuses_or_was_not_there_for_ten_minutes(
+def test_emptying_ends_when_the_proxy_is_empty_refuses_or_is_unreachable_for_ten_minutes(
     caplog: pytest.LogCaptureFixture, receipt: Receipt | None, at_s: float, is_over: bool
 ) -> None:
     departed = departed_from({GATEWAY: plane(URL)})

@@ -84,7 +84,7 @@ class Desk:
             self.news.notify_all()
 
     def told_of_tunnels(self) -> set[str]:
-        """Those that numbers are told of."""
+        """Those that the metrics name."""
         found = {sample.labels.get("tunnel") for metric in self.registry.collect() for sample in metric.samples}
         return {tunnel for tunnel in found if tunnel}
 
@@ -93,7 +93,7 @@ class Desk:
             assert self.news.wait_for(is_so, WAIT_S)
 
     def until_all_have_ended(self) -> None:
-        """Also their threads, by which it is seen who is served: they end a moment after their last call has."""
+        """And their threads, from which `served` is seen: they end a moment after their last call has."""
         assert self.dispatch.join(time.monotonic() + WAIT_S)
         eventually(lambda: not served(), "all couriers have ended", WAIT_S)
 
@@ -108,7 +108,7 @@ def open_desk(
     settle_s: float = math.inf,
     patience_s: float = math.inf,
 ) -> Iterator[Desk]:
-    """`url`: of what stands before the provider."""
+    """`url`: that of an intermediary before the provider."""
     desk = Desk(
         url or provider.url,
         is_dry_run=is_dry_run,
@@ -163,7 +163,7 @@ def test_a_turn_is_answered_when_every_proxy_has_failed() -> None:
 
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_a_proxy_whose_gateway_has_gone_is_emptied_unless_it_has_been_forgotten(*, is_remembered: bool) -> None:
-    """Proxies come and go for months: what they took must not pile up."""
+    """Proxies are replaced for months: what they took must not accumulate."""
     with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk:
         dispatch, token = desk.dispatch, Credentials(Secret(TOKEN))
         dispatch.put_document("shop/gw", document("a.example"), (), 1)
@@ -180,7 +180,7 @@ def test_a_proxy_whose_gateway_has_gone_is_emptied_unless_it_has_been_forgotten(
         assert ("routes" not in proxy.get().json()) is is_remembered
 
 
-def test_nothing_is_asked_of_a_data_plane_without_proxies_or_document() -> None:
+def test_a_data_plane_without_proxies_or_document_counts_as_answered() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         assert desk.dispatch.has_answered("shared")
         desk.dispatch.put_document("shared", document("a.example"), (), 1)
@@ -205,8 +205,8 @@ def test_hostnames_follow_the_document() -> None:
         provider.wait_for_hostnames({"a.example"})
 
 
-def test_what_a_former_leader_wrote_last_of_all_is_replaced() -> None:
-    """Its call was under way when it led no more. The next visit for its own sake is ten minutes away."""
+def test_a_late_write_of_a_former_leader_is_replaced() -> None:
+    """Its call was under way when it lost the lead. The next periodic visit is ten minutes away."""
     with (
         Provider() as provider,
         Proxy() as proxy,
@@ -226,8 +226,8 @@ def test_what_a_former_leader_wrote_last_of_all_is_replaced() -> None:
         provider.wait_for_hostnames({"a.example"})
 
 
-def test_hostnames_that_another_controller_wrote_over_come_back_soon() -> None:
-    """It had read the document before ours was written. The next visit for its own sake is ten minutes away."""
+def test_hostnames_that_another_controller_overwrote_are_restored_soon() -> None:
+    """It had read the document before ours was written. The next periodic visit is ten minutes away."""
     theirs = {"ingress": [{"hostname": "b.example", "service": marker("theirs")}, {"service": "http_status:404"}]}
     with (
         Provider() as provider,
@@ -273,7 +273,7 @@ def test_while_a_newer_document_is_on_its_way_a_tunnel_keeps_the_hostnames_that_
         provider.wait_for_hostnames({"a.example", "b.example"})
 
 
-def test_after_a_stop_nobody_is_served_and_hostnames_wait_for_documents_anew() -> None:
+def test_after_a_stop_no_target_is_served_and_hostnames_wait_for_documents_again() -> None:
     with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
         dispatch = desk.dispatch
         dispatch.put_document("shared", document("a.example"), (), 1)
@@ -306,7 +306,7 @@ def test_a_dry_run_asks_no_proxy() -> None:
         assert desk.dispatch.is_settled()
 
 
-def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -> None:
+def test_a_data_plane_whose_proxies_fail_does_not_block_hostnames_of_the_others() -> None:
     behind = {TUNNEL_ID: {"shared", "broken"}}
     with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
         dispatch = desk.dispatch
@@ -328,8 +328,8 @@ def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -
         provider.wait_for_hostnames({"a.example"})
 
 
-def test_a_data_plane_whose_proxies_do_not_answer_holds_up_no_hostnames_of_the_others_for_long() -> None:
-    """Nor does it by naming another such proxy each time, before the one that it named has failed."""
+def test_a_data_plane_whose_proxies_do_not_answer_blocks_hostnames_of_the_others_only_briefly() -> None:
+    """Not even by naming another such proxy each time, before the last one has failed."""
     behind = {TUNNEL_ID: {"shared", "silent"}}
     with Provider() as provider, Proxy() as proxy, open_desk(provider, patience_s=0.2) as desk, ExitStack() as fronts:
         dispatch = desk.dispatch
@@ -355,7 +355,7 @@ def test_a_data_plane_whose_proxies_do_not_answer_holds_up_no_hostnames_of_the_o
         assert "silent" not in dispatch.held_planes()
 
 
-def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it_lets_us_in() -> None:
+def test_while_no_proxy_takes_the_document_only_the_credentials_for_the_provider_are_checked() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
         provider.tokens = {}
@@ -370,7 +370,7 @@ def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it
         assert not provider.calls["write"]
 
 
-def test_while_no_proxy_takes_the_document_nothing_is_written_at_a_provider_that_lets_us_in() -> None:
+def test_while_no_proxy_takes_the_document_nothing_is_written_even_with_valid_credentials() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
         dispatch.put_document("shared", document("a.example"), (), 1)
@@ -384,7 +384,7 @@ def test_while_no_proxy_takes_the_document_nothing_is_written_at_a_provider_that
         assert not provider.calls["write"]
 
 
-def test_tunnels_with_one_token_share_the_provider_s_limit_of_calls() -> None:
+def test_tunnels_with_one_token_share_the_provider_s_rate_limit() -> None:
     other = Tunnel(OTHER_ID, ACCOUNT_ID, TUNNEL.token)
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
@@ -404,7 +404,7 @@ def is_read(asked: Asked) -> bool:
     return asked.method == "GET" and asked.path.endswith("/configurations")
 
 
-def test_after_other_credentials_came_nothing_is_written_with_the_old_ones() -> None:
+def test_after_a_change_of_credentials_nothing_is_written_with_the_old_ones() -> None:
     renewed = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret("renewed")))
     with Provider() as provider, Front(provider.url.removesuffix(PREFIX)) as front:
         provider.tokens["renewed"] = True
@@ -426,7 +426,7 @@ def test_after_other_credentials_came_nothing_is_written_with_the_old_ones() -> 
         assert (provider.tunnel.version, set(provider.hostnames)) == (1, {"b.example", "*"})
 
 
-def test_of_data_planes_that_name_one_proxy_one_has_it_and_the_other_says_so() -> None:
+def test_if_two_data_planes_name_one_proxy_one_has_it_and_the_other_reports_that() -> None:
     with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk:
         dispatch = desk.dispatch
         token = Credentials(Secret(TOKEN))
@@ -442,7 +442,7 @@ def test_of_data_planes_that_name_one_proxy_one_has_it_and_the_other_says_so() -
         assert dispatch.held_planes() == {"shared"}
 
 
-def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
+def test_a_missing_token_of_a_proxy_is_reported_without_asking_the_proxy() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
         dispatch.put_document("shared", document("a.example"), (), 1)
@@ -455,8 +455,8 @@ def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
 
 
 @pytest.mark.parametrize("token", [API_TOKEN, "refused"])
-def test_of_targets_that_are_served_no_more_nothing_is_left_for_the_collector_of_garbage(token: str) -> None:
-    """It comes so rarely to what has lived for a while that each proxy that was replaced left a document behind."""
+def test_targets_that_are_no_longer_served_leave_no_reference_cycles(token: str) -> None:
+    """The oldest generation is collected so rarely that each replaced proxy left a document behind."""
     tunnel = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret(token)))
     with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk, uncollected() as garbage:
         dispatch = desk.dispatch

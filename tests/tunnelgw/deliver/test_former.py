@@ -1,4 +1,4 @@
-"""Tunnels that nothing names any more are emptied, by the credentials that they had last."""
+"""Tunnels that nothing names any more are emptied, with the credentials that they had last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_empty(former: FormerTunnels) -> tuple[Tunnel, ...]:
     return former.tunnels(NOW_S)
 
 
-def test_a_tunnel_that_is_named_no_more_is_to_be_emptied_until_it_is_named_again() -> None:
+def test_a_tunnel_that_is_no_longer_named_is_to_be_emptied_until_it_is_named_again() -> None:
     former = FormerTunnels({}, 0.0)
     former.follow({ONE, TWO}, {ONE: OURS, TWO: OTHER}, NOW_S, is_certain=True)
     assert to_empty(former) == ()
@@ -35,7 +35,7 @@ def test_a_tunnel_that_is_named_no_more_is_to_be_emptied_until_it_is_named_again
     assert to_empty(former) == (OTHER,)
 
 
-def test_credentials_that_went_before_the_tunnel_are_remembered() -> None:
+def test_credentials_that_were_removed_before_the_tunnel_are_remembered() -> None:
     former = FormerTunnels({}, 0.0)
     former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
     former.follow({ONE}, {ONE: BARRED}, NOW_S, is_certain=True)
@@ -55,7 +55,7 @@ def test_of_several_credentials_the_last_usable_ones_are_remembered() -> None:
     assert to_empty(former) == (RENEWED,)
 
 
-def test_a_tunnel_that_never_had_usable_credentials_is_told_of_as_one_that_has_none() -> None:
+def test_a_tunnel_that_never_had_usable_credentials_is_to_be_emptied_without_any() -> None:
     former = FormerTunnels({}, 0.0)
     former.follow({ONE}, {ONE: BARRED}, NOW_S, is_certain=True)
 
@@ -74,7 +74,7 @@ def test_a_tunnel_whose_document_somebody_else_keeps_now_is_left_alone() -> None
     assert to_empty(former) == ()
 
 
-def test_what_a_former_run_left_is_emptied_unless_it_is_named() -> None:
+def test_tunnels_that_a_former_run_left_are_emptied_unless_named() -> None:
     former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
 
     former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
@@ -106,7 +106,7 @@ def test_a_tunnel_that_is_named_again_while_another_object_cannot_be_read_is_not
     assert to_empty(former) == ()
 
 
-def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> None:
+def test_a_receipt_from_while_a_tunnel_was_named_does_not_settle_it() -> None:
     former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
     former.follow((), {}, NOW_S, is_certain=True)
     unclear = Receipt("t", "digest of names", NO_HOSTS.digest, "the answer was not complete", attempts=1)
@@ -117,7 +117,7 @@ def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> No
     assert to_empty(former) == (OURS, OTHER)
 
 
-def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_keeps_refusing(
+def test_a_tunnel_is_settled_when_it_is_empty_or_the_provider_keeps_refusing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
@@ -141,8 +141,8 @@ def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_keeps_refusing(
     ]
 
 
-def test_that_a_tunnel_was_empty_before_it_was_left_does_not_settle_it() -> None:
-    """Hostnames that came shortly before it was left may be written after that was said."""
+def test_a_tunnel_that_is_empty_before_the_grace_period_is_over_is_not_settled() -> None:
+    """Hostnames that were wanted shortly before it was left may be written after that receipt."""
     former = FormerTunnels({}, 10.0)
     former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
     former.follow((), {}, NOW_S, is_certain=True)
@@ -154,7 +154,7 @@ def test_that_a_tunnel_was_empty_before_it_was_left_does_not_settle_it() -> None
     assert former.tunnels(NOW_S + 12) == ()
 
 
-def test_a_tunnel_is_emptied_only_after_it_has_been_left_for_a_while_without_a_doubt() -> None:
+def test_a_tunnel_is_emptied_only_after_it_was_left_with_certainty_for_the_grace_period() -> None:
     former = FormerTunnels({ONE: OURS}, 10.0)
     former.follow((), {}, NOW_S, is_certain=True)
     assert former.tunnels(NOW_S + 9.9) == ()

@@ -61,7 +61,7 @@ def test_the_first_document_is_version_1_and_each_change_one_more() -> None:
         target.close()
 
 
-def test_a_new_controller_goes_on_after_the_version_that_is_loaded() -> None:
+def test_a_new_controller_continues_from_the_version_that_is_loaded() -> None:
     with Proxy() as proxy:
         proxy.put({"version": 10**15, "routes": []})
         target = target_of(proxy)
@@ -72,7 +72,7 @@ def test_a_new_controller_goes_on_after_the_version_that_is_loaded() -> None:
         target.close()
 
 
-def test_what_somebody_put_by_hand_is_replaced_at_the_next_visit() -> None:
+def test_a_document_that_was_put_by_hand_is_replaced_at_the_next_visit() -> None:
     with Proxy() as proxy:
         target = target_of(proxy)
         target.deliver(parcel("a.example"))
@@ -96,7 +96,7 @@ def test_a_newer_version_than_expected_is_overtaken_at_once() -> None:
         target.close()
 
 
-def test_a_farewell_empties_a_proxy_that_has_what_it_took_last_and_is_done() -> None:
+def test_a_farewell_empties_a_proxy_that_holds_its_last_document_and_is_idempotent() -> None:
     with Proxy() as proxy:
         versions: list[int] = []
         endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
@@ -114,7 +114,7 @@ def test_a_farewell_empties_a_proxy_that_has_what_it_took_last_and_is_done() -> 
 
 
 @pytest.mark.parametrize("loaded", [{"version": 40, "routes": []}, None])
-def test_a_farewell_leaves_alone_what_somebody_else_put_and_a_proxy_without_a_document(
+def test_a_farewell_leaves_a_foreign_document_and_a_proxy_without_a_document_alone(
     loaded: dict[str, object] | None,
 ) -> None:
     with Proxy() as proxy:
@@ -130,7 +130,7 @@ def test_a_farewell_leaves_alone_what_somebody_else_put_and_a_proxy_without_a_do
         target.close()
 
 
-def test_a_farewell_that_another_document_overtakes_leaves_that_alone() -> None:
+def test_a_farewell_that_is_overtaken_by_another_document_leaves_that_alone() -> None:
     with Proxy() as proxy:
         proxy.put({"version": 1, "routes": []})
         calls = itertools.count()
@@ -149,7 +149,7 @@ def test_a_farewell_that_another_document_overtakes_leaves_that_alone() -> None:
 
 
 class OddOnce(ConfigClient):
-    """Tells a version once that no proxy has."""
+    """Reports once a version that no proxy has."""
 
     def __init__(self) -> None:
         super().__init__(ConfigEndpoint("http://127.0.0.1:1"), None)
@@ -170,7 +170,7 @@ class OddOnce(ConfigClient):
         return PutAnswer(version)
 
 
-def test_a_version_that_no_proxy_has_is_not_gone_on_from_for_ever() -> None:
+def test_an_impossible_version_in_a_conflict_is_not_used_for_ever() -> None:
     client = OddOnce()
     target = ProxyTarget(ConfigEndpoint("http://127.0.0.1:1"), client)
     with pytest.raises(Undelivered, match="version -2"):
@@ -194,8 +194,8 @@ def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path
         target.close()
 
 
-def test_a_proxy_that_is_not_there_is_told_with_what_to_look_at(tmp_path: Path) -> None:
-    """Which one it is stands before this wherever it is told."""
+def test_an_unreachable_proxy_is_reported_with_what_to_check(tmp_path: Path) -> None:
+    """The proxy's name precedes this wherever it is reported."""
     target = target_at(f"unix:{tmp_path / 'config.sock'}")
 
     with pytest.raises(Undelivered) as raised:
@@ -206,7 +206,7 @@ def test_a_proxy_that_is_not_there_is_told_with_what_to_look_at(tmp_path: Path) 
     )
 
 
-def test_another_token_is_told_with_its_repair() -> None:
+def test_a_wrong_token_is_reported_with_the_remedy() -> None:
     with Proxy() as proxy:
         target = target_of(proxy, "another-token")
 
@@ -218,7 +218,7 @@ def test_another_token_is_told_with_its_repair() -> None:
         target.close()
 
 
-def test_a_proxy_that_wants_a_token_says_so_when_there_is_none_to_show() -> None:
+def test_a_missing_token_is_reported_with_the_remedy() -> None:
     with Proxy() as proxy:
         endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
         target = ProxyTarget(endpoint, ConfigClient(endpoint, None))
@@ -230,7 +230,7 @@ def test_a_proxy_that_wants_a_token_says_so_when_there_is_none_to_show() -> None
         target.close()
 
 
-def test_a_document_that_the_proxy_refuses_is_told_with_the_place() -> None:
+def test_a_document_that_the_proxy_refuses_is_reported_with_the_place() -> None:
     with Proxy() as proxy:
         target = target_of(proxy)
         bad = DocumentParcel("bad", (b',"routes":[{"hostnames":["UPPER"]}]}',))
@@ -292,7 +292,7 @@ def test_a_port_that_a_proxy_cannot_bind_again_after_a_restart_is_remarked() -> 
         target.close()
 
 
-def test_every_proxy_that_a_name_leads_to_gets_the_document() -> None:
+def test_every_proxy_that_a_name_resolves_to_gets_the_document() -> None:
     """Such as those of a Service during a rollout, which ends only when the new one is ready: over a connection that is
     kept the old one alone would be asked."""
     seen: list[tuple[int, bytes]] = []
@@ -342,7 +342,7 @@ def telling_versions(*versions: int) -> Iterator[tuple[ProxyTarget, list[bytes]]
         target.close()
 
 
-def test_a_visit_to_a_proxy_that_is_well_sends_no_document_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_visit_to_a_proxy_that_is_well_sends_no_document_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with telling_versions(1, 1) as (target, seen):
         assert [target.deliver(parcel("a.example")) for _ in range(3)] == [(), (), ()]
 
@@ -350,7 +350,7 @@ def test_a_visit_to_a_proxy_that_is_well_sends_no_document_and_says_nothing(capl
     assert caplog.messages == []
 
 
-def test_a_proxy_that_holds_something_else_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_proxy_that_holds_something_else_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with telling_versions(40) as (target, seen):
         target.deliver(parcel("a.example"))
         target.deliver(parcel("a.example"))
@@ -359,7 +359,7 @@ def test_a_proxy_that_holds_something_else_is_told_in_the_log(caplog: pytest.Log
     assert "proxy does not hold what it was sent, sending it again" in caplog.messages
 
 
-def test_who_keeps_replacing_a_document_is_remarked_until_a_visit_finds_ours() -> None:
+def test_repeated_replacement_of_a_document_is_remarked_until_a_visit_finds_ours() -> None:
     """Another controller, for example, that names the same proxy and has other Gateways."""
     with Proxy() as proxy:
         ours, theirs = target_of(proxy), target_of(proxy)
@@ -376,7 +376,7 @@ def test_who_keeps_replacing_a_document_is_remarked_until_a_visit_finds_ours() -
         theirs.close()
 
 
-def test_of_two_controllers_that_want_the_same_each_leaves_the_other_s_version() -> None:
+def test_two_controllers_that_want_the_same_document_leave_each_other_s_version() -> None:
     with Proxy() as proxy:
         one, other = target_of(proxy), target_of(proxy)
         for target in (one, other):
@@ -422,7 +422,7 @@ def test_a_deposed_leader_writes_nothing_more(first_refused: int) -> None:
         "http://[:1",
     ],
 )
-def test_an_endpoint_of_another_form_is_refused(url: str) -> None:
+def test_a_malformed_endpoint_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="want http://host:port, https://host:port or unix:/path"):
         ConfigClient(ConfigEndpoint(url), None)
 

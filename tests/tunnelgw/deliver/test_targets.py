@@ -1,4 +1,4 @@
-"""Who must be told what, from the objects of a snapshot."""
+"""Proxies and tunnels with their credentials, from the objects of a snapshot."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def own_proxy(**spec: Any) -> list[Item]:
 # -- proxies ---------------------------------------------------------------------------------------------------------
 
 
-def test_proxies_are_the_endpoints_of_their_service_ready_or_not_but_not_those_that_end() -> None:
+def test_proxies_are_the_endpoints_of_their_service_ready_or_not_except_terminating_ones() -> None:
     snapshot = Snapshot.of(
         [
             slice_("a", endpoint("10.0.0.2", ready=False), endpoint("10.0.0.1", ready=True)),
@@ -120,14 +120,14 @@ def test_a_pod_with_addresses_of_both_families_is_one_proxy() -> None:
 
     assert planes(snapshot, DISCOVERY)["shared"].endpoints == (
         "http://10.0.0.1:8082",
-        "http://10.0.0.3:8082",  # of one family there is one, but for the moment in which it gets another
+        "http://10.0.0.3:8082",  # a Pod has one of a family, except for the moment in which it gets another
         "http://10.0.0.9:8082",
         "http://[fd00::2]:8082",
-        "http://[fd00::9]:8082",  # nobody says whose these are
+        "http://[fd00::9]:8082",  # these name no Pod
     )
 
 
-def test_slices_that_lead_to_no_proxy_hide_no_other() -> None:
+def test_unusable_endpoint_slices_do_not_hide_others() -> None:
     (kind, with_port), (_, empty) = slice_("c", endpoint("10.0.0.6")), slice_("d")
     portless, deserted = msgspec.structs.replace(with_port, ports=None), msgspec.structs.replace(empty, endpoints=None)
     snapshot = Snapshot.of(
@@ -151,7 +151,7 @@ def test_proxies_of_a_service_are_asked_over_tls_where_the_options_say_so() -> N
     assert found["shared"].endpoints == ("https://10.0.0.1:8082",)
 
 
-def test_named_proxies_are_taken_as_they_are() -> None:
+def test_endpoints_from_the_options_are_taken_as_they_are() -> None:
     discovery = Discovery(OURS, "home", endpoints=("unix:/run/proxy.sock",))
 
     assert planes(Snapshot.of([]), discovery)["shared"].endpoints == ("unix:/run/proxy.sock",)
@@ -178,13 +178,13 @@ def test_a_gateway_s_own_proxy_has_its_own_token() -> None:
     assert with_it.endpoints == ("http://10.1.0.1:8082",)
 
 
-def test_the_shared_token_is_not_shown_to_proxies_that_somebody_else_names() -> None:
+def test_the_shared_token_is_not_sent_to_proxies_that_a_gateway_names() -> None:
     items = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://10.1.0.1:8082"])]
 
     assert planes(Snapshot.of(items), DISCOVERY)["shop/gw"].token == Credentials(None)
 
 
-def test_gateways_of_the_shared_proxies_hide_none_that_has_its_own() -> None:
+def test_gateways_of_the_shared_proxies_do_not_hide_one_that_has_its_own() -> None:
     no_config = {"labels": {"team": "shop"}}
     foreign = {"parametersRef": {"group": "", "kind": "ConfigMap", "name": "own"}}
     spec: dict[str, Any] = {"gatewayClassName": "class", "listeners": []}
@@ -199,7 +199,7 @@ def test_gateways_of_the_shared_proxies_hide_none_that_has_its_own() -> None:
     assert found.keys() == {"shared", "shop/gw"}
 
 
-def test_a_proxy_that_several_data_planes_name_is_the_shared_one_s_or_the_oldest_gateway_s() -> None:
+def test_a_proxy_that_several_data_planes_name_belongs_to_the_shared_one_or_the_oldest_gateway() -> None:
     spec = {"proxyEndpoints": ["http://10.1.0.1:8082/", "http://10.0.0.1:8082"]}
     (kind, gateway), config = own_proxy(**spec)
     gateway_spec = msgspec.to_builtins(gateway)["spec"]
@@ -244,7 +244,7 @@ def test_each_tunnel_of_our_classes_has_its_credentials() -> None:
     assert found[TWO].token == Credentials(None, "secret not found: home/missing (key api-token)")
 
 
-def test_credentials_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_there() -> None:
+def test_credentials_in_a_namespace_whose_secrets_are_not_read_are_reported_as_such() -> None:
     items = [gateway_class("one", "one"), class_config("one", ONE)]
     stand_in = make(Kind.SECRET, "provider", namespace="home", data={}, isOutside=True)
 
@@ -297,7 +297,7 @@ def test_credentials_may_be_in_another_namespace_and_under_another_key() -> None
     assert token(broken).problem.startswith("Secret secrets/vault key cloud: not a token, want one line")
 
 
-def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
+def test_a_secret_that_does_not_hold_text_is_reported_as_such() -> None:
     config = [gateway_class("one", "one"), class_config("one")]
     for data in ("/w==", "YW#Jj", "abc"):
         binary = make(Kind.SECRET, "provider", namespace="home", data={"api-token": data})
@@ -306,7 +306,7 @@ def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
         assert token == Credentials(None, "Secret home/provider key api-token: not text in base64")
 
 
-def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
+def test_a_secret_without_a_usable_value_is_reported_as_such() -> None:
     config = [gateway_class("one", "one"), class_config("one")]
     blank, other = secret("provider", api_token=" \n"), secret("provider", token="abc")
     empty = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home", data={}))
@@ -318,7 +318,7 @@ def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
         )
 
 
-def test_nothing_is_said_of_what_a_secret_holds_that_could_not_be_read() -> None:
+def test_a_secret_that_could_not_be_read_yet_is_reported_as_such() -> None:
     unread = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home"))
 
     problem = tunnels(Snapshot.of([gateway_class("one", "one"), class_config("one"), unread]), DISCOVERY)[
@@ -380,7 +380,7 @@ def status_of(tunnel_id: str, error: str = "") -> dict[str, Any]:
     return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
 
 
-def test_what_statuses_say_was_told_may_be_left_whatever_is_named_now() -> None:
+def test_tunnels_named_in_delivered_statuses_may_be_left_whatever_is_named_now() -> None:
     gateway_spec = {"gatewayClassName": "one", "listeners": []}
     told, failed = status_of(TWO), status_of(TWO, "down")
     config = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
@@ -393,7 +393,7 @@ def test_what_statuses_say_was_told_may_be_left_whatever_is_named_now() -> None:
 
 
 @pytest.mark.parametrize("status", [{"conditions": {}}, {"conditions": [{"type": 1}]}, []])
-def test_a_status_of_another_form_says_of_no_tunnel(status: Any) -> None:
+def test_a_malformed_status_names_no_tunnel(status: Any) -> None:
     spec = {"gatewayClassName": "one", "listeners": []}
     odd = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", spec, status=status))
     items = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc"), odd]
@@ -401,7 +401,7 @@ def test_a_status_of_another_form_says_of_no_tunnel(status: Any) -> None:
     assert left_tunnels(Snapshot.of(items), DISCOVERY) == {}
 
 
-def test_a_gateway_s_own_configuration_says_with_what_to_look_for_the_tunnel_that_it_had() -> None:
+def test_a_former_tunnel_gets_the_credentials_of_its_gateway_s_own_configuration() -> None:
     own = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
     (kind, gateway), config = own
     with_status = make(kind, "gw", msgspec.to_builtins(gateway)["spec"], namespace="shop", status=status_of(TWO))
@@ -412,7 +412,7 @@ def test_a_gateway_s_own_configuration_says_with_what_to_look_for_the_tunnel_tha
     assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("own"))}
 
 
-def test_a_configuration_that_no_gateway_uses_may_have_been_used() -> None:
+def test_the_tunnel_of_a_configuration_that_no_gateway_uses_may_be_left() -> None:
     gateway, config = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
     rest = [gateway_class("class"), secret("own", "shop", api_token="own")]
 
@@ -426,7 +426,7 @@ def test_a_configuration_that_no_gateway_uses_may_have_been_used() -> None:
     assert left_tunnels(Snapshot.of([kept_by_others, *rest]), DISCOVERY) == {}
 
 
-def test_a_configuration_is_not_used_by_a_gateway_that_names_something_else_of_its_name() -> None:
+def test_a_configuration_is_not_used_by_a_gateway_that_names_another_kind_of_its_name() -> None:
     (kind, gateway), config = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
     spec = msgspec.to_builtins(gateway)["spec"]
     spec["infrastructure"]["parametersRef"] = {"group": "", "kind": "ConfigMap", "name": "own"}
@@ -437,7 +437,7 @@ def test_a_configuration_is_not_used_by_a_gateway_that_names_something_else_of_i
     assert left.keys() == {ONE}
 
 
-def test_tunnels_without_credentials_are_named_all_the_same() -> None:
+def test_tunnels_without_credentials_count_as_named() -> None:
     _, config = class_config("one")
     assert isinstance(config, GatewayClassConfig)
     alone = msgspec.structs.replace(config.spec, provider_credentials_secret_ref=None)

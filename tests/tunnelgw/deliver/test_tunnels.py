@@ -28,7 +28,7 @@ def provider() -> Iterator[Provider]:
 
 
 class Sent:
-    """A target, and what it told."""
+    """A target, and the passes that it reported."""
 
     def __init__(self, provider: Provider, token: str = TOKEN) -> None:
         self.passes: list[Pass] = []
@@ -43,7 +43,7 @@ class Sent:
             self.target.close()
 
 
-def test_a_rule_of_somebody_else_is_told_once_in_the_way_or_not(provider: Provider) -> None:
+def test_a_foreign_rule_is_reported_once_whether_it_conflicts_or_not(provider: Provider) -> None:
     rules = [{"hostname": name, "service": FOREIGN} for name in ("z.example", "a.example", "z.example")]
     rules[2]["path"] = "/other"
     provider.write({"ingress": [*rules, {"service": "http_status:404"}]})
@@ -56,10 +56,10 @@ def test_a_rule_of_somebody_else_is_told_once_in_the_way_or_not(provider: Provid
     assert provider.hostnames == ["b.example", "z.example", "a.example", "z.example", "*"]
 
 
-def test_what_was_written_is_looked_at_soon_and_less_and_less_often_where_somebody_else_keeps_replacing_it(
+def test_a_write_is_checked_soon_and_less_and_less_often_if_somebody_else_keeps_replacing_it(
     provider: Provider,
 ) -> None:
-    """Two controllers that adopt the same hostname would else write it every few seconds for ever."""
+    """Two controllers that adopt the same hostname would otherwise write it every few seconds for ever."""
     sent, one, more = Sent(provider), HostnamesParcel.of({"a.example"}), HostnamesParcel.of({"a.example", "b.example"})
     looks_s = []
     for parcel in (one, one, one, more):
@@ -74,8 +74,8 @@ def test_what_was_written_is_looked_at_soon_and_less_and_less_often_where_somebo
     assert sent.target.look_soon_s == math.inf
 
 
-def test_a_write_whose_answer_was_lost_is_looked_at_soon_too(provider: Provider) -> None:
-    """Somebody else who had read the document before may still replace it."""
+def test_a_write_whose_response_was_lost_is_checked_soon_too(provider: Provider) -> None:
+    """Another writer that had read the document before may still replace it."""
     sent, parcel = Sent(provider), HostnamesParcel.of({"a.example"})
     provider.fault(Reset(after_commit=True), "write", count=1)
     with pytest.raises(Undelivered):
@@ -111,7 +111,7 @@ def test_a_wrong_token_is_a_problem_of_credentials(provider: Provider, parcel: H
     assert caught.value.is_credential_problem
 
 
-def test_what_the_provider_says_of_its_refusal_is_handed_on(provider: Provider) -> None:
+def test_retry_after_and_ray_id_of_the_provider_s_429_are_passed_on(provider: Provider) -> None:
     headers = (("Retry-After", "300"), ("CF-RAY", "8f1-FRA"))
     provider.fault(Reply(status=429, headers=headers), count=1)
 
