@@ -1,4 +1,4 @@
-"""The store: what a reader sees after any edits, what it is told has changed, and when it may look."""
+"""The store: what a reader sees after any edits, which changes are reported to it, and when it may look."""
 
 import itertools
 import threading
@@ -81,7 +81,7 @@ def test_a_status_or_a_version_alone_touches_the_object_and_changes_nothing() ->
     assert change.snapshot.read(Entry(Index.ROUTES_BY_PARENT, Key("default", "gw"))) == (newer,)
 
 
-def test_the_status_of_a_service_is_its_addresses_and_so_a_change() -> None:
+def test_the_status_of_a_service_has_its_addresses_so_it_is_a_change() -> None:
     store = listed(Kind.SERVICE)
     store.upsert(Kind.SERVICE, make(Kind.SERVICE, "lb", {"type": "LoadBalancer"}))
     store.take()
@@ -94,7 +94,7 @@ def test_the_status_of_a_service_is_its_addresses_and_so_a_change() -> None:
     assert store.take().changed == {Entry(Kind.SERVICE, Key("default", "lb"))}
 
 
-def test_the_addresses_that_a_gateway_shows_are_a_change_and_the_rest_of_its_status_is_none() -> None:
+def test_the_addresses_in_a_gateway_s_status_are_a_change_and_the_rest_is_not() -> None:
     store = listed(Kind.GATEWAY)
     store.upsert(Kind.GATEWAY, gateway("gw"))
     store.take()
@@ -116,7 +116,7 @@ def held(store: Store, name: str) -> tuple[str, ...]:
     return found.held
 
 
-def test_a_gateway_holds_what_its_status_shows_and_what_it_was_given_until_it_goes() -> None:
+def test_a_gateway_holds_the_addresses_of_its_status_and_those_it_was_given_until_it_is_deleted() -> None:
     store = listed(Kind.GATEWAY)
     store.upsert(Kind.GATEWAY, gateway("gw"))
     assert held(store, "gw") == ()
@@ -136,7 +136,7 @@ def test_a_gateway_holds_what_its_status_shows_and_what_it_was_given_until_it_go
 
 
 @pytest.mark.parametrize("status", [b"\xff", b"null", b"[]", b'{"addresses": 1}', b'{"addresses": [{"value": 2}]}'])
-def test_a_gateway_s_status_of_any_content_is_no_obstacle(status: bytes) -> None:
+def test_a_malformed_gateway_status_is_tolerated(status: bytes) -> None:
     store = listed(Kind.GATEWAY)
 
     store.upsert(Kind.GATEWAY, msgspec.structs.replace(gateway("gw"), status=msgspec.Raw(status)))
@@ -144,7 +144,7 @@ def test_a_gateway_s_status_of_any_content_is_no_obstacle(status: bytes) -> None
     assert held(store, "gw") == ()
 
 
-def test_the_same_list_again_is_nothing_to_take() -> None:
+def test_an_equal_list_is_no_change() -> None:
     store = listed(Kind.HTTP_ROUTE)
     store.replace(Kind.HTTP_ROUTE, [route("a"), route("b")])
     store.take()
@@ -250,7 +250,7 @@ def test_a_secret_named_later_is_awaited_until_the_source_has_fetched_it() -> No
     assert CERT in change.changed
 
 
-def test_what_a_watch_brought_stays_whatever_a_slower_fetch_found() -> None:
+def test_a_secret_from_a_watch_is_not_replaced_by_a_slower_fetch() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.SECRET, secret("cert", key="b2xk"))
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
@@ -263,7 +263,7 @@ def test_what_a_watch_brought_stays_whatever_a_slower_fetch_found() -> None:
 
 
 @pytest.mark.parametrize("found", [None, secret("cert", key="b2xk")], ids=["nothing", "older"])
-def test_what_was_fetched_before_a_secret_was_named_again_is_fetched_anew(found: Object | None) -> None:
+def test_a_fetch_from_before_a_secret_was_named_again_is_repeated(found: Object | None) -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.SECRET, secret("cert", key="b2xk"))
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
@@ -299,7 +299,7 @@ def test_a_secret_named_between_waiting_and_taking_is_awaited_all_the_same() -> 
     assert store.take_settled() is None, "there is nothing new"
 
 
-def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
+def test_a_secret_that_cannot_be_fetched_does_not_block_changes() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
@@ -312,7 +312,7 @@ def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
     assert set(store.wait_unread(0.0)) == {CERT, NEW}, "it is tried again with the next ones"
 
 
-def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_up() -> None:
+def test_after_the_first_take_a_secret_that_is_not_fetched_in_time_does_not_block_changes() -> None:
     store = Store([Kind.SECRET, Kind.GATEWAY], patience_s=0.0)
     store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
     store.replace(Kind.SECRET, [secret("cert")])
@@ -328,7 +328,7 @@ def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_u
     assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "more")),), "it is fetched all the same"
 
 
-def test_who_names_other_secrets_again_and_again_holds_up_no_change_of_others_for_long(
+def test_gateways_that_keep_naming_other_secrets_delay_other_changes_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0
@@ -352,7 +352,9 @@ def test_who_names_other_secrets_again_and_again_holds_up_no_change_of_others_fo
     assert now_s - 100.0 == 2 * PATIENCE_S
 
 
-def test_nor_does_who_does_so_from_the_start_hold_up_the_first_change_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateways_that_keep_naming_other_secrets_from_the_start_delay_the_first_change_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now_s = 100.0
     monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     store = Store([Kind.SECRET, Kind.GATEWAY])
@@ -391,7 +393,7 @@ def test_nothing_is_taken_while_a_kind_is_behind_others() -> None:
 
 
 @pytest.mark.parametrize("comes_and_goes", [False, True])
-def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_store_is_patient(
+def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_patience(
     comes_and_goes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 100.0
@@ -414,7 +416,7 @@ def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_store_is_pati
 def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As they all do, one after the other, when the server was away."""
+    """As all kinds do, one after the other, after an outage of the server."""
     now_s = 100.0
     monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     store = listed(Kind.HTTP_ROUTE, Kind.SERVICE)
@@ -428,7 +430,7 @@ def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_come
     assert not store.wait(now_s)
 
 
-def test_a_kind_that_stays_behind_keeps_no_change_from_waiting_for_one_that_falls_behind_later(
+def test_changes_wait_for_a_kind_that_falls_behind_later_even_if_another_stays_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0
@@ -484,7 +486,7 @@ def with_read_certificate() -> Store:
     return store
 
 
-def test_a_secret_that_was_made_since_the_list_is_asked_for_when_it_is_named() -> None:
+def test_a_secret_that_is_not_in_the_list_is_fetched_when_it_is_named() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
 
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
@@ -504,7 +506,7 @@ def test_a_secret_that_was_made_since_the_list_is_asked_for_when_it_is_named() -
 
 
 @pytest.mark.parametrize("ends", ["named no more", "listed without it", "deleted"])
-def test_nothing_is_left_of_a_secret_that_nobody_has_seen(ends: str) -> None:
+def test_the_placeholder_of_a_secret_that_was_never_read_is_removed(ends: str) -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
     store.take()
@@ -521,7 +523,7 @@ def test_nothing_is_left_of_a_secret_that_nobody_has_seen(ends: str) -> None:
     assert store.wait_unread(0.0) == ()
 
 
-def test_before_secrets_were_listed_none_is_asked_for_by_itself() -> None:
+def test_before_secrets_were_listed_none_is_fetched_individually() -> None:
     store = Store([Kind.SECRET, Kind.GATEWAY])
     store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
     assert store.wait_unread(0.0) == ()
@@ -535,7 +537,7 @@ def test_before_secrets_were_listed_none_is_asked_for_by_itself() -> None:
 @pytest.mark.parametrize(
     "name", ["..", "./cert", "../../pods", "cert?watch=1", "?", "#cert", "a/b", "a%2e", "Cert", ""]
 )
-def test_what_no_secret_can_be_called_is_not_asked_for(name: str) -> None:
+def test_a_secret_with_an_invalid_name_is_not_fetched(name: str) -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     listener = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": name}]}}
 
@@ -546,7 +548,7 @@ def test_what_no_secret_can_be_called_is_not_asked_for(name: str) -> None:
     assert not store.take().snapshot.all(Kind.SECRET)
 
 
-def test_who_names_what_cannot_be_read_has_what_it_said_before_with_its_data_until_it_is_read() -> None:
+def test_a_gateway_that_names_an_unread_secret_keeps_its_former_spec_and_secret_until_that_is_read() -> None:
     store = with_read_certificate()
 
     store.upsert(Kind.GATEWAY, gateway("gw", "new"))
@@ -570,7 +572,7 @@ def test_who_names_what_cannot_be_read_has_what_it_said_before_with_its_data_unt
 
 
 @pytest.mark.parametrize("found", [None, secret("new")], ids=["missing", "empty"])
-def test_what_was_said_before_is_forgotten_when_what_is_named_now_is_known(found: Object | None) -> None:
+def test_the_former_spec_is_forgotten_when_the_secret_named_now_is_known(found: Object | None) -> None:
     store = with_read_certificate()
     store.upsert(Kind.GATEWAY, gateway("gw", "new"))
     assert before(store.take().snapshot) == "cert"
@@ -581,7 +583,7 @@ def test_what_was_said_before_is_forgotten_when_what_is_named_now_is_known(found
     assert before(store.take().snapshot) == ""
 
 
-def test_what_was_said_before_outlives_edits_until_everything_is_read() -> None:
+def test_the_former_spec_outlives_edits_until_all_named_secrets_are_read() -> None:
     store = with_read_certificate()
     store.upsert(Kind.GATEWAY, gateway("gw", "new"))
     store.take()
@@ -600,7 +602,7 @@ def test_what_was_said_before_outlives_edits_until_everything_is_read() -> None:
     assert NEW not in store.wait_unread(0.0)
 
 
-def test_who_has_never_named_anything_that_was_read_has_nothing_from_before() -> None:
+def test_a_gateway_whose_secrets_were_never_read_has_no_former_spec() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
     store.take()
@@ -610,7 +612,7 @@ def test_who_has_never_named_anything_that_was_read_has_nothing_from_before() ->
     assert before(store.take().snapshot) == ""
 
 
-def test_a_gateway_that_was_made_anew_has_nothing_from_before() -> None:
+def test_a_recreated_gateway_has_no_former_spec() -> None:
     store = with_read_certificate()
     store.delete(Kind.GATEWAY, GATEWAY.key)
 
@@ -619,7 +621,7 @@ def test_a_gateway_that_was_made_anew_has_nothing_from_before() -> None:
     assert before(store.take().snapshot) == ""
 
 
-def test_a_class_s_secret_without_a_namespace_is_one_of_the_controllers_own() -> None:
+def test_a_class_s_secret_without_a_namespace_is_in_the_controller_s_namespace() -> None:
     store = Store([Kind.GATEWAY_CLASS_CONFIG, Kind.SECRET], home="default")
     store.replace(
         Kind.GATEWAY_CLASS_CONFIG,
@@ -733,7 +735,7 @@ _EDITS: st.SearchStrategy[Edit] = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(_EDITS, max_size=4), max_size=6))
-def test_after_any_edits_a_snapshot_is_the_one_made_from_nothing_and_what_differs_was_reported(
+def test_after_any_edits_a_snapshot_equals_one_built_afresh_and_all_differences_were_reported(
     rounds: list[list[Edit]],
 ) -> None:
     store = listed(Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)

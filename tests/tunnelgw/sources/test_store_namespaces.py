@@ -18,7 +18,7 @@ def is_ready(store: Store) -> bool:
     return store.wait(time.monotonic())
 
 
-def test_secrets_of_each_named_namespace_and_the_own_one_are_awaited_by_themselves() -> None:
+def test_secrets_of_each_named_namespace_and_our_own_are_awaited_separately() -> None:
     store = Store([Kind.SECRET], home="home", secret_namespaces=["default"])
 
     store.replace(Kind.SECRET, [secret("cert")], namespace="default")
@@ -30,7 +30,7 @@ def test_secrets_of_each_named_namespace_and_the_own_one_are_awaited_by_themselv
     assert set(store.take().snapshot.all(Kind.SECRET)) == {CERT.key}
 
 
-def test_a_closed_namespace_is_waited_for_no_more_and_its_secrets_are_outside_until_it_is_listed() -> None:
+def test_a_closed_namespace_is_no_longer_awaited_and_its_secrets_are_outside_until_it_is_listed() -> None:
     store = Store([Kind.GATEWAY, Kind.SECRET], home="home", secret_namespaces=["default"])
     store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
     store.replace(Kind.SECRET, (), namespace="home")
@@ -62,7 +62,7 @@ def test_a_namespace_that_was_listed_stays_as_it_was_when_it_is_closed() -> None
     assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
 
 
-def test_a_list_of_one_namespace_takes_nothing_from_another() -> None:
+def test_a_list_of_one_namespace_removes_nothing_of_another() -> None:
     store = Store([Kind.SECRET], home="home", secret_namespaces=["default"])
     store.replace(Kind.SECRET, [secret("cert")], {Key("default", "odd"): Unreadable("odd")}, namespace="default")
 
@@ -112,9 +112,7 @@ def test_one_namespace_that_is_behind_is_waited_for_until_it_has_caught_up_itsel
 @pytest.mark.parametrize(
     ("namespaces", "can_have"), [(None, True), ([], False), (["other"], False), (["other", "shop"], True)]
 )
-def test_a_namespace_can_have_roles_until_all_are_known_without_it(
-    namespaces: list[str] | None, can_have: bool
-) -> None:
+def test_a_namespace_can_have_roles_until_a_list_lacks_it(namespaces: list[str] | None, can_have: bool) -> None:
     store = Store([Kind.NAMESPACE])
     if namespaces is not None:
         store.replace(Kind.NAMESPACE, [make(Kind.NAMESPACE, name, namespace="") for name in namespaces])
