@@ -23,7 +23,7 @@ LONGEST = Key("n" * 63, "x" * 253)
         (BackendId(Kind.BACKEND, WEB, is_h2c=True), "backend.tunnelgw.dev/apps/web+h2c"),
     ],
 )
-def test_a_backend_is_named_after_what_it_is_and_for_whom(id_: BackendId, name: str) -> None:
+def test_a_backend_is_named_after_its_object_protocol_and_gateway(id_: BackendId, name: str) -> None:
     assert id_.name == name
 
 
@@ -34,7 +34,7 @@ def test_the_longest_names_are_short_enough_for_the_document_and_differ() -> Non
     assert all(problems_of_backend(Backend(name)) == [] for name in names)
 
 
-def test_what_does_not_exist_has_no_addresses() -> None:
+def test_a_backend_that_does_not_exist_has_no_addresses() -> None:
     world = World([])
 
     for id_ in (BackendId(Kind.SERVICE, WEB, 80), BackendId(Kind.BACKEND, WEB)):

@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps into certificates: what is accepted here, OpenSSL accepts too, and nothing secret is told."""
+"""Secrets and ConfigMaps into certificates: what is accepted here, OpenSSL accepts too, and no key is shown."""
 
 import base64
 import datetime
@@ -70,7 +70,7 @@ def common_name(text: str) -> x509.Name:
 
 
 def with_sha1(data: dict[str, str]) -> dict[str, str]:
-    """As if signed by RSA with SHA-1, which cryptography does not do any more. Nobody looks whether it fits."""
+    """As if signed by RSA with SHA-1, which cryptography does not do any more. Its signature is not verified."""
     der = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"])).public_bytes(serialization.Encoding.DER)
     sha256, sha1 = (bytes.fromhex(f"2a864886f70d0101{last}") for last in ("0b", "05"))
     changed = x509.load_der_x509_certificate(der.replace(sha256, sha1))
@@ -78,7 +78,7 @@ def with_sha1(data: dict[str, str]) -> dict[str, str]:
 
 
 def with_a_name_that_is_no_text(pem: bytes) -> bytes:
-    """As somebody makes one by hand: nobody looks whether it fits its signature."""
+    """As if made by hand: its signature is not verified."""
     der = x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
     changed = x509.load_der_x509_certificate(der.replace(b"\x0c\x04leaf", b"\x0c\x04\xff\xff\xff\xff"))
     return changed.public_bytes(PEM)
@@ -104,7 +104,7 @@ RSA_PEM = x509.load_pem_x509_certificates(base64.b64decode(RSA_CERTIFICATE))[0].
         pytest.param(lambda: issue(ed25519.Ed25519PrivateKey.generate()), id="Ed25519"),
     ],
 )
-def test_what_is_accepted_can_be_served(data: Any) -> None:
+def test_an_accepted_certificate_can_be_served(data: Any) -> None:
     found = pair_in(data())
 
     assert isinstance(found, KeyPair)
@@ -112,7 +112,7 @@ def test_what_is_accepted_can_be_served(data: Any) -> None:
 
 
 def test_an_rsassa_pss_key_stays_one_and_can_be_served() -> None:
-    """Written anew as one of RSA, it would not fit its certificate any more."""
+    """Re-encoded as an RSA key, it would not match its certificate any more."""
     pss = rsassa_pss("a.example")
     text = f"subject=/CN=leaf\n{pss['privateKey']}\nnot a key\n"
 
@@ -124,7 +124,7 @@ def test_an_rsassa_pss_key_stays_one_and_can_be_served() -> None:
     check(ListenerTLS((found.certificate,)))
 
 
-def test_of_a_key_that_was_made_one_of_rsa_for_a_certificate_of_rsassa_pss_is_said_what_is_wanted() -> None:
+def test_an_rsa_key_for_an_rsassa_pss_certificate_is_reported_with_what_is_wanted() -> None:
     pss = rsassa_pss("a.example")
     key = serialization.load_pem_private_key(pss["privateKey"].encode(), None)
     plain = key.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, PLAIN)
@@ -139,7 +139,7 @@ def secret_of(certificate: str, key: str) -> dict[str, str]:
     return {"tls.crt": in_base64(certificate.encode()), "tls.key": in_base64(key.encode())}
 
 
-def test_text_around_the_certificates_is_left_behind() -> None:
+def test_text_around_the_certificates_is_dropped() -> None:
     chain = b"subject=/CN=leaf\n" + RSA_PEM + b"\nnot a certificate\n"
     found = pair_in({**issue(RSA), "tls.crt": in_base64(chain)})
 
@@ -184,7 +184,7 @@ def test_names_are_those_of_the_leaf() -> None:
         (issue(x25519.X25519PrivateKey.generate(), RSA), "a kind of key that TLS cannot use"),
     ],
 )
-def test_what_cannot_be_used_is_said(data: dict[str, str] | None, problem: str) -> None:
+def test_an_unusable_pair_is_reported_with_the_reason(data: dict[str, str] | None, problem: str) -> None:
     assert problem in problem_in(data)
     assert problem_in(data).startswith("Secret apps/s ")
 
@@ -198,12 +198,14 @@ def test_what_cannot_be_used_is_said(data: dict[str, str] | None, problem: str) 
         ),
     ],
 )
-def test_what_openssl_refuses_by_rules_of_its_own_is_refused_with_its_secret_alone(data: dict[str, str]) -> None:
+def test_a_certificate_that_openssl_refuses_by_rules_of_its_own_is_a_problem_of_its_secret(
+    data: dict[str, str],
+) -> None:
     assert "that OpenSSL does not present: " in problem_in(data)
 
 
 def test_sha_1_by_another_key_under_the_same_name_is_refused_where_openssl_refuses_it(tmp_path: Path) -> None:
-    """3.0 does, 3.6 takes the certificate for one that vouches for itself."""
+    """OpenSSL 3.0 does, 3.6 takes the certificate for a self-signed one."""
     data = with_sha1(issue(P256, RSA, issuer="leaf"))
     file = tmp_path / "pair.pem"
     file.write_bytes(base64.b64decode(data["tls.crt"]) + base64.b64decode(data["tls.key"]))
@@ -234,14 +236,14 @@ def test_a_root_that_is_signed_with_sha1_may_stand_in_the_chain() -> None:
     check(ListenerTLS((found.certificate,)))
 
 
-def test_the_type_of_a_secret_counts() -> None:
+def test_a_secret_of_another_type_is_refused() -> None:
     found = pair_in(issue(RSA), "Opaque")
 
     assert isinstance(found, BadReference)
     assert found.message == "Secret apps/s is of type Opaque, want kubernetes.io/tls"
 
 
-def test_keys_are_in_no_representation() -> None:
+def test_private_keys_are_in_no_repr() -> None:
     data = issue(RSA)
     found = pair_in(data)
     secret_line = key_text(RSA).decode().splitlines()[5]
@@ -266,7 +268,7 @@ def test_a_bundle_has_each_authority_once() -> None:
 
 
 @pytest.mark.parametrize("label", ["CERTIFICATE", "X509 CERTIFICATE"])
-def test_authorities_are_what_openssl_takes_for_some_whatever_their_serial_number_is(label: str) -> None:
+def test_ca_certificates_that_openssl_reads_are_accepted_whatever_their_serial_number(label: str) -> None:
     """Go Daddy's and others of every system's bundle have 0, of which `cryptography` warns."""
     der = bytearray(ssl.PEM_cert_to_DER_cert(authority_pem()))
     at = der.index(b"\xa0\x03\x02\x01\x02\x02") + 7  # behind the version, the number's tag and its length
@@ -278,15 +280,15 @@ def test_authorities_are_what_openssl_takes_for_some_whatever_their_serial_numbe
     assert queries_of(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(odd + authority_pem())
 
 
-def test_an_authority_that_is_cut_off_is_none_of_them() -> None:
+def test_a_truncated_ca_certificate_is_ignored() -> None:
     text = f"{authority_pem()}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERT"
     snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
 
     assert queries_of(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
 
 
-def test_authorities_that_openssl_cannot_read_are_none() -> None:
-    """cryptography can: a name is bytes to it until somebody asks for the text."""
+def test_a_bundle_with_a_certificate_that_openssl_cannot_read_is_refused() -> None:
+    """cryptography can: it decodes the text of a name only on access."""
     text = authority_pem() + with_a_name_that_is_no_text(RSA_PEM).decode()
     found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])).ask(
         bundle_in_config_map, KEY
@@ -298,14 +300,14 @@ def test_authorities_that_openssl_cannot_read_are_none() -> None:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.just("ca.crt"), st.text()))
-def test_a_config_map_without_authorities_says_so(data: dict[str, str]) -> None:
+def test_a_config_map_without_ca_certificates_is_reported_as_such(data: dict[str, str]) -> None:
     found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, data))])).ask(bundle_in_config_map, KEY)
 
     assert isinstance(found, BadReference)
     assert found.message == "ConfigMap apps/s has no certificates in PEM under ca.crt"
 
 
-def test_nothing_is_said_of_what_a_config_map_holds_that_could_not_be_read() -> None:
+def test_a_config_map_that_could_not_be_read_is_reported_as_such() -> None:
     found = queries_of(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, None))])).ask(bundle_in_config_map, KEY)
 
     assert isinstance(found, BadReference)
@@ -313,7 +315,7 @@ def test_nothing_is_said_of_what_a_config_map_holds_that_could_not_be_read() -> 
 
 
 @pytest.mark.parametrize("data", ["", "%", base64.b64encode(b"\xff").decode(), base64.b64encode(b"x").decode()])
-def test_a_secret_without_authorities_says_so(data: str) -> None:
+def test_a_secret_without_ca_certificates_is_reported_as_such(data: str) -> None:
     found = queries_of(Snapshot.of([(Kind.SECRET, Secret(META, "Opaque", {"ca.crt": data}))])).ask(
         bundle_in_secret, KEY
     )
@@ -322,7 +324,7 @@ def test_a_secret_without_authorities_says_so(data: str) -> None:
     assert found.message == "Secret apps/s has no certificates in PEM under ca.crt"
 
 
-def test_nothing_is_said_of_the_authorities_in_a_secret_that_could_not_be_read() -> None:
+def test_a_secret_with_ca_certificates_that_could_not_be_read_is_reported_as_such() -> None:
     found = queries_of(Snapshot.of([(Kind.SECRET, Secret(META))])).ask(bundle_in_secret, KEY)
 
     assert isinstance(found, BadReference)

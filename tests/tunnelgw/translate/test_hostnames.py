@@ -59,7 +59,7 @@ def test_the_rival_of_a_group_is_the_first_other_one_with_a_host_in_common(group
     assert rivals(groups) == tuple(map(first_rival, range(len(groups))))
 
 
-def test_rivals_are_not_found_pair_by_pair() -> None:
+def test_finding_rivals_does_not_compare_all_pairs() -> None:
     def calls(count: int) -> int:
         groups = [[f"h{place}.{group}.example" for place in range(count)] for group in range(4)]
         return calls_of(lambda: rivals(groups))
@@ -67,7 +67,7 @@ def test_rivals_are_not_found_pair_by_pair() -> None:
     assert calls(80) < 3 * calls(40)
 
 
-def test_the_longest_names_that_have_hosts_in_common() -> None:
+def test_intersections_are_the_most_specific_names() -> None:
     assert intersection("*.example", "*.a.example") == "*.a.example"
     assert intersection("*.example", "example") is None
     assert effective("a.example", ["*.example", "a.example", "b.example"]) == ("a.example",)

@@ -46,7 +46,7 @@ def test_every_document_is_one_that_the_proxy_takes(world: list[Item]) -> None:
 
 @UNHURRIED
 @given(worlds())
-def test_verdicts_keep_to_the_form_of_a_status(world: list[Item]) -> None:
+def test_verdicts_fit_the_form_of_a_status(world: list[Item]) -> None:
     snapshot = Snapshot.of(world)
     translation = translation_of(snapshot)
 
@@ -79,7 +79,9 @@ edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)
 
 @UNHURRIED
 @given(worlds(), st.lists(edits, min_size=1, max_size=5))
-def test_edit_by_edit_it_says_the_same_as_from_nothing(world: list[Item], steps: list[list[Item | int]]) -> None:
+def test_after_each_edit_the_translation_equals_one_made_afresh(
+    world: list[Item], steps: list[list[Item | int]]
+) -> None:
     tables = Tables()
     for kind, item in world:
         tables.put(kind, item)
@@ -175,7 +177,7 @@ def _with_expressions(form: str, first: int, count: int, gateways: int) -> None:
     ],
     ids=["path", "endpoint", "route gone", "route new", "the same again"],
 )
-def test_a_document_is_told_when_it_says_something_else(
+def test_a_document_is_reported_as_changed_when_its_content_differs(
     before: tuple[str | None, str], after: tuple[str | None, str], is_other: bool
 ) -> None:
     tables = Tables()
@@ -199,7 +201,7 @@ def test_a_document_is_told_when_it_says_something_else(
     assert (is_other, is_other) == (texts[0] != texts[1], "shared" in told.data_planes)
 
 
-def test_a_backend_that_changes_as_another_data_plane_takes_it_up_changes_for_both() -> None:
+def test_a_backend_that_changes_when_another_data_plane_begins_to_use_it_changes_for_both() -> None:
     own = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}
     direct = {"addresses": ["192.0.2.10"]}
     config = {"authSecretRef": {"name": "token"}, "proxyEndpoints": ["http://192.0.2.9:8082"], "direct": direct}
@@ -347,7 +349,7 @@ def _policies(at: int) -> list[Plain]:
         pytest.param(_policies, id="policies of one Service"),
     ],
 )
-def test_work_does_not_grow_with_the_pairs_of_objects(one: Callable[[int], list[Plain]]) -> None:
+def test_work_grows_linearly_with_the_number_of_objects(one: Callable[[int], list[Plain]]) -> None:
     route = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "s", "port": 80}]}]}
     served = {"kind": "HTTPRoute", "metadata": {"name": "served"}, "spec": route}
 

@@ -42,7 +42,7 @@ def shares(*gateways: tuple[Kind, Object], pool: list[str] = POOL) -> dict[str, 
 
 @settings(deadline=None)
 @given(NAMES)
-def test_each_gateway_has_one_address_of_its_own_while_there_are_some(names: list[str]) -> None:
+def test_each_gateway_has_one_address_of_its_own_while_the_pool_lasts(names: list[str]) -> None:
     found = shares(*map(gateway, names))
 
     given = [address for share in found.values() for address in share]
@@ -52,7 +52,7 @@ def test_each_gateway_has_one_address_of_its_own_while_there_are_some(names: lis
 
 @settings(deadline=None)
 @given(NAMES, NAMES)
-def test_who_has_an_address_keeps_it_whoever_comes_and_goes(before: list[str], after: list[str]) -> None:
+def test_a_gateway_keeps_its_address_whichever_others_come_and_go(before: list[str], after: list[str]) -> None:
     first = shares(*map(gateway, before))
     second = shares(*(gateway(name, first.get(name, ())) for name in after))
 
@@ -60,7 +60,7 @@ def test_who_has_an_address_keeps_it_whoever_comes_and_goes(before: list[str], a
         assert not first[name] or second[name] == first[name]
 
 
-def test_an_address_that_was_given_meanwhile_is_kept_when_an_older_gateway_goes() -> None:
+def test_an_address_that_was_given_meanwhile_is_kept_when_an_older_gateway_is_deleted() -> None:
     store = Store(())
     for item in [*class_with(POOL), gateway("a"), gateway("b")]:
         store.upsert(*item)
@@ -91,9 +91,9 @@ def test_a_pool_of_one_address_is_shared() -> None:
     assert shares(gateway("a"), gateway("b"), pool=["192.0.2.1"]) == {"a": ("192.0.2.1",), "b": ("192.0.2.1",)}
 
 
-def test_who_asks_for_an_address_gets_it_before_who_had_it() -> None:
+def test_a_gateway_that_requests_an_address_gets_it_before_one_that_held_it() -> None:
     assert shares(gateway("a", (POOL[0],)), gateway("b", (), (POOL[0],))) == {"a": (POOL[1],), "b": (POOL[0],)}
 
 
-def test_several_addresses_without_value_are_several() -> None:
+def test_each_address_without_a_value_gets_one_of_the_pool() -> None:
     assert shares(gateway("a", (), ("", ""))) == {"a": (POOL[0], POOL[1])}

@@ -46,7 +46,7 @@ def praise(view: View, name: str) -> str:
 
 
 def spread(view: View, name: str) -> tuple[int, int, bool]:
-    """Asks low and high queries alike, and what it asks depends on what it was told."""
+    """Asks low and high queries alike, and what it asks depends on the answers."""
     first = view.ask(total, name)
     other = NAMES[first % len(NAMES)]
     return first, view.ask(total, other), view.ask(sign, other)
@@ -59,7 +59,7 @@ def test_an_answer_is_computed_once() -> None:
     assert queries.evaluations == 2
 
 
-def test_a_change_that_nobody_read_costs_nothing() -> None:
+def test_a_change_that_no_query_read_costs_nothing() -> None:
     queries = queries_of(sheet(cell("a", 1)))
     queries.keep(total, "a")
 
@@ -67,7 +67,7 @@ def test_a_change_that_nobody_read_costs_nothing() -> None:
     assert queries.evaluations == 1
 
 
-def test_what_was_absent_is_noticed_when_it_comes() -> None:
+def test_an_object_that_was_absent_is_noticed_when_it_is_created() -> None:
     queries = queries_of(sheet(cell("a", 1, "b")))
 
     assert queries.keep(total, "a") == 0
@@ -75,7 +75,7 @@ def test_what_was_absent_is_noticed_when_it_comes() -> None:
     assert queries.keep(total, "a") == 6
 
 
-def test_an_equal_answer_leaves_those_who_asked_alone() -> None:
+def test_an_equal_answer_does_not_evaluate_dependent_queries() -> None:
     queries = queries_of(sheet(cell("a", 1)))
     queries.keep(praise, "a")
 
@@ -95,7 +95,7 @@ def test_an_equal_answer_stays_the_same_object() -> None:
     assert queries.keep(praise, "a") is second
 
 
-def test_what_nobody_asks_for_is_forgotten() -> None:
+def test_an_answer_that_was_let_go_is_forgotten() -> None:
     queries = queries_of(sheet(cell("a", 1, "b"), cell("b", 2)))
     queries.keep(total, "a")
     queries.let_go(total, "a")
@@ -105,7 +105,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
     assert queries.ask(total, "a") == 4
 
 
-def test_what_another_question_needs_survives_being_let_go() -> None:
+def test_an_answer_that_another_query_needs_survives_being_let_go() -> None:
     queries = queries_of(sheet(cell("a", 1, "b"), cell("b", 2)))
     queries.keep(total, "b")
     queries.keep(total, "a")
@@ -127,7 +127,7 @@ def test_work_does_not_grow_with_the_number_of_answers() -> None:
     assert evaluations(10) == evaluations(1000) == 3
 
 
-def test_an_update_answers_each_question_once_however_many_ways_lead_to_it() -> None:
+def test_an_update_evaluates_each_query_once_however_many_paths_lead_to_it() -> None:
     names = "abcdefghijkl"
     cells = [cell(name, 1, names) for name in names]
     queries = queries_of(sheet(*cells))
@@ -141,7 +141,7 @@ def test_an_update_answers_each_question_once_however_many_ways_lead_to_it() -> 
     assert queries.keep(total, "a") == 2 * 2 ** (len(names) - 1)
 
 
-def test_what_a_low_question_begins_to_ask_is_looked_through_once_however_many_ways_lead_through_it() -> None:
+def test_new_dependencies_of_a_low_query_are_traversed_once_however_many_paths_lead_through_them() -> None:
     def late(view: View, name: str) -> int:
         return view.ask(total, name) if view.ask(total, "gate") else 0
 
@@ -160,7 +160,7 @@ def test_what_a_low_question_begins_to_ask_is_looked_through_once_however_many_w
     assert calls("abcdefghijklmnop") < 16 * calls("abcdefgh")
 
 
-def test_a_query_that_asks_for_itself_is_a_bug_that_says_so() -> None:
+def test_a_query_that_asks_for_itself_raises_an_error_that_says_so() -> None:
     def circle(view: View, name: str) -> int:
         return view.ask(circle, name) + 1
 
@@ -186,7 +186,7 @@ questions = st.tuples(st.sampled_from([total, sign, praise, spread]), st.sampled
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(sheets, st.sets(questions), st.sets(questions)), min_size=2, max_size=6))
-def test_answers_after_any_edits_are_those_from_nothing(
+def test_answers_after_any_edits_equal_those_computed_afresh(
     steps: list[tuple[list[ConfigMap], set[Question], set[Question]]],
 ) -> None:
     queries = queries_of(sheet())
@@ -210,7 +210,7 @@ def test_answers_after_any_edits_are_those_from_nothing(
 
 @settings(deadline=None)
 @given(st.lists(sheets, min_size=1, max_size=4))
-def test_nothing_is_left_when_all_was_let_go(steps: list[list[ConfigMap]]) -> None:
+def test_nothing_is_evaluated_after_all_answers_were_let_go(steps: list[list[ConfigMap]]) -> None:
     queries = queries_of(sheet())
     for items in steps:
         queries.update(sheet(*items), entries(NAMES))

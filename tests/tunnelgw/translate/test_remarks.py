@@ -46,7 +46,7 @@ def test_the_longest_message_fits_a_condition() -> None:
         assert all(len(finding.message) < MAX_MESSAGE_CHARS / 4 for finding in told)
 
 
-def test_the_reason_is_that_of_the_first_reference_and_all_are_told() -> None:
+def test_the_reason_is_that_of_the_first_reference_and_all_are_listed() -> None:
     remarks = rule(3)
     remarks.refer("backendRefs[0]", unresolved(Reason.INVALID_KIND, "no kind of backend"))
     remarks.refer("backendRefs[1]", unresolved(Reason.BACKEND_NOT_FOUND, "not there"))
@@ -57,7 +57,7 @@ def test_the_reason_is_that_of_the_first_reference_and_all_are_told() -> None:
     assert finding.message == "rules[3].backendRefs[0]: no kind of backend; rules[3].backendRefs[1]: not there"
 
 
-def test_a_finding_says_no_more_than_its_limit() -> None:
+def test_the_message_of_a_finding_is_cut_at_its_limit() -> None:
     whole = "x" * verdicts.MAX_MESSAGE
     for make in (verdicts.true, verdicts.false):
         assert make(ConditionType.ACCEPTED, Reason.ACCEPTED, whole).message == whole

@@ -67,7 +67,7 @@ def test_endpoints_change_their_backend_and_no_route() -> None:
     assert changed == Backend("apps/web:80", ("10.0.0.1:8080", "10.0.0.2:8080"))
 
 
-def test_a_service_that_says_the_same_concerns_nobody() -> None:
+def test_a_service_with_new_labels_only_changes_no_answer() -> None:
     site = Site()
     labelled = service("web")[0]
     labelled["metadata"]["labels"] = {"team": "x"}
@@ -75,7 +75,7 @@ def test_a_service_that_says_the_same_concerns_nobody() -> None:
     assert site.edit(labelled) == (set(), 1)
 
 
-def test_another_protocol_of_a_service_concerns_its_routes_only_if_they_cannot_use_it() -> None:
+def test_another_protocol_of_a_service_changes_its_routes_only_if_they_cannot_use_it() -> None:
     site = Site()
 
     answered, _ = site.edit(service("web", appProtocol="kubernetes.io/h2c")[0])
@@ -137,7 +137,7 @@ def test_one_route_among_many_is_translated_alone() -> None:
     assert evaluations <= 5
 
 
-def test_another_authority_in_a_configmap_reaches_the_backends_that_trust_it() -> None:
+def test_a_new_ca_certificate_in_a_configmap_reaches_the_backends_that_trust_it() -> None:
     policy = {
         "kind": "BackendTLSPolicy",
         "metadata": {"name": "tls"},

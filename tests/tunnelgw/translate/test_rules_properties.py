@@ -96,7 +96,7 @@ def test_the_order_of_objects_makes_no_difference(plain: list[Plain], chance: ra
 
 @given(WORLDS)
 @settings(max_examples=40, deadline=None)
-def test_policies_report_twice_to_each_gateway(plain: list[Plain]) -> None:
+def test_policies_report_two_conditions_to_each_gateway(plain: list[Plain]) -> None:
     world = world_of(plain)
     for key in world.snapshot.all(Kind.BACKEND_TLS_POLICY):
         for ancestor in world.queries.ask(policy_verdict, key).ancestors:
@@ -106,7 +106,7 @@ def test_policies_report_twice_to_each_gateway(plain: list[Plain]) -> None:
 
 @given(WORLDS, st.lists(st.one_of(ROUTES, SLICES), min_size=1, max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_after_edits_all_is_as_from_nothing(plain: list[Plain], edits: list[Plain]) -> None:
+def test_after_edits_all_results_equal_those_computed_afresh(plain: list[Plain], edits: list[Plain]) -> None:
     world = world_of(plain)
     outputs(world)
     objects = {(kind, item.key): (kind, item) for kind, item in map(object_of, filled(plain))}

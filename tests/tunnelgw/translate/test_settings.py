@@ -59,7 +59,7 @@ class Translated:
         self.translation = translation_of(self._tables.take()[0])
 
     def put(self, *objects: Plain) -> frozenset[str]:
-        """The data planes whose document is another then."""
+        """The data planes whose document has changed then."""
         for plain in objects:
             self._tables.put(*object_of(plain))
         snapshot, changes = self._tables.take()
@@ -110,7 +110,7 @@ def test_the_shared_proxies_have_the_settings_of_the_class() -> None:
     assert len(document.decode(translated.translation.documents["shared"].encode(1)).listeners) == 1
 
 
-def test_other_settings_are_another_document_and_the_same_ones_are_not() -> None:
+def test_changed_settings_change_the_document_and_equal_ones_do_not() -> None:
     translated = Translated(*gateway_class("c", {}), gateway("gw", "c"))
     before = translated.translation.documents["shared"].digest()
 
@@ -133,7 +133,7 @@ def test_settings_that_change_nothing_leave_the_bytes_of_the_document_alone(prox
     assert (content.digest(), content.encode(1)) == (without.digest(), without.encode(1))
 
 
-def test_of_several_classes_the_oldest_with_settings_decides_and_the_others_say_so() -> None:
+def test_of_several_classes_the_oldest_with_settings_decides_and_the_others_report_that() -> None:
     plain = gateway_class("a-plain", {}, "2025-01-01T00:00:00Z")
     older = gateway_class("z-older", {"proxy": {"mergeSlashes": False}}, "2025-02-01T00:00:00Z")
     younger = gateway_class("b-younger", {"proxy": {"forwarding": {"via": True}}}, "2025-03-01T00:00:00Z")
@@ -185,7 +185,7 @@ SLIPPED = (
 )
 
 
-def test_what_a_proxy_would_refuse_is_left_out_and_told_and_all_else_holds() -> None:
+def test_settings_that_a_proxy_would_refuse_are_left_out_and_reported_and_others_apply() -> None:
     translated = Translated(*gateway_class("c", {"proxy": SLIPS}), gateway("gw", "c"))
 
     assert translated.settings() == WITHOUT_SLIPS
@@ -196,7 +196,7 @@ def test_what_a_proxy_would_refuse_is_left_out_and_told_and_all_else_holds() -> 
     assert all(f"proxy.{slip}" in told[1] for slip in SLIPPED), told
 
 
-def test_of_a_proxy_of_its_own_the_gateway_tells_it() -> None:
+def test_left_out_settings_of_a_gateway_s_own_proxy_are_reported_on_the_gateway() -> None:
     config = {"direct": {"addresses": ["192.0.2.2"]}, "proxy": SLIPS}
     own = {"kind": "GatewayConfig", "metadata": {"name": "own"}, "spec": config}
     translated = Translated(*gateway_class("c", {}), gateway("gw", "c", "own"), own)
@@ -209,7 +209,7 @@ def test_of_a_proxy_of_its_own_the_gateway_tells_it() -> None:
 
 
 @given(st.lists(st.sampled_from(["10.0.0.1/8", "10.0.0.0/8", "x", "192.0.2.1"]), max_size=60))
-def test_of_many_networks_just_the_bad_ones_are_left_out(networks: list[str]) -> None:
+def test_of_many_networks_only_the_invalid_ones_are_left_out(networks: list[str]) -> None:
     fitted = fit(ProxySettings(forwarding=ProxyForwarding(trusted_proxies=tuple(networks))))
 
     sound = [network for network in networks if network in ("10.0.0.0/8", "192.0.2.1")]
@@ -238,7 +238,7 @@ def test_a_gateway_with_a_proxy_of_its_own_has_its_own_settings_alone() -> None:
         (ProxyLimits, document.Limits),
     ],
 )
-def test_all_settings_of_a_document_can_be_said(ours: type[msgspec.Struct], theirs: type[msgspec.Struct]) -> None:
+def test_all_settings_of_a_document_can_be_configured(ours: type[msgspec.Struct], theirs: type[msgspec.Struct]) -> None:
     assert set(ours.__struct_encode_fields__) == set(theirs.__struct_encode_fields__) - OWN_ELSEWHERE
 
 
@@ -250,7 +250,7 @@ def test_the_crds_have_the_settings_of_a_document_with_its_bounds(crd: str) -> N
     assert _forms(spec["properties"]["proxy"]["properties"], {}) == _of_documents()
 
 
-def test_values_of_the_chart_have_them_too() -> None:
+def test_the_values_schema_of_the_chart_has_the_settings_too() -> None:
     schema = msgspec.json.decode((CHART / "values.schema.json").read_bytes())
 
     assert _forms(schema["definitions"]["proxySettings"]["properties"], {}) == _of_documents()

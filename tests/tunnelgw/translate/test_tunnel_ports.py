@@ -56,7 +56,7 @@ ANY = st.builds(Entry, OWNERS, PORTS, st.sampled_from(HOSTNAMES), st.booleans(),
 @given(OF_GATEWAY, ENTRIES)
 @example(Entry(GATEWAY, 80, ""), [Entry("s1", 443, "a.x.example", is_broken=True)])
 @example(Entry(GATEWAY, 80, ""), [Entry("s1", 443, "*.example"), Entry("s2", 443, "a.x.example", is_broken=True)])
-def test_a_request_goes_to_the_best_listener_of_its_port_and_else_to_one_that_has_the_other_port_only(
+def test_a_request_goes_to_the_most_specific_listener_of_its_port_or_else_of_an_owner_without_that_port(
     first: Entry, rest: list[Entry]
 ) -> None:
     entries = [first, *(entry for entry in rest if entry[1:3] != first[1:3])]
@@ -68,7 +68,7 @@ def test_a_request_goes_to_the_best_listener_of_its_port_and_else_to_one_that_ha
 
 
 @given(OF_GATEWAY, ENTRIES)
-def test_sets_take_no_host_that_they_do_not_name(first: Entry, rest: list[Entry]) -> None:
+def test_listener_sets_take_no_host_that_they_do_not_name(first: Entry, rest: list[Entry]) -> None:
     entries = [first, *(entry for entry in rest if entry[1:3] != first[1:3])]
     own = [entry for entry in entries if entry.owner == GATEWAY]
     alone, doors = _doors(own), _doors(entries)

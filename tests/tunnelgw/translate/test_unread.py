@@ -1,4 +1,4 @@
-"""What is served, and said, while a Secret, ConfigMap or configuration that an object names newly cannot be read."""
+"""What is served and reported while a Secret, ConfigMap or configuration that an object newly names cannot be read."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def listener_set(*listeners: Plain) -> Plain:
 
 
 def clients_of(bundle_: str, mode: str = "AllowValidOnly") -> Plain:
-    """`tls.frontend`: whose certificates are good."""
+    """`tls.frontend`: the CA of valid client certificates."""
     ref = {"group": "", "kind": "ConfigMap", "name": bundle_}
     return {"default": {"validation": {"caCertificateRefs": [ref], "mode": mode}}}
 
@@ -88,7 +88,7 @@ def authorities(*names: str) -> Plain:
 
 
 class World:
-    """A store that goes on, with all that is derived from it. What it asks a source for is not found out by itself."""
+    """A store with all that is derived from it. What it asks a source for is found only by `read`."""
 
     def __init__(self, *plain: Plain, secret_namespaces: Collection[str] = ()) -> None:
         self._store = Store((), secret_namespaces=secret_namespaces)
@@ -104,7 +104,7 @@ class World:
         self.translation = translation_of(self._snapshot)
 
     def read(self, *plain: Plain) -> None:
-        """Those of them that are unread can be read now, and what else is unread is not there."""
+        """These can be read now; anything else that is unread does not exist."""
         found = {Entry(kind, item.key): item for kind, item in map(object_of, plain)}
         for entry in self._store.wait_unread(0.0):
             self._store.fill(entry, found.get(entry))
@@ -177,7 +177,7 @@ UNREAD = "could not be read yet; until then what was named before is used"
 OUTSIDE = "is in a namespace whose Secrets the controller does not read (see --secret-namespaces)"
 
 
-def test_a_certificate_in_a_namespace_whose_secrets_are_not_read_is_said_to_be_there() -> None:
+def test_a_certificate_in_a_namespace_whose_secrets_are_not_read_is_reported_as_such() -> None:
     world = World(gateway(https("cert")), secret_namespaces=["infra"])
 
     assert world.certificates() == []
@@ -186,7 +186,7 @@ def test_a_certificate_in_a_namespace_whose_secrets_are_not_read_is_said_to_be_t
     assert unresolved == (f"ResolvedRefs False InvalidCertificateRef: tls.certificateRefs: Secret apps/cert {OUTSIDE}")
 
 
-def test_authorities_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_there() -> None:
+def test_ca_certificates_in_a_namespace_whose_secrets_are_not_read_are_reported_as_such() -> None:
     ref = {"group": "", "kind": "Secret", "name": "authority"}
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     world = World(gateway(listener), policy(caCertificateRefs=[ref]), secret_namespaces=["infra"])
@@ -194,7 +194,7 @@ def test_authorities_in_a_namespace_whose_secrets_are_not_read_are_said_to_be_th
     assert world.findings(POLICY)[-1].endswith(f"Secret apps/authority {OUTSIDE}"), world.findings(POLICY)
 
 
-def test_a_listener_keeps_its_certificate_until_the_one_named_newly_is_read() -> None:
+def test_a_listener_keeps_its_certificate_until_the_newly_named_one_is_read() -> None:
     world = World(gateway(https("old")), pair("old"))
     assert world.certificates() == ["old"]
 
@@ -212,7 +212,7 @@ def test_a_listener_keeps_its_certificate_until_the_one_named_newly_is_read() ->
 
 
 @pytest.mark.parametrize("found", [[], [{**pair("new"), "data": {}}]], ids=["missing", "broken"])
-def test_a_listener_loses_its_certificate_when_the_one_named_newly_is_known_to_be_of_no_use(found: list[Plain]) -> None:
+def test_a_listener_loses_its_certificate_when_the_newly_named_one_is_known_to_be_unusable(found: list[Plain]) -> None:
     world = World(gateway(https("old")), pair("old"))
     world.edit(gateway(https("new")))
 
@@ -223,7 +223,7 @@ def test_a_listener_loses_its_certificate_when_the_one_named_newly_is_known_to_b
     assert world.listener_findings()[0] == "Programmed False Invalid: no certificateRef leads to a usable certificate"
 
 
-def test_a_renewed_certificate_counts_also_where_it_is_used_for_one_that_cannot_be_read() -> None:
+def test_a_renewed_certificate_is_used_also_in_place_of_one_that_cannot_be_read() -> None:
     world = World(gateway(https("old")), pair("old"))
     world.edit(gateway(https("new")))
 
@@ -232,7 +232,7 @@ def test_a_renewed_certificate_counts_also_where_it_is_used_for_one_that_cannot_
     assert world.certificates() == ["renewed"]
 
 
-def test_a_certificate_that_was_deleted_is_used_for_no_other() -> None:
+def test_a_deleted_certificate_is_not_used_in_place_of_another() -> None:
     world = World(gateway(https("old")), pair("old"))
     world.edit(gateway(https("new")))
 
@@ -249,7 +249,7 @@ def test_certificates_that_are_read_are_served_beside_those_from_before() -> Non
     assert world.certificates() == ["other+old", "other"]
 
 
-def test_a_listener_that_was_not_there_before_waits_for_its_certificate() -> None:
+def test_a_new_listener_waits_for_its_certificate() -> None:
     world = World(gateway(https("old")), pair("old"))
 
     world.edit(gateway(https("old"), https("new", name="more", port=8443)))
@@ -269,7 +269,7 @@ def test_a_listener_of_a_set_keeps_its_certificate_too() -> None:
     ]
 
 
-def test_clients_are_checked_as_before_until_the_authorities_named_newly_are_read() -> None:
+def test_client_certificates_are_verified_as_before_until_the_newly_named_ca_is_read() -> None:
     world = World(gateway(https("old"), frontend=clients_of("old")), pair("old"), bundle("old"))
     (was,) = world.document.listeners
 
@@ -284,7 +284,7 @@ def test_clients_are_checked_as_before_until_the_authorities_named_newly_are_rea
     assert not world.document.listeners, "there are none"
 
 
-def test_nobody_is_let_in_unchecked_while_the_authorities_cannot_be_read() -> None:
+def test_no_client_is_admitted_unverified_while_the_ca_cannot_be_read() -> None:
     world = World(gateway(https("old")), pair("old"))
 
     world.edit(gateway(https("old"), frontend=clients_of("new")))
@@ -292,7 +292,7 @@ def test_nobody_is_let_in_unchecked_while_the_authorities_cannot_be_read() -> No
     assert not world.document.listeners
 
 
-def test_backends_are_shown_the_certificate_from_before_until_the_one_named_newly_is_read() -> None:
+def test_backends_get_the_former_client_certificate_until_the_newly_named_one_is_read() -> None:
     plain = {"name": "http", "port": 80, "protocol": "HTTP"}
     system = policy(wellKnownCACertificates="System")
     world = World(gateway(plain, backend={"clientCertificateRef": {"name": "old"}}), pair("old"), system)
@@ -307,7 +307,7 @@ def test_backends_are_shown_the_certificate_from_before_until_the_one_named_newl
     assert world.findings() == [f"ResolvedRefs False InvalidClientCertificateRef: {said}"]
 
 
-def test_backends_are_trusted_as_before_until_the_authorities_named_newly_are_read() -> None:
+def test_backends_are_verified_as_before_until_the_newly_named_ca_is_read() -> None:
     plain = {"name": "http", "port": 80, "protocol": "HTTP"}
     world = World(gateway(plain), policy(**authorities("old")), bundle("old"))
     was = world.backend()
@@ -326,7 +326,7 @@ def test_backends_are_trusted_as_before_until_the_authorities_named_newly_are_re
     assert not world.backend().addresses
 
 
-def test_a_backend_that_is_to_be_verified_gets_nothing_while_the_authorities_cannot_be_read() -> None:
+def test_a_backend_that_is_to_be_verified_gets_nothing_while_the_ca_cannot_be_read() -> None:
     plain = {"name": "http", "port": 80, "protocol": "HTTP"}
     world = World(gateway(plain))
     assert world.backend().addresses
@@ -393,7 +393,7 @@ def test_a_class_that_names_a_missing_configuration_while_all_can_be_read_has_no
     assert (world.tunnels(), world.document.routes) == (set(), ())
 
 
-def test_a_class_that_was_of_no_use_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
+def test_a_class_that_was_invalid_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
     world = World(class_config("ours", "no id of a tunnel"), gateway(WEB_LISTENER))
 
     world.lose(Kind.GATEWAY_CLASS_CONFIG)
@@ -448,7 +448,7 @@ def test_a_gateway_that_names_a_missing_configuration_while_all_can_be_read_has_
     assert (world.tunnels(), len(world.routes(OWN))) == (set(), 0)
 
 
-def test_a_gateway_that_was_of_no_use_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
+def test_a_gateway_that_was_invalid_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
     world = World(gateway_config("first", "no id of a tunnel"), gateway(WEB_LISTENER, config="first"))
 
     world.lose(Kind.GATEWAY_CONFIG)
