@@ -1,4 +1,4 @@
-"""What is broken is told with its place, and costs nothing that was good."""
+"""Broken manifests are reported with their place, and good ones stay in force."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def laughs() -> str:
         (route() + laughs(), "web.yaml:13: aliases expand this to more than 1,000,000 values"),
     ],
 )
-def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
+def test_a_broken_file_keeps_the_last_good_version_and_reports_file_line_and_reason(
     site: Site, broken: str, problem: str
 ) -> None:
     site.write("web.yaml", route())
@@ -138,7 +138,7 @@ def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason
         ("example.org/v1", "secret"),
     ],
 )
-def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str) -> None:
+def test_foreign_kinds_are_no_problem(site: Site, api_version: str, kind: str) -> None:
     site.write("other.yaml", f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: other}}\n")
 
     site.look()
@@ -146,7 +146,7 @@ def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str)
     assert site.problems() == []
 
 
-def test_a_byte_that_is_not_of_utf_8_is_told_with_its_line(site: Site) -> None:
+def test_an_invalid_utf_8_byte_is_reported_with_its_line(site: Site) -> None:
     site.write("web.yaml", "").write_bytes(route().encode() + b"  # caf\xe9\n")
 
     site.look()
@@ -155,7 +155,7 @@ def test_a_byte_that_is_not_of_utf_8_is_told_with_its_line(site: Site) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
-def test_a_file_of_another_encoding_is_told_what_it_should_be(site: Site, encoding: str) -> None:
+def test_a_file_in_another_encoding_is_reported_with_the_wanted_one(site: Site, encoding: str) -> None:
     site.write("web.yaml", "").write_bytes(route().encode(encoding))
 
     site.look()
@@ -165,7 +165,7 @@ def test_a_file_of_another_encoding_is_told_what_it_should_be(site: Site, encodi
     assert problem.endswith("; save it as UTF-8")
 
 
-def test_a_file_in_utf_16_with_its_mark_is_read(site: Site) -> None:
+def test_a_file_in_utf_16_with_a_byte_order_mark_is_read(site: Site) -> None:
     """Editors and shells on Windows write these."""
     site.write("web.yaml", "").write_bytes(route().encode("utf-16"))
 
@@ -173,7 +173,7 @@ def test_a_file_in_utf_16_with_its_mark_is_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize("value", ["a" * 4000 + " ", "a" * 2000 + "  " + "b" * 1999, "a b" * 1333 + "ä"])
-def test_a_long_value_of_a_header_that_is_none_is_refused_at_once(site: Site, value: str) -> None:
+def test_a_long_invalid_header_value_is_refused_at_once(site: Site, value: str) -> None:
     header = f"{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: a, value: '{value}'}}]}}}}"
     site.write("web.yaml", route() + f"  rules: [{{filters: [{header}]}}]\n")
 
@@ -183,7 +183,7 @@ def test_a_long_value_of_a_header_that_is_none_is_refused_at_once(site: Site, va
     assert [each for each in site.problems() if each.startswith(place) and "is not a valid header value" in each]
 
 
-def test_the_store_knows_whether_all_that_is_broken_has_a_name(site: Site) -> None:
+def test_the_store_knows_whether_all_broken_objects_have_a_name(site: Site) -> None:
     site.write("web.yaml", "kind: HTTPRoute\nmetadata: {name: [\n")
     assert not site.look().are_all_named
 
@@ -203,8 +203,8 @@ def test_a_broken_file_that_cannot_be_read_later_keeps_the_last_good_version(sit
     assert Entry(Kind.HTTP_ROUTE, WEB) in manifests.reading().admitted
 
 
-def test_a_class_does_not_go_over_to_another_controller(site: Site) -> None:
-    """As at an API server, where the field cannot change: all of its Gateways would go with it."""
+def test_a_class_cannot_change_its_controller_name(site: Site) -> None:
+    """As at an API server, where the field is immutable: all Gateways of the class would go with it."""
     site.write("class.yaml", CLASS)
     site.look()
     site.write("class.yaml", CLASS.replace("example.org/controller", "example.org/contoller"))
@@ -229,7 +229,7 @@ def test_a_class_does_not_go_over_to_another_controller(site: Site) -> None:
     assert new.spec.controller_name == "example.org/other"
 
 
-def test_a_namespace_is_not_for_what_belongs_to_none(site: Site) -> None:
+def test_a_namespace_on_a_cluster_scoped_object_is_refused(site: Site) -> None:
     site.write("class.yaml", CLASS.replace("name: web", "name: web, namespace: infra"))
 
     site.look()
@@ -262,7 +262,7 @@ def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) ->
     assert site.look().unreadable == {}
 
 
-def test_a_namespace_in_use_is_there_again_when_its_broken_manifest_goes(site: Site) -> None:
+def test_a_namespace_in_use_is_there_again_when_its_broken_manifest_is_removed(site: Site) -> None:
     site.write("web.yaml", route())
     path = site.write("default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: 1}}\n")
     broken = site.look().snapshot.all(Kind.NAMESPACE)

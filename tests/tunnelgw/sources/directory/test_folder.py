@@ -30,7 +30,7 @@ if os.geteuid() == 0:
 
 
 def told(script: str) -> list[str]:
-    """The lines that a script prints which no mode lets through, as it would let root."""
+    """The lines that a script prints as a user to whom file modes apply, unlike root."""
     done = subprocess.run(
         [sys.executable, "-c", AS_NOBODY + script], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -58,7 +58,7 @@ def about_to_read(path: Path, meanwhile: Callable[[], object]) -> Folder:
     return folder
 
 
-def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
+def test_reading_a_file_that_is_too_large_stops_just_beyond_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     path.touch()
     os.truncate(path, 16 * MOST_BYTES)
@@ -68,7 +68,7 @@ def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Pat
     assert {each: len(octets) for each, octets in read.items()} == {path: MOST_BYTES + 1}
 
 
-def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_deleted_during_a_look_is_gone_and_nothing_is_reported_as_failed(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     folder = about_to_read(path, path.unlink)
 
@@ -76,7 +76,7 @@ def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_r
     assert folder.look() == ({}, frozenset(), {})
 
 
-def test_a_file_that_is_written_while_the_folder_is_looked_at_is_left_alone_until_it_is_still(tmp_path: Path) -> None:
+def test_a_file_that_is_written_during_a_look_is_left_alone_until_it_is_still(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     folder = about_to_read(path, lambda: path.write_text("ha"))
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_written_while_the_folder_is_looked_at_is_left_alone_unti
 
 
 @pytest.mark.parametrize(("content", "is_replaced"), [("new", True), ("longer", False)])
-def test_a_file_with_the_time_of_the_one_before_it_is_read(tmp_path: Path, content: str, is_replaced: bool) -> None:
+def test_a_changed_file_with_an_unchanged_mtime_is_read(tmp_path: Path, content: str, is_replaced: bool) -> None:
     path = tmp_path / "web.yaml"
     folder = Folder(tmp_path)
     path.write_text("old")
@@ -105,7 +105,9 @@ def test_a_file_with_the_time_of_the_one_before_it_is_read(tmp_path: Path, conte
     assert folder.look().read == {path: content.encode()}
 
 
-def test_an_edit_of_a_moment_ago_waits_until_it_is_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_recent_edit_is_read_only_once_the_file_is_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "web.yaml"
     folder = Folder(tmp_path, clock_ns=lambda: 0)
     path.write_text("old")
@@ -120,7 +122,7 @@ def test_an_edit_of_a_moment_ago_waits_until_it_is_still(tmp_path: Path, monkeyp
     assert (at_once, folder.look().read) == ({}, {path: b"half"})
 
 
-def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path) -> None:
+def test_an_edit_with_a_future_mtime_is_read_once_the_file_is_still(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     now_ns = 0
     folder = Folder(tmp_path, clock_ns=lambda: now_ns)
@@ -149,7 +151,7 @@ def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path
     assert [read(), read()] == [[b"edited again"], []]
 
 
-def test_a_file_that_is_never_still_is_told_after_a_while_and_read_once_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_never_still_is_reported_after_a_while_and_read_once_it_is(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     path.write_text("0")
     os.utime(path, (1, 1))
@@ -181,7 +183,7 @@ def test_a_file_that_is_never_still_is_told_after_a_while_and_read_once_it_is(tm
 
 
 @pytest.mark.parametrize("mode", ["0o000", "0o444"], ids=["closed", "listed only"])
-def test_a_folder_that_cannot_be_read_is_told_by_name_and_leaves_all_as_it_is(mode: str) -> None:
+def test_a_folder_that_cannot_be_read_is_reported_by_name_and_its_objects_stay(mode: str) -> None:
     script = f"""
 with tempfile.TemporaryDirectory() as name:
     site = Site(Path(name))
@@ -205,7 +207,7 @@ with tempfile.TemporaryDirectory() as name:
     assert told(script) == [shut, shut, opened, opened]
 
 
-def test_a_link_into_a_closed_folder_keeps_what_it_led_to() -> None:
+def test_a_symlink_into_a_folder_that_cannot_be_read_keeps_its_objects() -> None:
     script = """
 with tempfile.TemporaryDirectory() as name:
     site = Site(Path(name))
@@ -225,7 +227,7 @@ with tempfile.TemporaryDirectory() as name:
     assert told(script) == [f"{good} []", f"{good} ['web.yaml:1: Permission denied']", f"{good} []"]
 
 
-def test_a_link_to_nothing_or_to_itself_is_no_file(tmp_path: Path) -> None:
+def test_a_symlink_to_nothing_or_to_itself_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "nothing.yaml").symlink_to("nowhere")
     (tmp_path / "itself.yaml").symlink_to("itself.yaml")
 

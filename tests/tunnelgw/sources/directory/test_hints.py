@@ -1,4 +1,4 @@
-"""What the kernel says of folders, and that it is heard."""
+"""Hints of the kernel about changes of folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hints() -> Iterator[Hints]:
     found.close()
 
 
-def test_every_change_of_a_folder_is_hinted_at_once_and_reading_is_none(tmp_path: Path, hints: Hints) -> None:
+def test_every_change_of_a_folder_gives_a_hint_at_once_and_reading_gives_none(tmp_path: Path, hints: Hints) -> None:
     path, other = tmp_path / "web.yaml", tmp_path / "other.yaml"
     assert hints.follow([str(tmp_path)])
     seen = [hints.take()]
@@ -46,7 +46,7 @@ def test_every_change_of_a_folder_is_hinted_at_once_and_reading_is_none(tmp_path
     assert not hints.take()
 
 
-def test_folders_are_new_once_and_again_when_another_one_is_in_their_place(tmp_path: Path, hints: Hints) -> None:
+def test_a_folder_counts_as_new_once_and_again_when_another_has_replaced_it(tmp_path: Path, hints: Hints) -> None:
     below = tmp_path / "below"
     below.mkdir()
     folders = [str(tmp_path), str(below)]
@@ -62,8 +62,8 @@ def test_folders_are_new_once_and_again_when_another_one_is_in_their_place(tmp_p
     assert hints.take()
 
 
-def test_a_folder_that_is_followed_no_more_gives_no_hints(tmp_path: Path, hints: Hints) -> None:
-    """Such as the release before, where a link is turned from one to the next."""
+def test_a_folder_that_is_no_longer_followed_gives_no_hints(tmp_path: Path, hints: Hints) -> None:
+    """Such as the former release, after a symlink was switched to the next one."""
     before, now = tmp_path / "before", tmp_path / "now"
     before.mkdir()
     now.mkdir()
@@ -77,12 +77,12 @@ def test_a_folder_that_is_followed_no_more_gives_no_hints(tmp_path: Path, hints:
     assert not hints.follow([str(now)])
 
 
-def test_what_cannot_be_followed_is_left_out(tmp_path: Path, hints: Hints) -> None:
+def test_a_folder_that_cannot_be_followed_is_left_out(tmp_path: Path, hints: Hints) -> None:
     assert not hints.follow([str(tmp_path / "nowhere")])
     assert not hints.take()
 
 
-def test_after_its_end_nothing_is_hinted(tmp_path: Path, hints: Hints) -> None:
+def test_after_closing_there_are_no_hints(tmp_path: Path, hints: Hints) -> None:
     hints.follow([str(tmp_path)])
     hints.close()
     (tmp_path / "web.yaml").write_text("a")

@@ -81,7 +81,7 @@ EDITS: st.SearchStrategy[Edit] = st.one_of(
 
 
 def shown(snapshot: Snapshot) -> dict[tuple[Kind, Key], Any]:
-    """All objects, without what tells the same one that was made twice apart."""
+    """All objects, without the metadata in which two creations of the same one differ."""
     found = {}
     for kind in Kind:
         for key, item in snapshot.all(kind).items():
@@ -107,5 +107,5 @@ def test_after_any_edits_the_store_shows_what_a_first_look_shows(rounds: list[tu
             afresh = first.look()
 
             assert site.problems() == first.problems()
-            if not site.problems():  # else something is served that was good before
+            if not site.problems():  # otherwise a last good version is served
                 assert shown(change.snapshot) == shown(afresh.snapshot)

@@ -1,4 +1,4 @@
-"""What was served stays served while its manifest is broken, also when the controller starts anew."""
+"""What was served stays served while its manifest is broken, also after a restart of the controller."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broken_site(root: Path, name: str = "web.yaml") -> Site:
 
 @pytest.mark.parametrize("octets", [b"web.yaml", b"gr\xfc\xdfe.yaml", "größe.yaml".encode()])
 def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path, octets: bytes) -> None:
-    """Whatever it is called: names of files have octets, which need not be UTF-8."""
+    """Whatever it is called: file names are bytes, which need not be UTF-8."""
     before = broken_site(tmp_path, os.fsdecode(octets)).route()
 
     twice = [Site(tmp_path).route(), (again := Site(tmp_path)).route()]
@@ -47,7 +47,7 @@ def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path
     assert [problem.partition(": ")[0] for problem in again.problems()] == [f"{os.fsdecode(octets)}:3"]
 
 
-def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
+def test_the_last_good_versions_are_written_only_when_they_change(tmp_path: Path) -> None:
     site = broken_site(tmp_path)
     kept = site.status / ".last-good.json"
     os.utime(kept, (1, 1))
@@ -59,7 +59,7 @@ def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
     assert kept.stat().st_mtime == 1
 
 
-def test_a_folder_that_is_named_by_a_dot_keeps_its_last_good_versions_too(
+def test_a_folder_that_is_given_as_a_dot_keeps_its_last_good_versions_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(broken_site(tmp_path).root)
@@ -82,19 +82,19 @@ def test_a_refused_document_survives_a_restart_beside_good_ones_of_its_file(tmp_
     assert (again.hostnames(WEB), again.hostnames(OTHER)) == (("a.example.org",), ("new.example.org",))
 
 
-def test_a_broken_file_that_is_mended_while_nobody_looks_counts_as_it_is(tmp_path: Path) -> None:
+def test_a_broken_file_that_is_mended_while_no_controller_runs_is_served_as_mended(tmp_path: Path) -> None:
     broken_site(tmp_path).write("web.yaml", route(hostname="mended.example.org"))
 
     assert Site(tmp_path).hostnames() == ("mended.example.org",)
 
 
-def test_a_broken_file_that_is_removed_while_nobody_looks_is_gone(tmp_path: Path) -> None:
+def test_a_broken_file_that_is_removed_while_no_controller_runs_is_gone(tmp_path: Path) -> None:
     broken_site(tmp_path).write("web.yaml", BROKEN).unlink()
 
     assert Site(tmp_path).route() is None
 
 
-def test_nothing_of_a_mended_file_is_kept(tmp_path: Path) -> None:
+def test_the_last_good_version_of_a_mended_file_is_deleted(tmp_path: Path) -> None:
     site = broken_site(tmp_path)
     kept = site.status / ".last-good.json"
     was_there = kept.is_file()
@@ -107,7 +107,7 @@ def test_nothing_of_a_mended_file_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b'[{"file"', b"\xff", b'["\xff"]', b"[" * 100_000, b'[{"file": 5}]'])
 @pytest.mark.parametrize("name", [".last-good.json", ".ledger.json"])
-def test_a_damaged_file_of_ours_is_told_and_costs_only_what_was_in_it(
+def test_a_damaged_state_file_is_logged_and_only_its_content_is_lost(
     tmp_path: Path, name: str, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken_site(tmp_path).write("other.yaml", route("other"))
@@ -120,7 +120,7 @@ def test_a_damaged_file_of_ours_is_told_and_costs_only_what_was_in_it(
     assert [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
 
 
-def test_what_a_newer_schema_refuses_of_a_last_good_version_is_left_out(tmp_path: Path) -> None:
+def test_a_last_good_version_that_a_newer_schema_refuses_is_left_out(tmp_path: Path) -> None:
     kept = broken_site(tmp_path).status / ".last-good.json"
     kept.write_bytes(kept.read_bytes().replace(b"a.example.org", b"A_B"))
 
@@ -143,7 +143,7 @@ def test_a_last_good_version_that_cannot_be_saved_is_served_and_saved_later(tmp_
     assert Site(tmp_path).hostnames() == ("a.example.org",)
 
 
-def test_a_secret_is_kept_for_the_eyes_of_the_daemons_user_alone(tmp_path: Path) -> None:
+def test_the_last_good_version_of_a_secret_is_readable_only_by_the_daemon_s_user(tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n"
     config = (
         "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayConfig\nmetadata: {name: c}\n"
@@ -164,7 +164,7 @@ def test_a_secret_is_kept_for_the_eyes_of_the_daemons_user_alone(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("kind", "spec"), FULL, ids=[str(kind) for kind, _ in FULL])
-def test_an_object_of_any_kind_comes_back_as_it_was(tmp_path: Path, kind: Kind, spec: dict[str, Any]) -> None:
+def test_an_object_of_any_kind_is_restored_as_it_was(tmp_path: Path, kind: Kind, spec: dict[str, Any]) -> None:
     resource = RESOURCES[kind]
     document = {"apiVersion": f"{resource.group}/{resource.versions[0]}", "kind": kind, "metadata": {"name": "web"}}
     site = Site(tmp_path)

@@ -67,13 +67,13 @@ def test_texts_that_json_and_yaml_write_differently_are_read_as_an_api_server_re
 
 
 @pytest.mark.parametrize("nothing", ["", "null", '""'])
-def test_an_empty_namespace_is_none(site: Site, nothing: str) -> None:
+def test_an_empty_namespace_means_the_default_one(site: Site, nothing: str) -> None:
     site.write("web.yaml", route(f"web\n  namespace: {nothing}"))
 
     assert site.hostnames(Key("default", "web")) == ("a.example.org",)
 
 
-def test_an_object_gets_what_an_api_server_would_give_it(site: Site) -> None:
+def test_an_object_gets_the_metadata_and_defaults_that_an_api_server_would_set(site: Site) -> None:
     site.write("web.yaml", route())
 
     change = site.look()
@@ -106,7 +106,7 @@ def test_a_changed_file_changes_its_object_and_raises_its_generation(site: Site)
     assert first.metadata.uid == second.metadata.uid
 
 
-def test_a_status_in_a_manifest_is_nothing_as_for_an_api_server(site: Site) -> None:
+def test_a_status_in_a_manifest_is_ignored_as_by_an_api_server(site: Site) -> None:
     site.write("web.yaml", route())
     site.look()
     site.write("web.yaml", route() + "status: {parents: [{message: from the manifest}]}\n")
@@ -147,7 +147,7 @@ def test_generation_age_and_identity_survive_a_restart_and_edits_meanwhile(tmp_p
     assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
 
 
-def test_what_is_remembered_is_saved_as_soon_as_that_is_possible(site: Site) -> None:
+def test_the_ledger_is_saved_as_soon_as_that_is_possible(site: Site) -> None:
     site.write("web.yaml", route())
     ledger = site.status / ".ledger.json"
     ledger.mkdir(parents=True)
@@ -159,7 +159,7 @@ def test_what_is_remembered_is_saved_as_soon_as_that_is_possible(site: Site) -> 
     assert ledger.is_file()
 
 
-def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> None:
+def test_an_object_that_was_removed_and_created_again_is_a_new_one(site: Site) -> None:
     path = site.write("web.yaml", route())
     first = site.route()
     path.unlink()
@@ -188,7 +188,7 @@ def test_an_object_that_was_removed_is_forgotten_also_by_the_next_process(tmp_pa
     assert first.metadata.uid != second.metadata.uid
 
 
-def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Site) -> None:
+def test_of_two_documents_for_one_object_the_first_counts_until_it_is_removed(site: Site) -> None:
     first = site.write("a.yaml", route(hostname="first.example.org"))
     site.write("b.yaml", route(hostname="second.example.org"))
 
@@ -199,7 +199,7 @@ def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Si
     assert site.problems() == []
 
 
-def test_an_object_that_is_there_twice_keeps_no_other_one_from_being_forgotten(site: Site) -> None:
+def test_a_duplicate_object_does_not_keep_other_ones_from_being_forgotten(site: Site) -> None:
     site.write("a.yaml", route())
     site.write("b.yaml", route())
     path = site.write("other.yaml", route("other"))
@@ -217,7 +217,7 @@ def test_an_object_that_is_there_twice_keeps_no_other_one_from_being_forgotten(s
     assert first.metadata.uid != second.metadata.uid
 
 
-def test_the_mount_of_a_config_map_is_followed_when_its_link_is_turned(site: Site) -> None:
+def test_the_mount_of_a_config_map_is_followed_when_its_symlink_is_switched(site: Site) -> None:
     for number, hostname in enumerate(("old.example.org", "new.example.org")):
         site.write(f"..{number}/web.yaml", route(hostname=hostname))
     (site.root / "..data").symlink_to("..0")
@@ -230,7 +230,7 @@ def test_the_mount_of_a_config_map_is_followed_when_its_link_is_turned(site: Sit
     assert (old, site.hostnames()) == (("old.example.org",), ("new.example.org",))
 
 
-def test_links_in_circles_end(site: Site) -> None:
+def test_circular_symlinks_are_not_followed_for_ever(site: Site) -> None:
     site.write("below/web.yaml", route())
     site.write("other.yaml", route("other"))
     (site.root / "below" / "again").symlink_to("..")
@@ -298,7 +298,7 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
         ("stringData: {token: 12345678}", "stringData.token is not a string; write it in quotes"),
     ],
 )
-def test_a_value_of_a_secret_that_is_no_string_is_told_as_what_it_is(site: Site, content: str, problem: str) -> None:
+def test_a_value_of_a_secret_that_is_not_a_string_is_reported_as_such(site: Site, content: str, problem: str) -> None:
     site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{content}\n")
 
     site.look()
@@ -307,7 +307,7 @@ def test_a_value_of_a_secret_that_is_no_string_is_told_as_what_it_is(site: Site,
 
 
 @pytest.mark.parametrize("data", ["", "data:\n"], ids=["absent", "null"])
-def test_a_secret_without_data_is_known_to_hold_nothing(site: Site, data: str) -> None:
+def test_a_secret_without_data_counts_as_read_and_empty(site: Site, data: str) -> None:
     site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}")
     site.write("config.yaml", NAMING_SECRET)
 
@@ -333,7 +333,7 @@ def test_base64_of_a_secret_may_be_in_several_lines_and_is_stored_in_one(site: S
 
 
 @pytest.mark.parametrize("kind", [Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG])
-def test_a_pool_is_as_large_as_the_crd_lets_it_be_and_no_larger(site: Site, kind: Kind) -> None:
+def test_the_size_limit_of_a_pool_is_that_of_the_crd(site: Site, kind: Kind) -> None:
     crd: Any = yaml.safe_load((CRDS / f"{RESOURCES[kind].plural}.yaml").read_text())
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     most = spec["properties"]["direct"]["properties"]["addresses"]["maxItems"]
@@ -346,7 +346,7 @@ def test_a_pool_is_as_large_as_the_crd_lets_it_be_and_no_larger(site: Site, kind
     assert [key.name for key in site.look().snapshot.all(kind)] == ["fits"]
 
 
-def test_a_secret_that_is_named_later_is_there_at_once(site: Site) -> None:
+def test_a_secret_that_is_named_later_has_its_data_at_once(site: Site) -> None:
     site.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n")
     unnamed = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
     site.write(
@@ -393,7 +393,7 @@ def test_a_status_is_a_file_and_touches_its_object(site: Site) -> None:
     assert json.loads(bytes(stored.status)) == {"parents": [{"message": "good"}]}
 
 
-def test_a_status_stays_over_edits_and_restarts_and_goes_with_its_object(tmp_path: Path) -> None:
+def test_a_status_survives_edits_and_restarts_and_is_removed_with_its_object(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.write("web.yaml", route())
     item = site.route()
@@ -414,7 +414,7 @@ def test_a_status_stays_over_edits_and_restarts_and_goes_with_its_object(tmp_pat
     assert not list((tmp_path / "manifests" / "status").rglob("*.yaml"))
 
 
-def test_a_status_for_what_has_changed_meanwhile_is_a_conflict_and_for_what_is_gone_nothing(site: Site) -> None:
+def test_a_status_for_an_object_that_has_changed_is_a_conflict_and_for_a_removed_one_gone(site: Site) -> None:
     path = site.write("web.yaml", route())
     item = site.route()
     assert item is not None
@@ -429,7 +429,7 @@ def test_a_status_for_what_has_changed_meanwhile_is_a_conflict_and_for_what_is_g
     assert (conflict, gone) == (Outcome.CONFLICT, Outcome.GONE)
 
 
-def test_a_status_folder_that_cannot_be_written_is_a_value(site: Site) -> None:
+def test_a_status_that_cannot_be_written_is_a_failed_outcome_and_no_exception(site: Site) -> None:
     site.write("web.yaml", route())
     item = site.route()
     assert item is not None
@@ -441,6 +441,6 @@ def test_a_status_folder_that_cannot_be_written_is_a_value(site: Site) -> None:
     assert "web.yaml" in written.error
 
 
-def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         DirectorySource(tmp_path / "nowhere", tmp_path, Store(), threading.Event())

@@ -41,8 +41,8 @@ def test_a_status_of_the_longest_name_is_written_found_again_and_removed(tmp_pat
     assert not list(site.status.rglob("*.yaml"))
 
 
-def test_a_status_that_is_taken_for_a_manifest_is_refused_with_what_it_is(tmp_path: Path) -> None:
-    """Where statuses went among the manifests once, as they do by default, and go somewhere else now."""
+def test_a_status_that_is_read_as_a_manifest_is_refused_with_what_it_is(tmp_path: Path) -> None:
+    """Where statuses were once written among the manifests, as by default, and are now written elsewhere."""
     site = Site(tmp_path)
     site.write("web.yaml", route("web"))
     site.look()
@@ -76,7 +76,7 @@ def bare(name: str) -> bytes:
         "{parents: [{conditions: 5}]}",
     ],
 )
-def test_a_status_that_is_damaged_is_as_good_as_none(tmp_path: Path, status: str) -> None:
+def test_a_damaged_status_counts_as_none(tmp_path: Path, status: str) -> None:
     site = Site(tmp_path)
     site.write("web.yaml", route())
     item = site.route()
@@ -95,7 +95,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_dry_run_beside_a_controller_leaves_its_memory_and_statuses_alone(tmp_path: Path) -> None:
+def test_a_dry_run_beside_a_controller_leaves_its_state_and_statuses_alone(tmp_path: Path) -> None:
     site = Site(tmp_path)
     gone = site.write("web.yaml", route())
     broken = site.write("other.yaml", route("other"))
@@ -116,7 +116,7 @@ def test_a_dry_run_beside_a_controller_leaves_its_memory_and_statuses_alone(tmp_
     assert content(site.status) == before
 
 
-def test_a_dry_run_makes_no_folder_for_statuses(tmp_path: Path) -> None:
+def test_a_dry_run_creates_no_status_folder(tmp_path: Path) -> None:
     site = Site(tmp_path, is_dry_run=True)
     site.write("web.yaml", route())
 

@@ -59,9 +59,7 @@ def test_the_thread_picks_up_what_an_editor_writes(site: Site) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives hints")
-def test_a_large_folder_that_is_looked_at_seldom_is_looked_at_after_an_edit(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_folder_that_is_read_rarely_is_read_after_an_edit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_LONGEST_PERIOD_S", 3600.0)
     monkeypatch.setattr(source, "_IDLE_SHARE", 1e-9)
     (site.root / "below").mkdir()
