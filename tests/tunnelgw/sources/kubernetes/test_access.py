@@ -110,7 +110,7 @@ def asked(path: str) -> bytes:
         server.close()
 
 
-def test_white_space_around_a_token_is_no_part_of_it(tmp_path: Path, url: str) -> None:
+def test_white_space_around_a_token_is_stripped(tmp_path: Path, url: str) -> None:
     token = tmp_path / "token"
     token.write_text(f"{SECRET}\n")
 
@@ -120,7 +120,7 @@ def test_white_space_around_a_token_is_no_part_of_it(tmp_path: Path, url: str) -
     assert from_file == given == f"Bearer {SECRET}".encode()
 
 
-def test_after_a_refusal_a_token_that_was_replaced_meanwhile_is_shown(tmp_path: Path, url: str) -> None:
+def test_a_token_file_is_read_again_after_a_401(tmp_path: Path, url: str) -> None:
     token = tmp_path / "token"
     token.write_text(EXPIRED)
     path = kubeconfig(tmp_path, url, {"tokenFile": str(token)})
@@ -134,14 +134,14 @@ def test_after_a_refusal_a_token_that_was_replaced_meanwhile_is_shown(tmp_path: 
     server.close()
 
 
-def test_a_plugin_that_fails_is_told_and_nobody_asks_without_it(tmp_path: Path, url: str) -> None:
+def test_no_request_is_sent_when_the_credential_plugin_fails(tmp_path: Path, url: str) -> None:
     path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
 
     with pytest.raises(Unreachable, match=r"^no access to a cluster: the plugin cat gave no credentials$"):
         asked(path)
 
 
-def test_a_plugin_that_failed_when_its_token_had_been_refused_is_asked_again(tmp_path: Path, url: str) -> None:
+def test_a_credential_plugin_that_failed_after_a_401_is_run_again(tmp_path: Path, url: str) -> None:
     now_s = 100.0
     path = kubeconfig(tmp_path, url, plugin(tmp_path, EXPIRED))
     server = ApiServer(lambda: load_configuration(path), clock=lambda: now_s)
@@ -158,7 +158,7 @@ def test_a_plugin_that_failed_when_its_token_had_been_refused_is_asked_again(tmp
     server.close()
 
 
-def test_a_plugin_that_goes_on_to_fail_is_not_run_for_each_who_asks(tmp_path: Path, url: str) -> None:
+def test_runs_of_a_failing_credential_plugin_back_off(tmp_path: Path, url: str) -> None:
     now_s = 100.0
     path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
     loads_s: list[float] = []
@@ -178,10 +178,10 @@ def test_a_plugin_that_goes_on_to_fail_is_not_run_for_each_who_asks(tmp_path: Pa
     server.close()
 
 
-def test_a_plugin_that_gives_credentials_again_is_followed_by_the_watches_of_all_kinds_soon(
+def test_all_watches_resume_soon_after_a_credential_plugin_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a server that was away: what refers to several kinds would be judged by half."""
+    """As after an outage: objects that refer to several kinds would be judged by incomplete data."""
     let_one_kind_alone_come_back_soon(monkeypatch)
     followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
     with ScriptedApi() as api:
@@ -198,7 +198,7 @@ def test_a_plugin_that_gives_credentials_again_is_followed_by_the_watches_of_all
             assert world.store.wait_listed(followed, DEADLINE_S)
 
 
-def test_a_kubeconfig_that_has_been_mended_is_read_at_once(tmp_path: Path, url: str) -> None:
+def test_a_corrected_kubeconfig_is_read_at_once(tmp_path: Path, url: str) -> None:
     path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
     server = ApiServer(lambda: load_configuration(path), lambda: edition(path), clock=lambda: 100.0)
     with pytest.raises(Unreachable):
@@ -211,11 +211,11 @@ def test_a_kubeconfig_that_has_been_mended_is_read_at_once(tmp_path: Path, url: 
 
 
 @pytest.mark.parametrize("user", [{}, {"username": "me", "password": SECRET}])
-def test_a_user_without_a_plugin_may_have_no_token(tmp_path: Path, url: str, user: dict[str, str]) -> None:
+def test_a_user_without_a_plugin_may_have_a_password_or_nothing(tmp_path: Path, url: str, user: dict[str, str]) -> None:
     assert asked(kubeconfig(tmp_path, url, user)).startswith(b"Basic " if user else b"")
 
 
-def test_a_server_that_has_moved_is_found_by_the_kubeconfig_of_now(tmp_path: Path, url: str) -> None:
+def test_a_moved_server_is_found_through_the_current_kubeconfig(tmp_path: Path, url: str) -> None:
     with echoing() as former:
         path = kubeconfig(tmp_path, former, {"token": SECRET})
         server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
@@ -229,7 +229,7 @@ def test_a_server_that_has_moved_is_found_by_the_kubeconfig_of_now(tmp_path: Pat
     server.close()
 
 
-def test_a_server_with_another_authority_is_trusted_by_the_kubeconfig_of_now(tmp_path: Path) -> None:
+def test_a_new_ca_is_trusted_through_the_current_kubeconfig(tmp_path: Path) -> None:
     with (
         closing(Authority()) as old,
         closing(Authority()) as new,
@@ -248,9 +248,7 @@ def test_a_server_with_another_authority_is_trusted_by_the_kubeconfig_of_now(tmp
         server.close()
 
 
-def test_an_authority_is_trusted_that_python_of_its_own_would_refuse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ca_that_strict_x509_checks_refuse_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_context = ssl.SSLContext.__new__
 
     def strict(cls: type[ssl.SSLContext], *args: Any, **kwargs: Any) -> ssl.SSLContext:
@@ -264,7 +262,7 @@ def test_an_authority_is_trusted_that_python_of_its_own_would_refuse(
         assert asked(kubeconfig(tmp_path, url, {"token": SECRET}, bare)) == f"Bearer {SECRET}".encode()
 
 
-def test_a_kubeconfig_that_was_not_written_since_is_not_read_again(tmp_path: Path) -> None:
+def test_an_unchanged_kubeconfig_is_not_read_again(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": SECRET})
     loads: list[str] = []
 
@@ -281,7 +279,7 @@ def test_a_kubeconfig_that_was_not_written_since_is_not_read_again(tmp_path: Pat
     server.close()
 
 
-def test_an_authority_that_stands_in_a_kubeconfig_is_trusted_also_when_temporary_files_have_been_cleared_away(
+def test_a_ca_embedded_in_a_kubeconfig_survives_the_removal_of_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"
@@ -304,7 +302,7 @@ def test_an_authority_that_stands_in_a_kubeconfig_is_trusted_also_when_temporary
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("foo: [")])
-def test_a_kubeconfig_that_cannot_be_read_any_more_takes_nothing_away(
+def test_the_last_good_kubeconfig_is_used_while_the_file_is_unreadable(
     tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
     with ReservedPort() as port:
@@ -321,7 +319,7 @@ def test_a_kubeconfig_that_cannot_be_read_any_more_takes_nothing_away(
         server.close()
 
 
-def test_the_authority_of_a_pod_is_read_at_each_connection(tmp_path: Path) -> None:
+def test_the_ca_file_of_a_pod_is_read_for_each_connection(tmp_path: Path) -> None:
     token, trusted = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text(SECRET)
     with closing(Authority()) as old, closing(Authority()) as new:
@@ -342,7 +340,7 @@ def test_the_authority_of_a_pod_is_read_at_each_connection(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])
-def test_a_token_that_no_header_can_carry_is_told_and_not_shown(tmp_path: Path, url: str, token: str) -> None:
+def test_the_error_about_a_token_that_fits_no_header_does_not_show_it(tmp_path: Path, url: str, token: str) -> None:
     with pytest.raises(Unreachable) as told:
         asked(kubeconfig(tmp_path, url, {"token": token}))
 
@@ -350,7 +348,7 @@ def test_a_token_that_no_header_can_carry_is_told_and_not_shown(tmp_path: Path, 
     assert told.value.__cause__ is None
 
 
-def test_a_token_of_a_pod_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
+def test_an_empty_token_file_of_a_pod_is_an_error(tmp_path: Path) -> None:
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     for file in (token, authority):
         file.write_text(SECRET)
@@ -368,7 +366,7 @@ def test_a_token_of_a_pod_that_cannot_be_read_any_more_is_told(tmp_path: Path) -
     server.close()
 
 
-def test_an_issuer_of_tokens_that_does_not_answer_is_told(tmp_path: Path, url: str) -> None:
+def test_a_token_issuer_that_does_not_answer_is_an_error(tmp_path: Path, url: str) -> None:
     past = base64.urlsafe_b64encode(b'{"exp": 100}').decode()
     settings = {"id-token": f"e30.{past}.x", "refresh-token": SECRET, "idp-issuer-url": "http://127.0.0.1:1"}
 
@@ -378,7 +376,7 @@ def test_an_issuer_of_tokens_that_does_not_answer_is_told(tmp_path: Path, url: s
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.DependencyWarning")
 @pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "socks5://127.0.0.1:1", "http://[::1"])
-def test_a_proxy_in_the_environment_that_cannot_be_used_is_told(
+def test_an_unusable_proxy_in_the_environment_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy)
@@ -402,7 +400,7 @@ def test_a_proxy_in_the_environment_that_cannot_be_used_is_told(
         "\x00",
     ],
 )
-def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_kubeconfig_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
 
@@ -410,7 +408,7 @@ def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
         load_configuration(str(path))
 
 
-def test_a_kubeconfig_in_another_encoding_is_told_by_its_name(tmp_path: Path) -> None:
+def test_the_error_about_a_kubeconfig_in_another_encoding_names_the_file(tmp_path: Path) -> None:
     """As PowerShell writes `kubectl config view > kubeconfig`."""
     path = tmp_path / "kubeconfig"
     path.write_text("current-context: a", encoding="utf-16")
@@ -420,7 +418,7 @@ def test_a_kubeconfig_in_another_encoding_is_told_by_its_name(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("server", ["", "192.0.2.1:6443", "api.example"])
-def test_a_server_that_is_no_url_is_told_and_never_asked(tmp_path: Path, server: str) -> None:
+def test_a_server_that_is_not_a_url_is_an_error_that_quotes_it(tmp_path: Path, server: str) -> None:
     path = kubeconfig(tmp_path, server, {"token": SECRET})
 
     with pytest.raises(Unreachable, match=r"want a URL such as https://") as told:
@@ -429,17 +427,17 @@ def test_a_server_that_is_no_url_is_told_and_never_asked(tmp_path: Path, server:
     assert repr(server) in str(told.value)
 
 
-def test_who_has_no_home_has_no_kubeconfig_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_without_a_home_directory_has_no_default_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KUBERNETES_SERVICE_HOST", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # a number that is nobody's here
+    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # no account has this number
 
     with pytest.raises(Unreachable, match=r"^no access to a cluster: this is no Pod, and there is no ~/.kube/config$"):
         load_configuration()
 
 
-def test_a_server_that_is_away_leaves_nothing_for_the_collector_of_garbage() -> None:
-    """It is asked again for days, and whoever asked had pages of a list at hand."""
+def test_an_unreachable_server_leaves_no_reference_cycles() -> None:
+    """It is tried for days, and the callers' frames hold pages of lists."""
     configuration = Configuration(host="http://127.0.0.1:1")
     with closing(ApiServer(lambda: configuration)) as server, uncollected() as garbage:
         with suppress(Unreachable):

@@ -1,4 +1,4 @@
-"""What is kept of an object of the API, and what an object that cannot be read comes to."""
+"""What is kept of an object, and what happens to one that cannot be decoded."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def decoded(kind: Kind, **fields: Any) -> Object | Rejected:
 
 
 @pytest.mark.parametrize("kind", [Kind.HTTP_ROUTE, Kind.SERVICE, Kind.CONFIG_MAP])
-def test_labels_and_annotations_that_nobody_reads_are_not_kept(kind: Kind) -> None:
+def test_unused_labels_and_annotations_are_dropped(kind: Kind) -> None:
     item = decoded(kind, spec={})
 
     assert isinstance(item, Object)
@@ -31,21 +31,21 @@ def test_labels_and_annotations_that_nobody_reads_are_not_kept(kind: Kind) -> No
 
 
 @pytest.mark.parametrize("kind", [Kind.NAMESPACE, Kind.ENDPOINT_SLICE])
-def test_labels_by_which_objects_are_selected_are_kept(kind: Kind) -> None:
+def test_labels_that_selectors_need_are_kept(kind: Kind) -> None:
     item = decoded(kind, addressType="IPv4", endpoints=[])
 
     assert isinstance(item, Object)
     assert (item.metadata.labels, item.metadata.annotations) == (METADATA["labels"], {})
 
 
-def test_annotations_of_crds_are_kept_which_tell_the_version_of_gateway_api() -> None:
+def test_annotations_of_crds_are_kept() -> None:
     item = decoded(Kind.CUSTOM_RESOURCE_DEFINITION)
 
     assert isinstance(item, Object)
     assert item.metadata.annotations == METADATA["annotations"]
 
 
-def test_a_status_is_kept_byte_for_byte_and_holds_no_other_bytes_alive() -> None:
+def test_a_status_is_kept_byte_for_byte_without_the_rest_of_the_response() -> None:
     body = json.dumps({"metadata": METADATA, "spec": {}, "status": {"parents": [], "unknown": 1}}).encode()
     item: Any = ObjectDecoder(RESOURCES[Kind.HTTP_ROUTE]).object(body)
 
@@ -54,7 +54,7 @@ def test_a_status_is_kept_byte_for_byte_and_holds_no_other_bytes_alive() -> None
     assert held_alive.nbytes == len(bytes(item.status))
 
 
-def test_an_object_of_another_shape_is_rejected_by_name_and_says_where() -> None:
+def test_an_object_of_another_shape_is_rejected_with_its_name_and_the_path_of_the_field() -> None:
     item = decoded(Kind.HTTP_ROUTE, spec={"hostnames": "a.example"})
 
     assert isinstance(item, Rejected)
@@ -63,7 +63,7 @@ def test_an_object_of_another_shape_is_rejected_by_name_and_says_where() -> None
 
 
 @pytest.mark.parametrize("octets", [b"<html>", b'{"metadata": {"name": "\xff"}}', b'{"unknown": ' + b"[" * 100_000])
-def test_what_is_no_object_at_all_is_a_fault_of_the_server(octets: bytes) -> None:
+def test_a_response_without_a_valid_object_counts_as_unreachable(octets: bytes) -> None:
     decoder = ObjectDecoder(RESOURCES[Kind.SERVICE])
 
     with pytest.raises(Unreachable, match="not JSON"):

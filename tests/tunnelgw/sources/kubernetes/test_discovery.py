@@ -1,4 +1,4 @@
-"""Whether a kind is installed, as far as an API server and what stands in front of it can be believed."""
+"""Whether a kind is installed, as far as the API server, and any proxy in front of it, can be believed."""
 
 from __future__ import annotations
 
@@ -34,30 +34,28 @@ def server(api: ScriptedApi, tmp_path: Path) -> Iterator[ApiServer]:
         yield server
 
 
-def test_a_kind_that_the_server_does_not_know_is_not_installed(api: ScriptedApi, server: ApiServer) -> None:
+def test_a_kind_that_the_server_answers_with_404_is_not_installed(api: ScriptedApi, server: ApiServer) -> None:
     api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
 
     assert find(server, RESOURCES[Kind.HTTP_ROUTE]) is None
 
 
-def test_nothing_is_known_where_each_path_is_said_to_be_unknown(api: ScriptedApi, server: ApiServer) -> None:
-    """So says what stands in front of a server that is away."""
+def test_a_server_that_answers_every_path_with_404_proves_nothing(api: ScriptedApi, server: ApiServer) -> None:
+    """A proxy in front of an unreachable server may answer so."""
     api.refusals[GROUP] = api.refusals[ROUTES] = api.refusals[EVERY_SERVER_HAS_IT] = UNKNOWN
 
     with pytest.raises(Refused):
         find(server, RESOURCES[Kind.HTTP_ROUTE])
 
 
-def test_a_kind_is_found_where_the_server_comes_back_while_it_is_looked_for(
-    api: ScriptedApi, server: ApiServer
-) -> None:
+def test_a_kind_is_found_when_the_server_recovers_during_discovery(api: ScriptedApi, server: ApiServer) -> None:
     api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
     api.recovers_at = EVERY_SERVER_HAS_IT
 
     assert ROUTES == find(server, RESOURCES[Kind.HTTP_ROUTE])
 
 
-def test_a_server_that_lets_nobody_ask_what_it_has_is_there_all_the_same(api: ScriptedApi, server: ApiServer) -> None:
+def test_a_server_that_forbids_discovery_counts_as_present(api: ScriptedApi, server: ApiServer) -> None:
     api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
     api.refusals[EVERY_SERVER_HAS_IT] = (403, {"code": 403, "reason": "Forbidden"})
 

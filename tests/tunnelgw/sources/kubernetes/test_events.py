@@ -1,4 +1,4 @@
-"""Events as people see them in a cluster."""
+"""Events as users see them in a cluster."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def gateway(cluster: Cluster, namespace: str, name: str = "gw") -> Object:
 
 
 def events(cluster: Cluster, about: Object, count: int, series: int = 0) -> list[Any]:
-    """Those about the object, when there are so many, and one of them has been seen so often.
+    """The events about an object, once there are `count` of them, and one is a series of at least `series`.
 
     An API server has events of its own in the namespace default, such as ClusterIPNotAllocated when it starts slowly.
     """
@@ -79,7 +79,7 @@ def events(cluster: Cluster, about: Object, count: int, series: int = 0) -> list
     return found
 
 
-def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
+def test_an_event_refers_to_its_object(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
     item = gateway(cluster, namespace)
 
     recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
@@ -99,7 +99,7 @@ def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, rec
         ("example.com/~", "example.com"),
     ],
 )
-def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
+def test_a_controller_name_that_events_cannot_have_is_made_valid(
     cluster: Cluster, namespace: str, recorder: EventRecorder, shown: str
 ) -> None:
     item = gateway(cluster, namespace)
@@ -111,7 +111,7 @@ def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
 
 
 @pytest.mark.parametrize("name", ["a" * 253, f"{'a' * 199}-b", f"{'a' * 199}.b", f"{'a' * 198}--b"])
-def test_an_object_with_a_long_name_has_events_too(
+def test_an_object_with_a_long_name_gets_events(
     cluster: Cluster, namespace: str, recorder: EventRecorder, name: str
 ) -> None:
     item = gateway(cluster, namespace, name)
@@ -122,12 +122,12 @@ def test_an_object_with_a_long_name_has_events_too(
     assert event["regarding"]["name"] == name
 
 
-def test_the_same_again_is_a_series_and_something_else_another_event(
+def test_a_repeated_event_becomes_a_series_and_a_different_one_an_event_of_its_own(
     cluster: Cluster, namespace: str, recorder: EventRecorder, clock: Clock
 ) -> None:
     item = gateway(cluster, namespace)
     recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
-    # There before the recorder has been told so, and only then is it where a series can begin.
+    # A series can only begin once the recorder knows the path of the created event.
     assert wait_until(lambda: all(said.path for said in recorder._said.values()), DEADLINE_S)
 
     for _ in range(4):
@@ -139,7 +139,7 @@ def test_the_same_again_is_a_series_and_something_else_another_event(
     assert sorted(event["reason"] for event in found) == ["Delivered", "DeliveryFailed"]
 
 
-def test_an_object_of_cluster_scope_has_its_events_in_the_default_namespace(
+def test_events_about_a_cluster_scoped_object_are_in_the_default_namespace(
     cluster: Cluster, recorder: EventRecorder
 ) -> None:
     item = make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "7"})
@@ -153,9 +153,7 @@ def test_an_object_of_cluster_scope_has_its_events_in_the_default_namespace(
     assert (event["reason"], event["note"]) == ("AuthenticationFailed", "ä" * 512)
 
 
-def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
-    cluster: Cluster, namespace: str, recorder: EventRecorder
-) -> None:
+def test_the_event_after_one_that_failed_is_sent(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
     item = gateway(cluster, namespace)
     nowhere = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, namespace="nowhere", metadata={"uid": "8"})
 
@@ -165,7 +163,7 @@ def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
     assert [event["reason"] for event in events(cluster, item, 1)] == ["Seen"]
 
 
-def test_an_event_for_which_there_was_no_room_is_said_when_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_found_the_queue_full_is_sent_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunnelgw.sources.kubernetes.events._MOST_QUEUED", 10)  # each is a request
     configuration, stop = Configuration(), threading.Event()
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
@@ -193,7 +191,7 @@ def test_an_event_for_which_there_was_no_room_is_said_when_there_is(monkeypatch:
 
 
 class Looks(threading.Event):
-    """Counts how often somebody looks whether it is set."""
+    """Counts how often it is checked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +202,7 @@ class Looks(threading.Event):
         return super().is_set()
 
 
-def test_an_event_after_a_quiet_time_is_said_too(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_an_event_after_an_idle_time_is_sent(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr("tunnelgw.sources.kubernetes.events._IDLE_S", 0.01)
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
     stop = Looks()
@@ -217,7 +215,7 @@ def test_an_event_after_a_quiet_time_is_said_too(monkeypatch: pytest.MonkeyPatch
         assert wait_until(lambda: posted.strikes == 1, DEADLINE_S)
 
 
-def test_events_that_were_said_long_ago_are_remembered_no_more(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_the_least_recent_events_are_forgotten(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr("tunnelgw.sources.kubernetes.events._MOST_REMEMBERED", 3)
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
     with recording(clock) as (front, recorder):
@@ -253,7 +251,7 @@ def until_path(recorder: EventRecorder, count: int) -> None:
     assert wait_until(lambda: sum(bool(said.path) for said in list(recorder._said.values())) == count, DEADLINE_S)
 
 
-def test_an_event_that_happens_often_costs_one_request_a_minute_and_is_anew_after_half_an_hour(clock: Clock) -> None:
+def test_a_frequent_event_costs_one_request_a_minute_and_is_created_again_after_half_an_hour(clock: Clock) -> None:
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
     with recording(clock) as (front, recorder):
         posted = front.answer(lambda asked: asked.method == "POST", 201)
@@ -282,8 +280,8 @@ def test_an_event_that_happens_often_costs_one_request_a_minute_and_is_anew_afte
 
 
 @pytest.mark.parametrize("status_code", [404, 500])
-def test_an_event_that_was_lost_is_said_anew(clock: Clock, status_code: int) -> None:
-    """A series of one that has expired in the cluster leads nowhere."""
+def test_an_event_whose_series_could_not_be_updated_is_created_again(clock: Clock, status_code: int) -> None:
+    """An event that has expired in the cluster cannot become a series."""
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
     with recording(clock) as (front, recorder):
         posted = front.answer(lambda asked: asked.method == "POST", 201)

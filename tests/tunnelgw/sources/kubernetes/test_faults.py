@@ -1,4 +1,4 @@
-"""The API server restarts, and the network cuts, freezes and refuses: nothing is lost, and it converges."""
+"""Restarts of the API server, and cut, frozen and refused connections: nothing is lost, and the source converges."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def hostnames(world: World, key: Key) -> tuple[str, ...]:
     return item.spec.hostnames if isinstance(item, HttpRoute) else ()
 
 
-def test_what_happened_while_the_network_was_away_is_seen_afterwards(
+def test_changes_during_a_network_outage_are_seen_afterwards(
     cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path
 ) -> None:
     cluster.create(Kind.HTTP_ROUTE, "ends", ROUTE, namespace)
@@ -61,7 +61,7 @@ def test_what_happened_while_the_network_was_away_is_seen_afterwards(
         relay.refuse()
         cluster.delete(Kind.HTTP_ROUTE, "ends", namespace)
         cluster.create(Kind.HTTP_ROUTE, "comes", ROUTE, namespace)
-        # Also where the watch was still to begin.
+        # Also if the watch had not begun yet.
         assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts, DEADLINE_S)
         relay.accept()
 
@@ -89,9 +89,7 @@ def test_a_watch_cut_in_the_middle_of_an_event_loses_nothing(
         world.until(lambda _: hostnames(world, key) == ("last.example.org",), "the last edit")
 
 
-def test_a_connection_that_has_died_without_a_word_is_noticed(
-    cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path
-) -> None:
+def test_a_silently_dead_connection_is_noticed(cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path) -> None:
     impatient = Timing(first_wait_s=0.05, longest_wait_s=0.5, silence_s=2.0)
     with running(cluster.through(relay.address, tmp_path), impatient) as world:
         settled(world)
@@ -135,8 +133,8 @@ def test_a_restarted_api_server_is_followed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_server_that_was_given_an_older_state_is_followed_from_there(tmp_path: Path) -> None:
-    """Such as a backup of etcd. A watch from a version that is yet to come hears nothing, and no error either."""
+def test_a_server_that_was_restored_from_a_backup_is_listed_again(tmp_path: Path) -> None:
+    """A watch from a version that the server has not reached yet receives neither events nor an error."""
     environment = start(tmp_path / "state", require(find_programs), is_tied=True)
     try:
         with KubeApi(environment) as admin, running(environment.kubeconfig, QUICK) as world:
@@ -157,10 +155,10 @@ def test_a_server_that_was_given_an_older_state_is_followed_from_there(tmp_path:
         environment.stop()
 
 
-def test_a_server_that_has_answered_one_watch_again_is_asked_by_all_others_soon(
+def test_all_watches_resume_soon_after_one_could(
     cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A route would else be judged without what it refers to, for as long as the kind of that stays away."""
+    """Otherwise a route would be judged without the objects it refers to until their watch resumes."""
     let_one_kind_alone_come_back_soon(monkeypatch)
     followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
     of_routes = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "apps"}
@@ -179,7 +177,7 @@ def test_a_server_that_has_answered_one_watch_again_is_asked_by_all_others_soon(
             world.until_here(kind, Key(namespace, "comes"))
 
 
-def test_the_source_ends_at_once_also_while_the_server_cannot_be_reached(tmp_path: Path, cluster: Cluster) -> None:
+def test_the_source_stops_at_once_while_the_server_is_unreachable(tmp_path: Path, cluster: Cluster) -> None:
     # `running` asserts that all threads end.
     with running(cluster.through("https://127.0.0.1:1", tmp_path)) as world:
         assert not world.store.wait(0.0)

@@ -74,7 +74,7 @@ def replicas(
     timing: LeaseTiming = QUICK,
     may_give_back: Callable[[], bool] = lambda: True,
 ) -> Iterator[tuple[list[Replica], Callable[[Callable[[], bool]], None]]]:
-    """They run until the end of the block. With them a wait for news."""
+    """They run until the end of the block. The second value waits until a condition holds."""
     changed = threading.Condition()
     with ExitStack() as stack:
         several = []
@@ -103,7 +103,7 @@ def version_of(cluster: Cluster, key: Key) -> str:
 
 
 def uid_of(cluster: Cluster, path: str) -> str:
-    """The id of the Lease itself, empty while there is none."""
+    """The UID of the Lease, empty while there is none."""
     try:
         return str(cluster.admin.call("GET", path)["metadata"]["uid"])
     except requests.HTTPError:
@@ -115,7 +115,7 @@ def key() -> Key:
     return Key(HOME, f"lease-{uuid.uuid4().hex[:8]}")
 
 
-def test_one_of_two_leads_and_gives_way_at_once_when_it_stops(cluster: Cluster, key: Key) -> None:
+def test_a_leader_that_stops_hands_the_lease_over_at_once(cluster: Cluster, key: Key) -> None:
     with replicas(key, cluster.kubeconfig, cluster.kubeconfig, timing=LASTING) as (several, until):
         until(lambda: any(replica.leadership.is_held() for replica in several))
         leader, standby = sorted(several, key=lambda replica: not replica.leadership.is_held())
@@ -128,7 +128,7 @@ def test_one_of_two_leads_and_gives_way_at_once_when_it_stops(cluster: Cluster, 
         assert standby.leadership.holder == standby.name
 
 
-def test_who_waits_for_the_lease_says_once_for_whom(
+def test_a_standby_logs_the_name_of_the_leader_once(
     cluster: Cluster, key: Key, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tunnelgw.sources.kubernetes")
@@ -148,11 +148,11 @@ def test_who_waits_for_the_lease_says_once_for_whom(
             leader.end()
 
             until_standby(standby.leadership.is_held)
-            # It leads as soon as the API server has answered, and says so right after.
+            # It leads as soon as the API server has responded, and logs that right after.
             until_standby(lambda: said()[-1] == ("leading", standby.name))
 
 
-def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
+def test_a_leader_that_cannot_renew_stops_leading_before_the_standby_begins(
     cluster: Cluster, key: Key, tmp_path: Path
 ) -> None:
     url = urlsplit(cluster.environment.server)
@@ -166,7 +166,7 @@ def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
 
             def has_taken_over() -> bool:
                 is_held = standby.leadership.is_held()
-                # Asked in this order, since what is cut off cannot begin to lead in between.
+                # In this order, since the replica that is cut off cannot begin to lead in between.
                 assert not (is_held and cut_off.leadership.is_held())
                 return is_held
 
@@ -177,9 +177,7 @@ def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
             assert not cut_off.leadership.is_held()
 
 
-def test_a_lease_counts_from_when_it_was_asked_for_not_from_a_late_answer(
-    cluster: Cluster, key: Key, tmp_path: Path
-) -> None:
+def test_a_lease_counts_from_the_request_not_from_a_late_response(cluster: Cluster, key: Key, tmp_path: Path) -> None:
     brief = LeaseTiming(duration_s=2, limit_s=0.5, retry_s=DEADLINE_S, request_s=DEADLINE_S)
     with Front(cluster.environment.server, str(cluster.environment.pki.authority)) as front:
         slow = front.hold(lambda asked: asked.method == "POST")
@@ -195,7 +193,9 @@ def test_a_lease_counts_from_when_it_was_asked_for_not_from_a_late_answer(
             assert not late.news
 
 
-def test_a_lease_lasts_as_long_as_its_holder_has_written(cluster: Cluster, key: Key, tmp_path: Path) -> None:
+def test_a_standby_respects_the_duration_that_the_holder_has_written(
+    cluster: Cluster, key: Key, tmp_path: Path
+) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases"
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
     cluster.admin.call("POST", path, {"metadata": {"name": key.name}, "spec": spec})
@@ -210,7 +210,7 @@ def test_a_lease_lasts_as_long_as_its_holder_has_written(cluster: Cluster, key: 
         assert standby.leadership.holder == "other"
 
 
-def test_a_lease_says_since_when_its_holder_leads_and_how_often_it_changed_hands(cluster: Cluster, key: Key) -> None:
+def test_a_lease_tells_acquire_time_and_number_of_transitions(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
 
     def spec() -> dict[str, Any]:
@@ -229,7 +229,9 @@ def test_a_lease_says_since_when_its_holder_leads_and_how_often_it_changed_hands
         assert spec()["leaseTransitions"] == 1
 
 
-def test_a_renewal_whose_answer_is_lost_does_not_depose_the_leader(cluster: Cluster, key: Key, tmp_path: Path) -> None:
+def test_a_renewal_whose_response_is_lost_does_not_depose_the_leader(
+    cluster: Cluster, key: Key, tmp_path: Path
+) -> None:
     renewals = 0
 
     def is_second(asked: Asked) -> bool:
@@ -252,7 +254,7 @@ def test_a_renewal_whose_answer_is_lost_does_not_depose_the_leader(cluster: Clus
             assert leader.leadership.holder == leader.name
 
 
-def test_a_leader_whose_lease_was_taken_by_force_gives_way(cluster: Cluster, key: Key) -> None:
+def test_a_leader_whose_lease_has_another_holder_stops_leading(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
         until(leader.leadership.is_held)
@@ -264,7 +266,7 @@ def test_a_leader_whose_lease_was_taken_by_force_gives_way(cluster: Cluster, key
 
 
 @pytest.mark.parametrize("other", ["other", ""])
-def test_a_leader_that_stops_gives_back_a_lease_that_was_written_since_unless_it_is_anothers(
+def test_a_stopping_leader_releases_a_lease_edited_since_but_not_that_of_another_holder(
     cluster: Cluster, key: Key, other: str
 ) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
@@ -279,7 +281,7 @@ def test_a_leader_that_stops_gives_back_a_lease_that_was_written_since_unless_it
         assert cluster.admin.call("GET", path)["spec"].get("holderIdentity", "") == other
 
 
-def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on(cluster: Cluster, key: Key) -> None:
+def test_a_leader_whose_lease_was_deleted_creates_it_again_and_keeps_leading(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
         until(leader.leadership.is_held)
@@ -291,7 +293,7 @@ def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on(cluster: Clu
         assert leader.news == [True]
 
 
-def test_a_lease_is_left_to_expire_while_something_is_under_way(cluster: Cluster, key: Key) -> None:
+def test_a_leader_that_may_not_release_its_lease_lets_it_expire(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
     with replicas(key, cluster.kubeconfig, may_give_back=lambda: False) as ([leader], until):
         until(leader.leadership.is_held)
@@ -304,16 +306,16 @@ def test_a_lease_is_left_to_expire_while_something_is_under_way(cluster: Cluster
             until_next(standby.leadership.is_held)
 
 
-def test_takeover_takes_less_than_twenty_five_seconds_and_the_old_leader_has_stopped_by_then() -> None:
+def test_takeover_takes_less_than_25_seconds_and_the_old_leader_has_stopped_by_then() -> None:
     timing = LeaseTiming()
 
-    # A renewal is seen one turn late; then the duration; then one turn and one request more.
+    # A renewal is seen one retry late; then comes the duration; then another retry and a request.
     assert timing.retry_s + timing.duration_s + timing.retry_s + timing.request_s < 25
     assert timing.limit_s + timing.request_s < timing.duration_s
     assert timing.retry_s + timing.request_s < timing.limit_s, "one failed renewal is not the end"
 
 
-def test_an_api_server_that_takes_four_seconds_for_each_answer_has_a_leader_without_a_gap(
+def test_leadership_has_no_gap_when_each_response_takes_four_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, news, asked = [0.0], list[bool](), 0
@@ -334,7 +336,7 @@ def test_an_api_server_that_takes_four_seconds_for_each_answer_has_a_leader_with
                 stop.set()
             assert timeout_s > 4.0
             clock[0] += 4.0
-            if method == "GET":  # of one who stopped without a word
+            if method == "GET":  # the previous leader has released it
                 return msgspec.json.encode(
                     {"metadata": {"name": "lease", "namespace": HOME}, "spec": {"holderIdentity": ""}}
                 )
@@ -342,10 +344,10 @@ def test_an_api_server_that_takes_four_seconds_for_each_answer_has_a_leader_with
 
     Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append).run()
 
-    assert news == [True, False]  # and the latter by the stop
+    assert news == [True, False]  # the latter by stopping
 
 
-def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
+def test_a_lease_that_expires_during_its_renewal_is_reported_lost_then_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, stop, seen, news = [0.0], threading.Event(), list[bool](), list[bool]()
@@ -361,7 +363,7 @@ def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
             elif method == "PUT":
                 stop.set()
             else:
-                clock[0] = 1.0  # so that the first renewal is asked for later than what it renews
+                clock[0] = 1.0  # so that the first renewal begins later than the acquisition
             return body or b""
 
     leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append, QUICK)
@@ -371,7 +373,7 @@ def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
     assert news == [True, False, True, False]
 
 
-def test_a_leader_that_renews_nothing_is_told_when_its_time_is_over_not_with_its_next_turn() -> None:
+def test_a_leader_is_told_of_the_expiry_of_its_lease_at_once() -> None:
     stop, lost, news = threading.Event(), threading.Event(), list[bool]()
 
     class Server:
@@ -402,11 +404,11 @@ def test_a_leader_that_renews_nothing_is_told_when_its_time_is_over_not_with_its
     [
         (6, 4.0, True, None),
         (6, 4.0, False, 3),
-        (0, 4.0, False, 4),  # without a duration it has that of the standby
+        (0, 4.0, False, 4),  # without a duration, that of the standby counts
         (3600, 4.0, False, None),
     ],
 )
-def test_a_standby_takes_over_what_did_not_change_for_its_duration_and_nothing_else(
+def test_a_standby_takes_over_only_a_lease_that_did_not_change_for_its_duration(
     monkeypatch: pytest.MonkeyPatch, said_s: int, turn_s: float, is_renewed: bool, turns_until_taken: int | None
 ) -> None:
     clock, stop, looks = [0.0], threading.Event(), 0
@@ -435,7 +437,7 @@ def test_a_standby_takes_over_what_did_not_change_for_its_duration_and_nothing_e
     assert (looks if news else None) == turns_until_taken
 
 
-def test_a_lease_that_may_not_be_read_is_not_written_either() -> None:
+def test_a_lease_that_may_not_be_read_is_not_written() -> None:
     stop, asked = threading.Event(), list[str]()
 
     class Server:
@@ -451,7 +453,7 @@ def test_a_lease_that_may_not_be_read_is_not_written_either() -> None:
     assert asked == ["GET"] * 3
 
 
-def test_an_answer_that_is_no_lease_is_asked_for_again_and_nobody_leads_by_it() -> None:
+def test_a_response_that_is_not_a_lease_is_requested_again() -> None:
     configuration = Configuration()
     stop, asked = threading.Event(), threading.Semaphore(0)
 

@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps that are named later than they were listed, and cannot be fetched."""
+"""Secrets and ConfigMaps that were listed before anything referred to them, and cannot be fetched."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NAMES = ("a", "b", "c")
 FORBIDDEN = 403, {"code": 403, "reason": "Forbidden", "message": "no"}
 
 
-def test_many_that_cannot_be_fetched_are_told_in_one_line_and_fetched_when_they_can(
+def test_several_failed_fetches_are_logged_once_and_tried_until_they_succeed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The right to list is there, that to get is not."""
+    """The account may list them, but not get them."""
     store, stop = Store(()), threading.Event()
     for name in NAMES:
         store.upsert(Kind.SECRET, secret(name))
@@ -38,7 +38,7 @@ def test_many_that_cannot_be_fetched_are_told_in_one_line_and_fetched_when_they_
         thread = threading.Thread(target=fetch)
         thread.start()
         try:
-            assert store.wait(time.monotonic() + DEADLINE_S), "nothing waits for what cannot be had"
+            assert store.wait(time.monotonic() + DEADLINE_S), "a Secret that cannot be fetched delays all changes"
             store.take()
             assert caplog.messages == ["named object could not be read, retrying"]
 

@@ -1,4 +1,4 @@
-"""What the log says of an API server that does not answer, and of one that does again."""
+"""What errors and log say about an API server that does not respond."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Talk = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def peer(talk: Talk) -> Iterator[str]:
-    """`host:port` of one that takes one connection, says what `talk` says once it was asked, and hangs up."""
+    """`host:port` of a server that accepts one connection, runs `talk` after a request, and closes the connection."""
     is_over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -60,7 +60,7 @@ def half_a_chunk(sock: socket.socket) -> None:
 
 
 def no_more_chunks(sock: socket.socket) -> None:
-    """As a watch ends whose server has gone."""
+    """As a watch ends when its server has gone."""
     sock.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 
 
@@ -88,7 +88,9 @@ def failure(url: str, timeout_s: float = WAIT_S) -> str:
         (no_tls, "https", r"TLS with {} failed: \[SSL: WRONG_VERSION_NUMBER\] wrong version number .*"),
     ],
 )
-def test_why_there_is_no_answer_is_told_in_words_with_the_server_s_address(talk: Talk, scheme: str, words: str) -> None:
+def test_the_error_about_a_missing_response_says_why_and_from_which_address(
+    talk: Talk, scheme: str, words: str
+) -> None:
     with peer(talk) as address:
         told = failure(f"{scheme}://{address}", 0.2 if talk is silent else WAIT_S)
 
@@ -97,7 +99,7 @@ def test_why_there_is_no_answer_is_told_in_words_with_the_server_s_address(talk:
         )
 
 
-def test_a_refused_connection_and_a_name_that_nobody_knows_are_told_once_each() -> None:
+def test_the_errors_about_a_refused_connection_and_an_unknown_host_say_so_once() -> None:
     with ReservedPort() as port:
         url = f"https://{port.address}"
         refused = f"Unreachable: GET /version: cannot connect to {url}: [Errno 111] Connection refused"
@@ -109,7 +111,7 @@ def test_a_refused_connection_and_a_name_that_nobody_knows_are_told_once_each() 
     assert "Encrypted" not in unknown
 
 
-def test_a_server_that_stays_away_is_told_of_once_a_minute_and_once_when_it_answers_again(
+def test_an_outage_is_logged_once_a_minute_and_its_end_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "tunnelgw")

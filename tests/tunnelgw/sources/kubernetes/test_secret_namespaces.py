@@ -1,4 +1,4 @@
-"""Secrets are read in named namespaces only, by an account that has no right on others, against a real API server."""
+"""Secrets are read only in named namespaces, by an account with no rights in others, against a real API server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AWAITED = "namespace does not exist, or is being deleted, waiting for it and for
 
 
 class Narrow:
-    """An account with the rights of the chart's ClusterRole, but for those on Secrets, and with its Role for these."""
+    """An account with the chart's ClusterRole, less the rights on Secrets, and with its Role for these."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -95,7 +95,7 @@ def secret(world: World, key: Key) -> Secret | None:
     return found
 
 
-def test_secrets_of_the_named_namespaces_are_followed_and_what_others_have_is_said_to_be_outside(
+def test_secrets_of_the_named_namespaces_are_followed_and_all_others_are_marked_outside(
     cluster: Cluster, namespace: str, narrow: Narrow
 ) -> None:
     narrow.let_read(namespace)
@@ -106,7 +106,10 @@ def test_secrets_of_the_named_namespaces_are_followed_and_what_others_have_is_sa
         cluster.create(Kind.GATEWAY, "gw", {"gatewayClassName": "tunnel", "listeners": listeners(*named)}, namespace)
         with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
             world.until_here(Kind.SECRET, Key(namespace, "first"))
-            world.until(lambda _: secret(world, Key(namespace, "later")) is None, "that what is not there is known so")
+            world.until(
+                lambda _: secret(world, Key(namespace, "later")) is None,
+                "that the missing Secret is known to be missing",
+            )
 
             for key in (Key(other, "first"), Key(other, "none")):
                 outside = secret(world, key)
@@ -120,15 +123,13 @@ def test_secrets_of_the_named_namespaces_are_followed_and_what_others_have_is_sa
             world.until_here(Kind.SECRET, Key(namespace, "later"))
             cluster.delete(Kind.SECRET, "first", namespace)
             world.until_gone(Kind.SECRET, Key(namespace, "first"))
-            assert secret(world, Key(other, "first")) is not None, "a list of one namespace takes nothing from others"
+            assert secret(world, Key(other, "first")) is not None, "the list of one namespace does not affect others"
 
             cluster.patch(Kind.GATEWAY, "gw", namespace, {"spec": {"listeners": listeners(Key(namespace, "later"))}})
             world.until_gone(Kind.SECRET, Key(other, "first"))
 
 
-def test_secrets_of_the_controllers_own_namespace_are_read_too(
-    cluster: Cluster, narrow: Narrow, namespace: str
-) -> None:
+def test_secrets_of_the_controllers_own_namespace_are_read(cluster: Cluster, narrow: Narrow, namespace: str) -> None:
     name = f"own-{uuid.uuid4().hex[:8]}"
     narrow.let_read(namespace)
     cluster.create(Kind.SECRET, name, namespace=HOME, data=DATA)
@@ -137,10 +138,10 @@ def test_secrets_of_the_controllers_own_namespace_are_read_too(
         world.until_here(Kind.SECRET, Key(HOME, name))
 
 
-def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_when_it_comes(
+def test_a_missing_namespace_delays_nothing_and_is_followed_once_it_exists(
     cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its Role went with it. A controller that starts then has to serve all others."""
+    """Its Role was deleted with it. A controller that starts then has to serve all other namespaces."""
     absent = f"absent-{uuid.uuid4().hex[:8]}"
     narrow.let_read(namespace)
     cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
@@ -156,23 +157,23 @@ def test_a_namespace_that_does_not_exist_keeps_nothing_waiting_and_is_followed_w
     cluster.delete(Kind.NAMESPACE, absent)
 
 
-def test_a_namespace_whose_end_never_comes_keeps_nothing_waiting(
+def test_a_namespace_that_stays_terminating_delays_nothing(
     cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Finalizers can hold it for months, after its Role has gone; and nobody can make another one in it."""
+    """Finalizers can keep it for months after its Role is deleted, and no other Role can be created in it."""
     narrow.let_read(namespace)
     cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
     with other_namespace(cluster) as ending:
-        pass  # of all that a cluster has, only the API server is here: the rest would have to end it
+        pass  # it stays terminating: only the API server runs here, not the controller that would end it
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace, ending])) as world:
         world.until_here(Kind.SECRET, Key(namespace, "there"))
         assert wait_until(lambda: AWAITED in caplog.messages, READY_S)
 
 
-def test_namespaces_are_known_before_it_is_told_that_a_right_is_missing_in_one(
+def test_no_missing_right_is_reported_before_namespaces_are_listed(
     cluster: Cluster, narrow: Narrow, namespace: str
 ) -> None:
-    """Else `tunnelgw status` ends with that, where the list of all namespaces takes longer than the refusal."""
+    """Else `tunnelgw status` would end with that when listing the namespaces takes longer than the refusal."""
     narrow.let_read(namespace)
 
     class Slow(Store):
@@ -188,10 +189,10 @@ def test_namespaces_are_known_before_it_is_told_that_a_right_is_missing_in_one(
         assert world.restarts == []
 
 
-def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
+def test_a_missing_right_in_an_existing_namespace_is_waited_for(
     cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An API server that has just started does not know all roles; without its Secrets listeners would shut."""
+    """An API server that has just started does not know all roles; without Secrets, listeners would close."""
     cluster.create(Kind.SECRET, "there", namespace=namespace, data=DATA)
     with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
         told = wait_until(lambda: "watch forbidden, retrying" in caplog.messages, READY_S)
@@ -203,10 +204,10 @@ def test_a_right_that_is_missing_in_a_namespace_that_is_there_is_waited_for(
         world.until_here(Kind.SECRET, Key(namespace, "there"))
 
 
-def test_whoever_takes_the_right_on_one_namespace_away_holds_up_nothing_but_that(
+def test_a_lasting_lack_of_rights_in_one_namespace_does_not_delay_others(
     cluster: Cluster, narrow: Narrow, namespace: str
 ) -> None:
-    """Its administrators can, and a controller that starts has to serve all others."""
+    """Its administrators can take them away, and a controller that starts then has to serve all others."""
     with other_namespace(cluster) as open_:
         narrow.let_read(open_)
         for place in (namespace, open_):

@@ -7,7 +7,7 @@ def limits_s(setbacks: Setbacks, count: int) -> list[float]:
     return [setbacks.next_limit_s() for _ in range(count)]
 
 
-def test_the_limit_of_waits_doubles_up_to_the_longest() -> None:
+def test_the_limit_of_waits_doubles_up_to_the_maximum() -> None:
     assert limits_s(Setbacks(0.5, 3.0), 5) == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
@@ -20,7 +20,7 @@ def test_waits_are_random_and_within_their_limits() -> None:
     assert len(set(waits_s)) > 1
 
 
-def test_waits_begin_anew_when_something_went_well() -> None:
+def test_waits_start_over_after_a_success() -> None:
     setbacks = Setbacks(1.0, 8.0)
     setbacks.add(Restart.REFUSED, now_s=0.0)
     assert limits_s(setbacks, 2) == [1.0, 2.0]
@@ -32,7 +32,7 @@ def test_waits_begin_anew_when_something_went_well() -> None:
 
 
 @pytest.mark.parametrize("cause", [Restart.REFUSED, Restart.FORBIDDEN])
-def test_a_refusal_of_a_server_that_could_not_be_reached_is_progress(cause: Restart) -> None:
+def test_waits_start_over_when_an_unreachable_server_refuses(cause: Restart) -> None:
     setbacks = Setbacks(1.0, 8.0)
     setbacks.add(Restart.DISCONNECTED, now_s=0.0)
     assert limits_s(setbacks, 2) == [1.0, 2.0]
@@ -43,7 +43,7 @@ def test_a_refusal_of_a_server_that_could_not_be_reached_is_progress(cause: Rest
 
 
 @pytest.mark.parametrize("cause", Restart)
-def test_anything_else_after_a_refusal_is_none(cause: Restart) -> None:
+def test_waits_grow_with_any_failure_after_a_refusal(cause: Restart) -> None:
     setbacks = Setbacks(1.0, 8.0)
     setbacks.add(Restart.REFUSED, now_s=0.0)
     assert limits_s(setbacks, 2) == [1.0, 2.0]
@@ -54,7 +54,7 @@ def test_anything_else_after_a_refusal_is_none(cause: Restart) -> None:
     assert setbacks.next_limit_s() == 4.0
 
 
-def test_a_permission_is_missing_since_the_first_of_refusals_in_a_row() -> None:
+def test_a_permission_has_been_missing_since_the_first_of_consecutive_refusals() -> None:
     setbacks = Setbacks(1.0, 8.0)
     assert not setbacks.is_forbidden_for(0.0, now_s=1e9)
 
@@ -66,7 +66,7 @@ def test_a_permission_is_missing_since_the_first_of_refusals_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Restart if cause is not Restart.FORBIDDEN])
-def test_another_failure_in_between_begins_that_time_anew(cause: Restart) -> None:
+def test_another_failure_restarts_the_time_of_a_missing_permission(cause: Restart) -> None:
     setbacks = Setbacks(1.0, 8.0)
     setbacks.add(Restart.FORBIDDEN, now_s=10.0)
 
@@ -78,7 +78,7 @@ def test_another_failure_in_between_begins_that_time_anew(cause: Restart) -> Non
     assert setbacks.is_forbidden_for(1.0, now_s=101.0)
 
 
-def test_a_success_in_between_ends_it() -> None:
+def test_a_success_ends_the_time_of_a_missing_permission() -> None:
     setbacks = Setbacks(1.0, 8.0)
     setbacks.add(Restart.FORBIDDEN, now_s=10.0)
 

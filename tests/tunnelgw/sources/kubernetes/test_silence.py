@@ -1,4 +1,4 @@
-"""A connection that the network has forgotten, and a server that is slow: what takes its time by nature."""
+"""A connection that the network has forgotten, and a slow server."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tunnelgw.sources.writing import Outcome, Written
 FOR_EVER_S = 3600.0
 WAIT_S = 120.0
 WEBHOOK_S = 20.0
-"""Admission webhooks are waited for up to 30 s, and 10 s where they do not say otherwise."""
+"""An API server waits up to 30 s for an admission webhook, by default 10 s."""
 
 
 class ForgottenApi:
-    """Answers one request on its only connection; whatever comes after that is lost."""
+    """Answers one request on its only connection; all later data is lost."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -63,7 +63,7 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.mark.timeout(WAIT_S)
-def test_a_request_that_does_not_arrive_ends_long_before_the_time_for_its_answer(server: ApiServer) -> None:
+def test_a_request_that_does_not_arrive_fails_long_before_its_timeout(server: ApiServer) -> None:
     assert server.request("GET", "/version") == b"{}"
 
     with pytest.raises(Unreachable):
@@ -71,8 +71,8 @@ def test_a_request_that_does_not_arrive_ends_long_before_the_time_for_its_answer
 
 
 @pytest.mark.timeout(WAIT_S)
-def test_a_status_that_admission_webhooks_are_slow_to_admit_is_waited_for() -> None:
-    """The API server forgets a write whose client has gone, so asking again and again would never write it."""
+def test_a_status_update_waits_for_slow_admission_webhooks() -> None:
+    """The API server drops a write whose client has gone, so that retries would never succeed."""
     configuration = Configuration()
     with Front() as api, Front(api.url) as front, contextlib.closing(ApiServer(lambda: configuration)) as server:
         configuration.host = front.url

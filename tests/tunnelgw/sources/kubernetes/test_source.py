@@ -49,7 +49,7 @@ def test_every_kind_is_listed_with_the_rights_of_the_chart(cluster: Cluster, nam
         assert Restart.FORBIDDEN not in {cause for _, cause in world.restarts}
 
 
-def test_an_object_is_followed_from_its_creation_to_its_end(cluster: Cluster, namespace: str) -> None:
+def test_an_object_is_followed_from_creation_to_deletion(cluster: Cluster, namespace: str) -> None:
     key = Key(namespace, "web")
     with running(cluster.kubeconfig) as world:
         world.until(lambda change: True, "the first listing")
@@ -69,7 +69,7 @@ def test_an_object_is_followed_from_its_creation_to_its_end(cluster: Cluster, na
         world.until_gone(Kind.HTTP_ROUTE, key)
 
 
-def test_another_controllers_status_touches_the_route_only(cluster: Cluster, namespace: str) -> None:
+def test_the_status_of_another_controller_changes_the_route_only(cluster: Cluster, namespace: str) -> None:
     key = Key(namespace, "web")
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
     with running(cluster.kubeconfig) as world:
@@ -103,8 +103,8 @@ def test_a_list_of_many_pages_is_complete(cluster: Cluster, namespace: str) -> N
         assert {key.name for key in keys if key.namespace == namespace} == names
 
 
-def test_long_lists_come_compressed(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    """Over a narrow line a list that takes longer than a minute is cut by the server, and never ends."""
+def test_long_lists_are_transferred_compressed(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """On a slow line, the server cuts a list that takes longer than a minute, so that it would never be complete."""
     for name in ("one", "two", "three"):
         cluster.create(Kind.HTTP_ROUTE, name, ROUTE, namespace, metadata={"annotations": {"long": "text " * 20_000}})
     url = urlsplit(cluster.environment.server)
@@ -117,7 +117,7 @@ def test_long_lists_come_compressed(cluster: Cluster, namespace: str, tmp_path: 
     assert relay.received < 100_000
 
 
-def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goes(
+def test_a_kind_is_followed_while_its_crd_is_installed(
     cluster: Cluster, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tunnelgw")
@@ -135,18 +135,18 @@ def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goe
             world.until_here(Kind.BACKEND, Key(namespace, "nas"))
 
         world.until_gone(Kind.BACKEND, Key(namespace, "nas"))
-        assert wait_until(lambda: told() == ["INFO", "WARNING"], DEADLINE_S), "what is taken away is told louder"
+        assert wait_until(lambda: told() == ["INFO", "WARNING"], DEADLINE_S), "the removal of a CRD is a warning"
 
 
-def test_fields_that_only_a_newer_definition_knows_are_seen(cluster: Cluster, namespace: str) -> None:
-    """A watch tells all by the definition of its beginning, and leaves out what that does not know."""
+def test_fields_of_a_newer_crd_are_read(cluster: Cluster, namespace: str) -> None:
+    """A watch uses the definition from when it began, and leaves out fields that were added later."""
     older = yaml.safe_load((HELM / "crds" / LATE).read_text())
     spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     del spec["properties"]["protocol"], spec["properties"]["tls"], spec["x-kubernetes-validations"]
     key = Key(namespace, "nas")
 
     def patched() -> bool:
-        """The server may still go by the older definition for a moment."""
+        """The server may still use the older definition for a moment."""
         done = cluster.patch(Kind.BACKEND, "nas", namespace, {"spec": {"protocol": "h2c"}})
         return "protocol" in done["spec"]
 
@@ -164,7 +164,7 @@ def test_fields_that_only_a_newer_definition_knows_are_seen(cluster: Cluster, na
         world.until(has_protocol, "the field of the newer definition")
 
 
-def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
+def test_secrets_have_data_only_while_referenced(cluster: Cluster, namespace: str) -> None:
     for name in ("named", "other"):
         cluster.create(Kind.SECRET, name, namespace=namespace, data={"tls.key": "cHJpdmF0ZQ=="})
     listener = {"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "named"}]}}
@@ -187,8 +187,8 @@ def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluste
         assert (data("named"), data("other")) == (None, {"tls.key": "cHJpdmF0ZQ=="})
 
 
-def test_a_name_that_leads_elsewhere_in_the_api_is_the_name_of_nothing(cluster: Cluster, namespace: str) -> None:
-    """Names in references are free text, and `./real` is a path to what is called otherwise."""
+def test_a_name_that_would_lead_to_another_api_path_names_nothing(cluster: Cluster, namespace: str) -> None:
+    """Names in references are free text, and `./real` is a path to another object."""
     cluster.create(Kind.SECRET, "real", namespace=namespace, data={"tls.key": "cHJpdmF0ZQ=="})
     with running(cluster.kubeconfig) as world:
         world.until(lambda _: True, "the first listing")
@@ -204,7 +204,7 @@ def test_a_name_that_leads_elsewhere_in_the_api_is_the_name_of_nothing(cluster: 
             assert Key(namespace, name) not in world.change.snapshot.all(Kind.SECRET)
 
 
-def test_releases_of_charts_do_not_come_over_the_wire(cluster: Cluster, namespace: str) -> None:
+def test_secrets_of_helm_releases_are_not_transferred(cluster: Cluster, namespace: str) -> None:
     def create(name: str, type_: str) -> None:
         cluster.create(Kind.SECRET, name, namespace=namespace, type=type_)
 
@@ -221,7 +221,7 @@ def test_releases_of_charts_do_not_come_over_the_wire(cluster: Cluster, namespac
         assert {key.name for key in secrets if key.namespace == namespace} == {"listed", "watched"}
 
 
-def test_config_maps_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
+def test_config_maps_have_data_once_referenced(cluster: Cluster, namespace: str) -> None:
     cluster.create(Kind.CONFIG_MAP, "ca", namespace=namespace, data={"ca.crt": "pem"})
     with running(cluster.kubeconfig) as world:
         world.until_here(Kind.CONFIG_MAP, Key(namespace, "ca"))
@@ -243,7 +243,7 @@ def test_config_maps_have_their_data_only_while_something_names_them(cluster: Cl
 
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES))
-def test_the_cluster_role_lets_every_kind_be_read_and_no_secret_be_changed(kind: Kind) -> None:
+def test_the_cluster_role_allows_only_reading_each_kind(kind: Kind) -> None:
     role = yaml.safe_load((HELM / "files" / "clusterrole.yaml").read_text())
     resource = RESOURCES[kind]
 
@@ -257,7 +257,7 @@ def test_the_cluster_role_lets_every_kind_be_read_and_no_secret_be_changed(kind:
     assert verbs == {"get", "list", "watch"}
 
 
-def test_the_cluster_role_lets_statuses_be_written_of_those_kinds_that_get_one_and_events_be_said() -> None:
+def test_the_cluster_role_allows_writing_only_statuses_and_events() -> None:
     role = yaml.safe_load((HELM / "files" / "clusterrole.yaml").read_text())
 
     writes = {

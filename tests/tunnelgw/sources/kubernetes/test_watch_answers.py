@@ -1,4 +1,4 @@
-"""Answers that a healthy API server gives rarely, and a broken one or a proxy in between might give."""
+"""Responses that a healthy API server gives rarely, and a broken one or a proxy in between might give."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(world: World) -> set[str]:
 
 
 def fields_of(caplog: pytest.LogCaptureFixture, message: str, kind: str) -> list[dict[str, object]]:
-    """Of each such line about the kind."""
+    """The fields of each such line about the kind."""
     found = [getattr(record, FIELDS_ATTRIBUTE)[1] for record in caplog.records if record.getMessage() == message]
     return [fields for fields in found if fields["kind"] == kind]
 
@@ -52,7 +52,7 @@ def query(api: ScriptedApi) -> dict[str, str]:
     return api.asked.get(timeout=60)
 
 
-def test_a_list_that_expires_between_two_pages_begins_again(api: ScriptedApi, tmp_path: Path) -> None:
+def test_a_list_that_expires_between_two_pages_starts_over(api: ScriptedApi, tmp_path: Path) -> None:
     api.lists.put((200, listing([route("old")], "5", "page-2")))
     api.lists.put((410, EXPIRED))
     api.lists.put((200, listing([route("a")], "9", "page-2")))
@@ -69,16 +69,14 @@ def test_a_list_that_expires_between_two_pages_begins_again(api: ScriptedApi, tm
         assert (Kind.HTTP_ROUTE, Restart.EXPIRED) in world.restarts
 
 
-def test_a_watch_that_expires_is_listed_again_and_what_was_there_stays_until_then(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
+def test_objects_stay_until_the_list_after_an_expired_watch_is_complete(api: ScriptedApi, tmp_path: Path) -> None:
     api.lists.put((200, listing([route("a"), route("b")], "5")))
     api.watches.put(lambda send: send({"type": "ERROR", "object": EXPIRED}))
     with running(api.kubeconfig(tmp_path)) as world:
         world.until(lambda change: True, "the first list")
         for _ in range(2):
             query(api)
-        query(api)  # the second list is under way, and not answered
+        query(api)  # the second list is requested, but not answered yet
         assert not world.store.wait(0.0)
 
         api.lists.put((200, listing([route("b"), route("c")], "9")))
@@ -88,10 +86,10 @@ def test_a_watch_that_expires_is_listed_again_and_what_was_there_stays_until_the
 
 
 @pytest.mark.parametrize("has_chunks", [True, False])
-def test_an_event_is_taken_when_it_comes_however_the_answer_is_framed(
+def test_an_event_is_read_at_once_with_any_framing_of_the_response(
     api: ScriptedApi, tmp_path: Path, has_chunks: bool
 ) -> None:
-    """A proxy in between may speak HTTP/1.0 to us."""
+    """A proxy in between may answer in HTTP/1.0."""
 
     def one_event(send: Send) -> None:
         send({"type": "ADDED", "object": route("new", "6")})
@@ -105,10 +103,8 @@ def test_an_event_is_taken_when_it_comes_however_the_answer_is_framed(
         world.until(lambda _: names(world) == {"new"}, "the event")
 
 
-def test_watches_that_are_cut_because_nothing_happens_are_begun_again_without_long_waits(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
-    """As a balancer does to each connection that was silent for 20 s. What is edited during a wait is not seen."""
+def test_watches_that_are_cut_while_idle_restart_without_long_waits(api: ScriptedApi, tmp_path: Path) -> None:
+    """As a load balancer cuts connections that are idle for 20 s. Changes during a wait would be seen late."""
 
     def cut(_send: Send) -> None:
         assert not api.is_over.wait(0.1)
@@ -123,7 +119,7 @@ def test_watches_that_are_cut_because_nothing_happens_are_begun_again_without_lo
         assert [query(api).get("resourceVersion") for _ in range(22)] == [None, *["5"] * 21]
 
 
-def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, tmp_path: Path) -> None:
+def test_a_bookmark_advances_the_version_of_the_next_watch(api: ScriptedApi, tmp_path: Path) -> None:
     def bookmark(send: Send) -> None:
         send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
 
@@ -147,7 +143,7 @@ def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, t
         b'{"type":"ERROR","object":[]}\n',
     ],
 )
-def test_half_an_event_or_none_at_all_changes_nothing_and_the_watch_goes_on(
+def test_a_malformed_event_changes_nothing_and_the_watch_continues(
     api: ScriptedApi, tmp_path: Path, rest: bytes
 ) -> None:
     def broken(send: Send) -> None:
@@ -169,7 +165,7 @@ def test_half_an_event_or_none_at_all_changes_nothing_and_the_watch_goes_on(
         assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "6"]
 
 
-def test_an_object_that_does_not_fit_is_kept_out_and_reported_and_the_others_are_there(
+def test_an_undecodable_object_is_left_out_and_reported_without_affecting_others(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
     bad = route("bad", spec={"hostnames": "no list"})
@@ -185,14 +181,16 @@ def test_an_object_that_does_not_fit_is_kept_out_and_reported_and_the_others_are
         change = world.until(lambda change: True, "the list")
         assert names(world) <= {"good", "bad"}
 
-        world.until(lambda _: names(world) == {"bad"}, "the mended one, and not the one that was spoiled and deleted")
+        world.until(lambda _: names(world) == {"bad"}, "the corrected one, and not the one that was broken and deleted")
         change = world.until(lambda change: not change.unreadable, "nothing unreadable")
         assert Entry(Kind.HTTP_ROUTE, Key("default", "good")) in world.changed
         assert [query(api).get("resourceVersion") for _ in range(5)] == [None, "5", "6", "7", "8"]
         assert change.snapshot.all(Kind.HTTP_ROUTE).keys() == {Key("default", "bad")}
 
 
-def test_a_reported_object_says_what_was_wrong_with_which_generation(api: ScriptedApi, tmp_path: Path) -> None:
+def test_the_report_of_an_undecodable_object_has_its_generation_and_the_path_of_the_field(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
     api.lists.put((200, listing([route("bad", spec={"hostnames": "no list"})], "5")))
     api.watches.put(api.stay)
 
@@ -219,7 +217,7 @@ def test_a_reported_object_says_what_was_wrong_with_which_generation(api: Script
         (401, {"code": 401, "reason": "Unauthorized"}),
     ],
 )
-def test_a_list_that_fails_is_tried_until_it_works(
+def test_a_failed_list_is_retried_until_it_succeeds(
     api: ScriptedApi, tmp_path: Path, answer: tuple[int, object]
 ) -> None:
     for _ in range(3):
@@ -241,7 +239,7 @@ def test_a_list_that_fails_is_tried_until_it_works(
         ((200, b"<html>login</html>"), "watch disconnected, retrying", "INFO"),
     ],
 )
-def test_a_list_that_fails_again_and_again_is_told_in_one_line(
+def test_a_list_that_fails_repeatedly_is_logged_once(
     api: ScriptedApi,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -264,16 +262,16 @@ def test_a_list_that_fails_again_and_again_is_told_in_one_line(
 
 
 def told_delay_s(caplog: pytest.LogCaptureFixture, msg: str) -> float:
-    """Of the only line that says so."""
+    """The delay in the only line with this message."""
     (record,) = (record for record in caplog.records if record.getMessage() == msg)
     _, fields, _ = getattr(record, FIELDS_ATTRIBUTE)
     return float(fields["delay_s"])
 
 
-def test_a_server_that_says_when_to_come_again_is_not_asked_before(
+def test_retry_after_is_obeyed(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s / 2)  # chance draws nothing once in a hundred times
+    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s / 2)  # a random wait may be close to zero
     caplog.set_level("INFO", "tunnelgw")
     api.retry_after = "30"
     for _ in range(1000):
@@ -282,17 +280,17 @@ def test_a_server_that_says_when_to_come_again_is_not_asked_before(
     with running(api.kubeconfig(tmp_path)) as world:
         query(api)
         assert world.store.wait_listed({*Kind} - {Kind.HTTP_ROUTE}, DEADLINE_S), "others went on"
-        # From here on the log tells of it, also when all is over before.
+        # The line is logged after this, even if the source stops in between.
         assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.REFUSED) in world.restarts, DEADLINE_S)
 
     assert 30 < told_delay_s(caplog, "watch refused, retrying") < 31
     assert api.asked.empty()
 
 
-def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
+def test_a_server_that_refuses_after_an_outage_is_asked_again_soon(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one does for a second or two that starts, after waits have grown long."""
+    """As an API server does for a second or two when it starts, after waits have grown long."""
     monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s)
     caplog.set_level("INFO", "tunnelgw")
     for _ in range(5):
@@ -310,7 +308,7 @@ def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
 
 @contextmanager
 def without_services(api: ScriptedApi, tmp_path: Path) -> Iterator[World]:
-    """The watch of Services has broken, and is refused; then another watch has told of HTTPRoute default/a."""
+    """The watch of Services has broken, and is refused; then another watch has received HTTPRoute default/a."""
     is_cut = threading.Event()
 
     def break_off(_send: Send) -> None:
@@ -328,14 +326,14 @@ def without_services(api: ScriptedApi, tmp_path: Path) -> Iterator[World]:
         world.until(lambda change: True, "the first listing")
         api.refusals[SERVICES] = (503, {"code": 503, "reason": "ServiceUnavailable"})
         is_cut.set()
-        # The store knows of a restart a moment after it was told here.
+        # The store learns of a restart a moment after this list.
         assert wait_until(lambda: world.restarts.count((Kind.SERVICE, Restart.REFUSED)) >= 2, DEADLINE_S)
         assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
         yield world
 
 
-def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api: ScriptedApi, tmp_path: Path) -> None:
-    """It may refer to what is new there."""
+def test_events_wait_for_broken_watches_of_other_kinds(api: ScriptedApi, tmp_path: Path) -> None:
+    """A new object may refer to a new object of the other kind."""
     with without_services(api, tmp_path) as world:
         assert not world.store.wait(0.0)
 
@@ -344,10 +342,10 @@ def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api:
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
-def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(
+def test_events_that_a_broken_watch_has_missed_are_taken_together(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has waited for it may refer to the last of it."""
+    """An object that has waited for them may refer to the last of them."""
     missed = 300
 
     def tell_of_services(send: Send) -> None:
@@ -357,7 +355,7 @@ def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(
         api.stay(send)
 
     class Patient(threading.Timer):
-        """Its time begins when all of them have come, however slow this machine is."""
+        """Its time begins when all of them have arrived, however slow this machine is."""
 
         def run(self) -> None:
             wait_until(lambda: self.finished.is_set() or counted() == missed, DEADLINE_S)
@@ -377,10 +375,10 @@ def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(
         assert len(world.change.snapshot.all(Kind.SERVICE)) == missed
 
 
-def test_a_right_that_a_server_does_not_know_yet_is_not_told_of(
+def test_a_brief_lack_of_permission_is_not_logged(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that has just started answers so for a moment; a person need not act."""
+    """An API server that has just started refuses so for a moment; nobody needs to act."""
     for _ in range(3):
         api.lists.put((403, {"code": 403, "reason": "Forbidden"}))
     api.lists.put((200, listing([], "5")))
@@ -395,7 +393,7 @@ def test_a_right_that_a_server_does_not_know_yet_is_not_told_of(
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_a_server_does_to_all_kinds_alike_is_told_in_one_line(
+def test_a_failure_of_all_watches_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
 ) -> None:
     caplog.set_level("INFO", "tunnelgw")
@@ -422,7 +420,7 @@ def point_at(kubeconfig: Path, url: str) -> None:
     kubeconfig.write_text(json.dumps(document))
 
 
-def test_a_list_that_was_refused_is_not_asked_for_again_before_its_time(
+def test_a_refused_list_is_not_requested_again_before_its_wait_is_over(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s)
@@ -436,8 +434,8 @@ def test_a_list_that_was_refused_is_not_asked_for_again_before_its_time(
     assert api.asked.empty()
 
 
-def test_a_watch_asks_for_bookmarks_and_to_be_ended(api: ScriptedApi, tmp_path: Path) -> None:
-    """Without the first its version grows old while nothing happens, without the second a lost one lasts."""
+def test_a_watch_requests_bookmarks_and_a_timeout(api: ScriptedApi, tmp_path: Path) -> None:
+    """Without bookmarks its version grows old while idle, and without a timeout a lost connection lasts."""
     api.lists.put((200, listing([], "5")))
     api.watches.put(api.stay)
 
@@ -462,7 +460,7 @@ def test_a_watch_asks_for_bookmarks_and_to_be_ended(api: ScriptedApi, tmp_path: 
         (504, None),
     ],
 )
-def test_a_refused_watch_costs_a_list_only_where_its_version_may_be_at_fault(
+def test_a_refused_watch_leads_to_a_list_only_if_its_version_may_be_at_fault(
     api: ScriptedApi, tmp_path: Path, code: int, begins_at: str | None
 ) -> None:
     api.lists.put((200, listing([], "5")))
@@ -474,10 +472,10 @@ def test_a_refused_watch_costs_a_list_only_where_its_version_may_be_at_fault(
         assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", begins_at]
 
 
-def test_a_kind_that_every_server_has_is_not_missed_in_silence(
+def test_a_built_in_kind_that_is_missing_is_logged_and_waited_for(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Something else answers, for example since the kubeconfig has another path."""
+    """Something else answers, for example because the kubeconfig has another path."""
     services = "/api/v1/services"
     api.refusals[services] = (404, b"404 page not found")
     api.lists.put((200, listing([route("a")], "5")))
@@ -493,10 +491,8 @@ def test_a_kind_that_every_server_has_is_not_missed_in_silence(
         assert names(world) == {"a"}
 
 
-def test_a_server_that_cannot_say_whether_a_kind_is_installed_is_asked_until_it_can(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
-    """A kind that is taken for absent loses its objects."""
+def test_discovery_that_fails_is_retried(api: ScriptedApi, tmp_path: Path) -> None:
+    """The objects of a kind that is taken for absent would be removed."""
     api.refusals[GROUP] = (503, {"code": 503, "reason": "ServiceUnavailable"})
     with running(api.kubeconfig(tmp_path)) as world:
         assert wait_until(lambda: world.restarts.count((Kind.HTTP_ROUTE, Restart.REFUSED)) >= 2, DEADLINE_S)
@@ -510,8 +506,10 @@ def test_a_server_that_cannot_say_whether_a_kind_is_installed_is_asked_until_it_
         assert names(world) == {"a"}
 
 
-def test_a_kind_that_is_served_before_it_is_named_is_not_taken_for_absent(api: ScriptedApi, tmp_path: Path) -> None:
-    """So does an API server that has just started; the controller would empty proxies for want of their routes."""
+def test_a_kind_that_is_served_before_discovery_lists_it_is_not_taken_for_absent(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """As on an API server that has just started; else the controller would remove all routes from proxies."""
     api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
     for _ in range(2):  # looked for, and listed
         api.lists.put((200, listing([route("a")], "5")))
@@ -523,10 +521,10 @@ def test_a_kind_that_is_served_before_it_is_named_is_not_taken_for_absent(api: S
         assert names(world) == {"a"}
 
 
-def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_told_of_with_them(
+def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_logged_with_them(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of Gateway API v1.1 to v1.3 for example, BackendTLSPolicy: somebody wrote objects, and nothing comes of them."""
+    """For example BackendTLSPolicy of Gateway API v1.1 to v1.3: users wrote objects that have no effect."""
     caplog.set_level("INFO")
     not_found = (404, {"code": 404, "reason": "NotFound"})
     group = GROUP.rpartition("/")[0]
@@ -559,10 +557,8 @@ def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_told_of_with
         assert not fields_of(caplog, "kind is not installed, waiting for its CRD", "HTTPRoute")
 
 
-def test_a_kind_of_which_neither_name_nor_list_can_be_had_is_absent_as_far_as_can_be_known(
-    api: ScriptedApi, tmp_path: Path
-) -> None:
-    """A role that knows nothing of it lets nobody see whether it is there."""
+def test_a_kind_that_can_be_neither_discovered_nor_listed_counts_as_absent(api: ScriptedApi, tmp_path: Path) -> None:
+    """An account without rights on the kind cannot see whether it is there."""
     api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
     api.refusals[ROUTES] = (403, {"code": 403, "reason": "Forbidden"})
 
@@ -573,7 +569,7 @@ def test_a_kind_of_which_neither_name_nor_list_can_be_had_is_absent_as_far_as_ca
 
 
 @pytest.mark.parametrize("is_seen_in_a_watch", [True, False])
-def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
+def test_a_missing_kind_is_looked_for_when_a_crd_is_created(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen_in_a_watch: bool
 ) -> None:
     monkeypatch.setattr("backoff.full_jitter", lambda _: 0.01)
@@ -591,7 +587,7 @@ def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
         awaited = {Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION} if is_seen_in_a_watch else {Kind.HTTP_ROUTE}
         assert world.store.wait_listed(awaited, DEADLINE_S)
 
-        # The first listing of definitions rings too: who looks since then may be told no name, and then find it served.
+        # The first list of CRDs triggers discovery too: it may find no name, and then find the kind served.
         for _ in range(2):
             api.lists.put((200, listing([route("a")], "5")))
         api.watches.put(api.stay)
@@ -603,7 +599,7 @@ def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
-def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
+def test_a_version_newer_than_that_of_the_server_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
     too_new = {"code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 7"}
     api.lists.put((200, listing([route("a")], "99")))
     api.watches.put(lambda send: send({"type": "ERROR", "object": too_new}))
@@ -624,7 +620,7 @@ def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi,
         pytest.param(b"not JSON\n", id="broken off"),
     ],
 )
-def test_after_an_interruption_a_server_with_an_older_version_than_it_told_before_is_listed_again(
+def test_a_server_with_an_older_version_than_before_an_interruption_is_listed_again(
     api: ScriptedApi, tmp_path: Path, rest: bytes
 ) -> None:
     def interrupted(send: Send) -> None:
@@ -645,7 +641,7 @@ def test_after_an_interruption_a_server_with_an_older_version_than_it_told_befor
         assert [query(api).get("resourceVersion") for _ in range(4)] == [None, "100", None, "20"]
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry(
+def test_a_server_that_ends_every_watch_at_once_is_asked_again_after_a_wait(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = SimpleNamespace(monotonic=lambda: 0.0)  # however slow this machine is
@@ -663,7 +659,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry(
 
 
 @pytest.mark.parametrize("code", [410, 504, 400])
-def test_lists_of_which_no_watch_comes_are_not_asked_for_in_a_hurry(
+def test_waits_grow_while_no_list_leads_to_a_watch(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     longest: list[float] = []

@@ -61,7 +61,9 @@ def stored(cluster: Cluster, kind: Kind, key: Key) -> Any:
     return cluster.admin.call("GET", f"{cluster.path(kind, key.namespace)}/{key.name}")
 
 
-def test_a_status_is_replaced_whole_and_the_rest_stays(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+def test_a_status_is_replaced_as_a_whole_and_nothing_else_changes(
+    cluster: Cluster, namespace: str, server: ApiServer
+) -> None:
     key = Key(namespace, "web")
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace, metadata={"labels": {"kept": "yes"}})
     writer = StatusWriter(server)
@@ -77,8 +79,8 @@ def test_a_status_is_replaced_whole_and_the_rest_stays(cluster: Cluster, namespa
     assert document["metadata"]["generation"] == 1
 
 
-def test_the_manager_of_what_is_written_has_our_name(cluster: Cluster, namespace: str, server: ApiServer) -> None:
-    """People see it where two want one field, and tools that follow changes leave fields out by it."""
+def test_the_field_manager_of_a_status_is_tunnelgw(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    """Users see it in conflicts over a field, and GitOps tools ignore fields by it."""
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
     item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
     assert StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("ours")).outcome is Outcome.WRITTEN
@@ -88,7 +90,9 @@ def test_the_manager_of_what_is_written_has_our_name(cluster: Cluster, namespace
     assert [each["manager"] for each in managers if each.get("subresource") == "status"] == ["tunnelgw"]
 
 
-def test_a_status_for_an_older_version_is_a_conflict(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+def test_a_status_for_an_older_resource_version_is_a_conflict(
+    cluster: Cluster, namespace: str, server: ApiServer
+) -> None:
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
     item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
     cluster.patch(Kind.HTTP_ROUTE, "web", namespace, {"spec": {"hostnames": ["b.example.org"]}})
@@ -99,7 +103,7 @@ def test_a_status_for_an_older_version_is_a_conflict(cluster: Cluster, namespace
     assert not stored(cluster, Kind.HTTP_ROUTE, Key(namespace, "web")).get("status")
 
 
-def test_a_status_never_lands_on_another_object_of_the_same_name(
+def test_a_status_is_never_written_to_another_object_of_the_same_name(
     cluster: Cluster, namespace: str, server: ApiServer
 ) -> None:
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
@@ -123,7 +127,7 @@ def test_a_status_that_the_crd_refuses_is_invalid(cluster: Cluster, namespace: s
     assert "controllerName" in written.error
 
 
-def test_a_status_of_a_kind_that_the_server_does_not_serve_yet_has_failed_and_its_object_is_not_gone(
+def test_writing_the_status_of_a_kind_that_is_not_served_fails_without_taking_the_object_for_gone(
     cluster: Cluster,
 ) -> None:
     server = ApiServer(lambda: load_configuration(str(cluster.environment.kubeconfig)))
@@ -136,7 +140,9 @@ def test_a_status_of_a_kind_that_the_server_does_not_serve_yet_has_failed_and_it
     assert written.error.startswith("404")
 
 
-def test_a_server_that_is_not_there_is_a_value_too(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+def test_an_unreachable_server_is_an_outcome_not_an_exception(
+    cluster: Cluster, namespace: str, server: ApiServer
+) -> None:
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
     item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
     server.interrupt()
@@ -149,7 +155,7 @@ def test_a_server_that_is_not_there_is_a_value_too(cluster: Cluster, namespace: 
 @pytest.mark.parametrize(
     ("status_code", "is_general"), [(401, True), (429, True), (503, True), (403, False), (500, False)]
 )
-def test_a_failure_says_whether_it_is_about_this_object(status_code: int, is_general: bool) -> None:
+def test_a_failure_tells_whether_it_concerns_all_objects(status_code: int, is_general: bool) -> None:
     configuration = Configuration()
     with Front() as front:
         configuration.host = front.url
@@ -184,7 +190,7 @@ def test_a_failure_says_whether_it_is_about_this_object(status_code: int, is_gen
         ),
     ],
 )
-def test_the_role_lets_the_status_of_each_judged_kind_be_written(
+def test_the_role_allows_writing_the_status_of_each_kind_that_has_one(
     cluster: Cluster, namespace: str, server: ApiServer, kind: Kind, spec: dict[str, Any]
 ) -> None:
     name = f"any-{uuid.uuid4().hex[:8]}"
@@ -196,7 +202,7 @@ def test_the_role_lets_the_status_of_each_judged_kind_be_written(
     assert written.outcome is Outcome.WRITTEN, written.error
 
 
-def test_the_auth_secret_is_made_once_and_never_changed(cluster: Cluster, server: ApiServer) -> None:
+def test_the_auth_secret_is_created_once_and_never_changed(cluster: Cluster, server: ApiServer) -> None:
     key = Key(HOME, f"auth-{uuid.uuid4().hex[:8]}")
 
     absent = read_value(server, key, "auth-token")
@@ -210,7 +216,7 @@ def test_the_auth_secret_is_made_once_and_never_changed(cluster: Cluster, server
     assert refused.value.status_code == 403
 
 
-def test_a_secret_is_made_in_the_controllers_namespace_only(
+def test_a_secret_is_created_only_in_the_controllers_namespace(
     cluster: Cluster, namespace: str, server: ApiServer
 ) -> None:
     with pytest.raises(Refused, match="forbidden"):
@@ -220,7 +226,7 @@ def test_a_secret_is_made_in_the_controllers_namespace_only(
 @pytest.mark.parametrize(
     "data", [None, {"other": "b25l"}, {"auth-token": ""}, {"auth-token": "IAo="}, {"auth-token": "YQpi"}]
 )
-def test_a_secret_without_a_usable_value_says_which_key(
+def test_the_error_about_a_secret_without_a_usable_value_names_the_key(
     cluster: Cluster, server: ApiServer, data: dict[str, str] | None
 ) -> None:
     name = f"broken-{uuid.uuid4().hex[:8]}"
@@ -234,7 +240,7 @@ def test_a_secret_without_a_usable_value_says_which_key(
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("86400", 60.0), ("soon", 0.0), ("", 0.0)])
-def test_a_server_that_cannot_take_more_says_how_long_to_wait(text: str, seconds: float) -> None:
+def test_retry_after_of_an_overloaded_server_is_passed_on(text: str, seconds: float) -> None:
     configuration = Configuration()
     with Front() as front:
         configuration.host = front.url
