@@ -115,23 +115,24 @@ class Desk:
             return answer
 
     def _carry_out(self, request: Request, route: Route, name: str) -> Answer:
+        gate = self._gate.fd  # before the strike is known: it may be opened right after
         effect = None if self._board.is_empty else self._board.strike(route.operation, route.room, name)
         if self.latency_s:
             time.sleep(self.latency_s)
         if effect is None:
             return self._plain(request, route)
         if effect.after_commit:
-            return self._apply(effect, request, self._plain(request, route))
+            return self._apply(effect, request, self._plain(request, route), gate)
         match effect:
             case faults.Slow() | faults.Hang():
-                if not self._outlasts(effect, request):
+                if not self._outlasts(effect, request, gate):
                     return Answer(0, delivery=Delivery.CLOSED)
                 return self._plain(request, route)
             case faults.Truncate():
                 return self._plain(request, route).delivered(Delivery.TRUNCATED)
-        return self._apply(effect, request, Answer(0))
+        return self._apply(effect, request, Answer(0), gate)
 
-    def _apply(self, effect: Effect, request: Request, answer: Answer) -> Answer:
+    def _apply(self, effect: Effect, request: Request, answer: Answer, gate: int) -> Answer:
         """`answer` as modified by the effect."""
         match effect:
             case faults.Reply():
@@ -143,14 +144,14 @@ class Desk:
             case faults.Huge():
                 return Answer(200, effect.body, JSON)
             case faults.Slow() | faults.Hang():
-                return answer if self._outlasts(effect, request) else answer.delivered(Delivery.CLOSED)
+                return answer if self._outlasts(effect, request, gate) else answer.delivered(Delivery.CLOSED)
         raise AssertionError(f"no such effect: {effect!r}")
 
-    def _outlasts(self, effect: faults.Slow | faults.Hang, request: Request) -> bool:
+    def _outlasts(self, effect: faults.Slow | faults.Hang, request: Request, gate: int) -> bool:
         """Wait as the effect demands; returns False if the peer has left or the server stops."""
         if isinstance(effect, faults.Slow):
             return request.wait(None, effect.delay_s, False)
-        return request.wait(self._gate.fd, None, True)
+        return request.wait(gate, None, True)
 
     def _plain(self, request: Request, route: Route) -> Answer:
         """The response of an appliance without faults."""
