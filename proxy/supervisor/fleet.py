@@ -46,7 +46,6 @@ class Fleet:
         """Give a deployment to all workers, including those started later; returns before they use it."""
         for slot in self.slots:
             slot.deploy(deployment)
-        deployment.forget_packed()
 
     def wait_until_taken(self, generation: int, timeout_s: float) -> str | None:
         """Returns None once every live worker serves that generation, otherwise a sentence about what is missing."""

@@ -9,11 +9,12 @@ import pytest
 from daemonkit.lifecycle import StartFailed
 from proxy import document
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, TakeDocument
+from proxy.control import Begin, Ready, TakeDocument
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import FAILING_STARTS, State
-from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, fleet_of
+from tests.kube.processes import wait_until
+from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, begun_fleet_of, fleet_of
 
 TAKEN, LATE, REFUSED, WAITING = "taken", "late", "refused", "waiting"
 
@@ -67,22 +68,25 @@ def test_a_worker_that_has_taken_a_document_or_never_will_is_not_waited_for(
     assert found == [missing]
 
 
-def test_the_encoded_messages_to_workers_are_not_kept() -> None:
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_encoded_messages_to_workers_are_not_kept(is_ready: bool) -> None:
     """They would be a second copy of the document, for as long as it is in use."""
     route = {"rules": [{"respond": {"statusCode": 200, "body": "b" * 60_000}}]}
     data = json.dumps({"routes": [route] * 50}).encode()
     deployment = Deployment(1, 1, document.Reader().read(data).content, {})
     worker = PlayedWorker()
-    with fleet_of(worker) as fleet:
+    with (fleet_of if is_ready else begun_fleet_of)(worker) as fleet:
         tracemalloc.start()
         try:
             fleet.deploy(deployment)
+            if not is_ready:
+                worker.says(Ready())
             worker.hears(TakeDocument)
-            kept_bytes, most_bytes = tracemalloc.get_traced_memory()
+            assert tracemalloc.get_traced_memory()[1] > len(data) / 2
+            # The thread that has sent them holds them until its call returns.
+            assert wait_until(lambda: tracemalloc.get_traced_memory()[0] < len(data) / 2, WAIT_S)
         finally:
             tracemalloc.stop()
-
-    assert kept_bytes < len(data) / 2 < most_bytes
 
 
 @pytest.mark.parametrize(
