@@ -185,7 +185,7 @@ def test_an_upload_takes_a_stalled_connection_after_the_connect_timeout_or_over_
 
     with backend(behave) as peer, world() as w:
         circuit = document.Circuit(max_pending=1)
-        w.use(of(peer, protocol="h2c", circuit=circuit), connect_timeout="100ms")
+        w.use(of(peer, protocol="h2c", circuit=circuit), connect_timeout="1s")
         opened(w, upload(w, WINDOW_BYTES + 1))
         waits, beyond_those_that_may = upload(w, 1), upload(w, 1)
 
