@@ -14,11 +14,11 @@ import yaml
 _INTRODUCTION = """\
 <!-- Made by `make generate` from tests/tunnelgw/golden; do not edit. -->
 
-# What Gateway API asks, and the cases that answer
+# Gateway API coverage
 
-What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 ask of a controller, row by row, with the golden cases
-that hold it: objects in, and the statuses, the proxy's document and the fate of requests that must come of them, one
-question a file. Rows that take more than objects to try name another test; those that are never said or done say why.
+What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 require of a controller, row by row, with the golden
+cases that test it. Each case is a file: objects as input, and the expected statuses, proxy document and results of
+requests. A row that needs more than objects names another test; one that is not used says why.
 """
 
 
@@ -72,7 +72,7 @@ def _problems(sections: Mapping[str, Section], cases: Mapping[str, list[Path]], 
         if row.unused and anchor in cases:
             yield f"{cases[anchor][0].name}: {anchor} is said to be unused in rows.yaml, but here is a case of it"
         if not (row.unused or row.test or anchor in cases):
-            yield f"rows.yaml: {anchor}: no golden case answers it ({row.title})"
+            yield f"rows.yaml: {anchor}: no golden case covers it ({row.title})"
     for anchor in cases.keys() - known.keys():
         yield f"{cases[anchor][0].name}: {anchor} is not in rows.yaml"
 
@@ -83,13 +83,13 @@ def _exists(root: Path, test: str) -> bool:
 
 
 def _section(key: str, section: Section, cases: Mapping[str, list[Path]]) -> str:
-    lines = [f"\n## {section.title}\n", "| row | asks | answered by |", "|---|---|---|"]
+    lines = [f"\n## {section.title}\n", "| row | requirement | tests |", "|---|---|---|"]
     for name, row in section.all_rows():
         answers = [_case(path) for path in cases.get(f"{key}/{name}", ())]
         if row.test:
             answers.append(f"[{row.test.rpartition('/')[2]}](../{row.test.partition('::')[0]})")
-        asks = "" if row.title == name else row.title
-        lines.append(f"| {key}/{name} | {asks} | {', '.join(answers) or f'not used: {row.unused}'} |")
+        requirement = "" if row.title == name else row.title
+        lines.append(f"| {key}/{name} | {requirement} | {', '.join(answers) or f'not used: {row.unused}'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -53,7 +53,7 @@ def test_the_page_names_the_cases_of_each_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "case", "problem"),
     [
-        ("{a: first, b: second}", "rows: [1/a]", r"1/b: no golden case answers it \(second\)"),
+        ("{a: first, b: second}", "rows: [1/a]", r"1/b: no golden case covers it \(second\)"),
         ("{a: first}", "rows: [1/a, 1/c]", "a-case-of-it.yaml: 1/c is not in rows.yaml"),
         ("{a: {title: first, unused: why}}", "rows: [1/a]", "1/a is said to be unused"),
         ("{a: first, b: {title: second, test: 'x.py::test_b'}}", "rows: [1/a]", "there is no test x.py::test_b"),

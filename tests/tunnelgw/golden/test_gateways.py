@@ -1,6 +1,6 @@
 """Golden cases of classes, Gateways, listeners, ListenerSets and the attachment of routes: one question a file.
 
-rows       which rows of rows.yaml it answers
+rows       which rows of rows.yaml it covers
 config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
            with its number. Conditions that differ from those of a healthy object, by type:

@@ -1,6 +1,6 @@
 """Golden cases of rules, filters, matches, backends and backend TLS policies: one YAML file for each question.
 
-rows       which rows of rows.yaml it answers
+rows       which rows of rows.yaml it covers
 services   Services of namespace apps with port 80 and these addresses, written short
 objects    all other objects, in namespace apps unless they say otherwise
 listeners  of the document; one for HTTP on port 80 unless given. A route's sectionName names them

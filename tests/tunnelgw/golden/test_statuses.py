@@ -1,6 +1,6 @@
 """Golden cases of what is written into statuses, and when nothing is: one question a file.
 
-rows       which rows of rows.yaml it answers
+rows       which rows of rows.yaml it covers
 config, services, tls, ca, objects   see given.py; the objects carry the status that is stored
 held       whether a proxy holds the document; it does unless this says no
 unbound    why ports could not be bound, by listener
