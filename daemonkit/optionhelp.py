@@ -22,7 +22,7 @@ _RULES = (
     "for a secret, where set but empty is refused."
 )
 _SPELLINGS = (
-    "Durations are written 30s, 500ms or 1m30s; sizes 5242880, 64KiB or 5MiB; truth true, false, 1, 0, yes or no."
+    "Durations are written 30s, 500ms or 1m30s; sizes 5242880, 64KiB or 5MiB; booleans true, false, 1, 0, yes or no."
 )
 
 
@@ -166,7 +166,7 @@ def _introduction(prog: str, description: str, commands: Mapping[str, str], ques
     if questions:
         example = next(iter(questions))
         whose = ", ".join(f"`{name}`" for name in commands)
-        rule = f"Below are the flags of {whose}. Each other command tells its own, such as `{prog} {example} --help`."
+        rule = f"Below are the flags of {whose}. Other commands list theirs, such as `{prog} {example} --help`."
         lines += ["", _filled(rule)]
     return "\n".join(lines)
 

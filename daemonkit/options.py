@@ -37,21 +37,21 @@ class CommonOptions:
     """Variable prefixes that other programs use too; misspelt variables with them also cause a warning."""
 
     log_level: str = option(
-        parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="least level that is logged"
+        parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="lowest level that is logged"
     )
     log_format: str = option(
         parse=choice(*logs.FORMATS),
         default="json",
         env="LOG_FORMAT",
         group="common",
-        help="json: one object a line; text: for people",
+        help="json: one object per line; text: human-readable",
     )
     grace_period_s: float = option(
         parse=duration(0, 3600),
         default="30s",
         unit="duration",
         group="common",
-        help="time that running requests get to finish after SIGTERM",
+        help="time for running requests to finish after SIGTERM",
     )
 
 

@@ -18,8 +18,8 @@ PROG = "dnswebhook"
 PREFIX = "DNSWEBHOOK_"
 DESCRIPTION = "The webhook provider with which external-dns keeps records on a UniFi network controller."
 COMMANDS = {
-    "run": "serve the webhook until told to stop",
-    "check": "check everything between this machine and the records; write nothing; exit 1 if something is wrong",
+    "run": "serve the webhook",
+    "check": "check everything between this machine and the records; write nothing; exit code 1 if something fails",
     "records": "print the records in the store",
 }
 
@@ -68,7 +68,7 @@ class Options(CommonOptions):
     state_dir: str | None = option(
         group="records",
         metavar="DIR",
-        help="the embedded store's database, and what was last known of the controller; when not set: "
+        help="the embedded store's database, and the last known state of the controller; if not set: "
         "$STATE_DIRECTORY (systemd sets it), else $XDG_STATE_HOME/dnswebhook, else ~/.local/state/dnswebhook",
     )
     dry_run: bool = option(
@@ -145,26 +145,26 @@ class Options(CommonOptions):
         default="auto",
         env="UNIFI_FLAVOUR",
         group="UniFi",
-        help="os: UniFi OS console; classic: self-hosted Network application; auto: find out",
+        help="os: UniFi OS console; classic: self-hosted Network application; auto: detect",
     )
     unifi_ca_cert: str | None = option(
         env="UNIFI_CA_CERT",
         group="UniFi",
         metavar="FILE",
-        help="PEM file with the authority that issued the controller's certificate",
+        help="PEM file with the CA that issued the controller's certificate",
     )
     unifi_tls_fingerprint: str | None = option(
         env="UNIFI_TLS_FINGERPRINT",
         group="UniFi",
         metavar="SHA256",
-        help="fingerprint of the controller's certificate, instead of an authority; `dnswebhook check` prints it",
+        help="fingerprint of the controller's certificate, instead of a CA; `dnswebhook check` prints it",
     )
     unifi_skip_tls_verify: bool = option(
         parse=parse_bool,
         default="false",
         env="UNIFI_SKIP_TLS_VERIFY",
         group="UniFi",
-        help="accept any certificate: whoever is on the network can then read the credentials",
+        help="accept any certificate: anyone on the network can then read the credentials",
     )
     unifi_request_timeout_s: float = option(
         parse=duration(0.1, 3600),
@@ -172,7 +172,7 @@ class Options(CommonOptions):
         unit="duration",
         env="UNIFI_REQUEST_TIMEOUT",
         group="UniFi",
-        help="longest time for one call to the controller",
+        help="timeout of each call to the controller",
     )
     json: bool = option(
         parse=parse_bool,

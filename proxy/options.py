@@ -16,7 +16,7 @@ from proxy.tunnel.addresses import IpVersion
 PROG = "tunnelgw-proxy"
 PREFIX = "PROXY_"
 DESCRIPTION = "A reverse proxy that is configured by one document, sent with PUT /config."
-COMMANDS = {"run": "serve until told to stop"}
+COMMANDS = {"run": "run the proxy"}
 
 _MOST_DEFAULT_WORKERS = 4
 
@@ -71,14 +71,14 @@ class Options(CommonOptions):
         parse=parse_bool,
         default="false",
         group="config API",
-        help="without a token, accept /config requests from everybody who reaches it by IP address or as localhost; "
-        "only on a loopback address or a unix socket",
+        help="without a token, accept /config requests from every client that addresses the proxy by IP address "
+        "or as localhost; only on a loopback address or a unix socket",
     )
     config_tls_cert: str | None = option(
         group="config API",
         metavar="FILE",
-        help="serve the config API over TLS with this certificate chain (PEM). When this file or the key's changes, "
-        "both are read again",
+        help="serve the config API over TLS with this certificate chain (PEM). When this file or the key file "
+        "changes, both are read again",
     )
     config_tls_key: str | None = option(
         group="config API", metavar="FILE", help="the private key of that certificate (PEM)"
@@ -105,7 +105,7 @@ class Options(CommonOptions):
         env="TUNNEL_TOKEN",
         group="tunnel",
         help="the tunnel's token, to register at the provider's edge and serve the requests that it sends; without it "
-        "there are only direct listeners. A file that changes is read again",
+        "there are only direct listeners. A file is read again when it changes",
     )
     edge: tuple[ListenAddress, ...] = option(
         parse=comma_list(parse_edge),
@@ -163,7 +163,8 @@ class Options(CommonOptions):
         default="0s",
         unit="duration",
         group="process",
-        help="after SIGTERM, go on serving for this time, but report not ready, so that load balancers turn away first",
+        help="after SIGTERM, keep serving for this time, but report not ready, so that load balancers stop "
+        "sending first",
     )
     access_log: str = option(
         parse=choice(*CHOICES),

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from daemonkit import interrupts, standardfiles
 
 QUESTIONS = {
-    "check": "tell which manifests of a folder would be accepted or refused, and why",
-    "explain": "tell what would happen to a request",
+    "check": "show which manifests would be accepted or refused, and why",
+    "explain": "show how a request would be handled, and why",
     "status": "show the state of Gateways, listeners and routes",
-    "diff": "tell what would change in the proxies and at the provider",
+    "diff": "show what would change in the proxies and at the provider",
 }
 """Commands for people; see `tunnelgw.commands`."""
 

@@ -17,9 +17,9 @@ PROG = "tunnelgw"
 PREFIX = "TUNNELGW_"
 DESCRIPTION = (
     "A Gateway API controller: turns Gateways and routes into the configuration of tunnelgw-proxy and the tunnel "
-    "provider's ingress document, and writes the truth into their statuses."
+    "provider's ingress document, and writes their statuses."
 )
-COMMANDS = {"run": "run the controller until told to stop"}
+COMMANDS = {"run": "run the controller"}
 
 KUBERNETES, DIRECTORY = "kubernetes", "directory"
 DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
@@ -89,7 +89,7 @@ class Options(CommonOptions):
         env="KUBECONFIG",
         group="source",
         metavar="FILE",
-        help="how to reach the API server; if not set: by the Pod's service account, or else by ~/.kube/config",
+        help="kubeconfig of the API server; if not set: the Pod's service account, or else ~/.kube/config",
     )
     manifests: str | None = option(
         group="source", metavar="DIR", help="with --source directory: folder of YAML and JSON files, read recursively"
@@ -103,12 +103,13 @@ class Options(CommonOptions):
         parse=parse_controller_name,
         default=DEFAULT_CONTROLLER,
         group="source",
-        help="GatewayClasses with this spec.controllerName are ours",
+        help="serve the GatewayClasses with this spec.controllerName",
     )
     namespace: str = option(
         default=DEFAULT_NAMESPACE,
         group="source",
-        help="the controller's own namespace: its auth Secret, Lease, Secrets and Services of cluster-scoped objects",
+        help="the controller's own namespace: of its auth Secret and Lease, and of the Secrets and Services that "
+        "cluster-scoped objects refer to",
     )
     secret_namespaces: tuple[str, ...] = option(
         parse=parse_namespaces,
@@ -129,7 +130,7 @@ class Options(CommonOptions):
         default="5ms",
         unit="duration",
         group="source",
-        help="after a change, wait this long for more of them, and carry all out together",
+        help="after a change, wait this long for further ones, and apply them together",
     )
     proxy_endpoints: tuple[str, ...] = option(
         parse=comma_list(parse_endpoint),
@@ -145,7 +146,7 @@ class Options(CommonOptions):
         help="the proxies are the endpoints of this Service's port `config`, ready or not",
     )
     proxy_ca_file: str | None = option(
-        group="proxies", metavar="FILE", help="PEM file with the authorities to trust for https config APIs"
+        group="proxies", metavar="FILE", help="PEM file with the CAs to trust for https config APIs"
     )
     proxy_tls_server_name: str | None = option(
         group="proxies",
@@ -176,7 +177,7 @@ class Options(CommonOptions):
         default="5s",
         unit="duration",
         group="proxies",
-        help="how often each proxy is asked whether it still holds its configuration",
+        help="how often to check that each proxy still has its configuration",
     )
     provider_api_url: str = option(
         parse=parse_url, default=DEFAULT_URL, group="tunnel provider", help="base URL of the provider's API"
@@ -186,20 +187,20 @@ class Options(CommonOptions):
         default="10m",
         unit="duration",
         group="tunnel provider",
-        help="how often the ingress document is read, to notice what others changed",
+        help="how often to read the ingress document, to detect changes made by others",
     )
     adopt: bool = option(
         parse=parse_bool,
         default="false",
         group="tunnel provider",
-        help="in the ingress document, replace rules that others made for hostnames of ours",
+        help="in the ingress document, replace rules that others made for our hostnames",
     )
     dry_run: bool = option(
         parse=parse_bool,
         default="false",
         group="tunnel provider",
-        help="write nothing: neither configurations nor the ingress document nor statuses; `tunnelgw diff` shows what "
-        "would be written",
+        help="write nothing: no configurations, no ingress document, no statuses; `tunnelgw diff` shows what would be "
+        "written",
     )
     metrics_addr: ListenAddress = option(
         parse=ListenAddress.parse, default=":8080", group="observability", help="where /metrics is served"

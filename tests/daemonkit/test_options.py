@@ -336,7 +336,7 @@ def test_help_names_commands_with_options_of_their_own_and_where_these_are_liste
     text = capsys.readouterr().out
     assert text.startswith("usage: thing [run|records|explain] [flags]\n")
     assert "\n  explain  say why\n" in text
-    rule = "Below are the flags of `run`, `records`. Each other command tells its own, such as `thing explain --help`."
+    rule = "Below are the flags of `run`, `records`. Other commands list theirs, such as `thing explain --help`."
     assert rule in " ".join(text.split())
 
 

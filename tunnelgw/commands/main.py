@@ -41,7 +41,7 @@ def _parser(command: str, environ: Environ, description: str) -> argparse.Argume
     parser.add_argument(
         "--controller-name",
         default=environ.get("TUNNELGW_CONTROLLER_NAME") or DEFAULT_CONTROLLER,
-        help="GatewayClasses with this spec.controllerName are ours [TUNNELGW_CONTROLLER_NAME; default: %(default)s]",
+        help="spec.controllerName of our GatewayClasses [TUNNELGW_CONTROLLER_NAME; default: %(default)s]",
     )
     return parser
 
@@ -59,7 +59,7 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
     source.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="how to reach the API server [KUBECONFIG; default: ~/.kube/config]",
+        help="kubeconfig of the API server [KUBECONFIG; default: ~/.kube/config]",
     )
     _add_namespace(parser, environ)
     parser.add_argument(
@@ -67,7 +67,8 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         type=_namespaces,
         default=environ.get("TUNNELGW_SECRET_NAMESPACES", ""),
         metavar="NAMESPACE,...",
-        help="read Secrets in these and the controller's own, as it does [TUNNELGW_SECRET_NAMESPACES; default: in all]",
+        help="read Secrets only in these namespaces and the controller's own, as the controller does "
+        "[TUNNELGW_SECRET_NAMESPACES; default: in all]",
     )
 
 
@@ -112,12 +113,12 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
     parser = _parser(
         "check",
         environ,
-        "Tell which manifests would be accepted or refused, and why, without a cluster. Exit code 1 when something "
-        "is refused, so that it fits a pre-commit hook.",
+        "Show which manifests would be accepted or refused, and why, without a cluster. Exit code 1 if something is "
+        "refused, for use in pre-commit hooks.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files; - reads standard input")
     _add_status_dir(parser, environ)
-    parser.add_argument("--all", action="store_true", help="also tell what is accepted, and what is not ours")
+    parser.add_argument("--all", action="store_true", help="also list what is accepted, and what is not ours")
     _add_namespace(parser, environ)
     found = parser.parse_args(arguments)
     world = from_files(found.paths, found.status_dir)
@@ -132,7 +133,7 @@ def _explain(arguments: Sequence[str], environ: Environ) -> bool:
     parser = _parser(
         "explain",
         environ,
-        "Tell which Gateway, listener, route and rule would serve a request, why, what would be done with it, and what "
+        "Show which Gateway, listener, route and rule would serve a request, why, what would be done with it, and what "
         "nearly matched. Nothing is sent anywhere.",
     )
     _add_source(parser, environ)
@@ -154,7 +155,8 @@ def _status(arguments: Sequence[str], environ: Environ) -> bool:
     parser = _parser(
         "status",
         environ,
-        "Show the stored statuses of Gateways, listeners and routes. Exit code 1 when not all is well.",
+        "Show the stored statuses of Gateways, listeners and routes. Exit code 1 if any is not well, outdated or "
+        "pending.",
     )
     _add_source(parser, environ)
     found = parser.parse_args(arguments)
@@ -174,8 +176,8 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
         prefix=PREFIX,
         argv=rest,
         environ=environ,
-        description="Tell what the controller would change in the proxies and at the provider. Nothing is written. "
-        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not "
+        description="Show what the controller would change in the proxies and at the provider. Nothing is written. "
+        "Takes the options of `tunnelgw run`, and --json. Exit code 1 if something would change, 2 if not "
         "everything could be compared.",
     )
     from tunnelgw.commands.diff import NotAllAsked, diff
