@@ -98,7 +98,7 @@ class Cors(Part, frozen=True):
     expose_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
     allow_credentials: bool = False
     max_age: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 5
-    """Seconds for which browsers may cache the answer to a preflight."""
+    """Seconds for which browsers may cache the response to a preflight."""
 
 
 class ExternalAuth(Part, frozen=True):
@@ -106,12 +106,12 @@ class ExternalAuth(Part, frozen=True):
 
     The server gets a request with the same method, host, query and normalised path, without a body. Status code 200
     allows the request, and cookies set by that response go to the client. 3xx, 4xx and 5xx responses go to the client
-    as they are; other codes become 403. If the server cannot be reached, the request fails as if a backend could not.
+    as they are; other codes become 403. An unreachable server has the same effect as an unreachable backend.
     """
 
     backend: BackendTarget
     path: PathText | Unset = UNSET
-    """Prefix for the path that the server is asked for."""
+    """Prefix for the path in the request to the server."""
     allowed_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
     """Fields of the request that the server gets, besides Authorization. X-Forwarded-* have the values that backends
     get."""

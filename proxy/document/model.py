@@ -15,7 +15,7 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=MAX_VERSION)]
 
 
 class Forwarding(Part, frozen=True):
-    """What backends are told about the client, and which peers are believed when they name the client."""
+    """Which fields tell backends about the client, and which peers are trusted to name the client."""
 
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept; those from other peers are
@@ -42,14 +42,14 @@ class Limits(Part, frozen=True):
     max_uri_bytes: Annotated[int, msgspec.Meta(ge=256, le=1024 * 1024)] = 16 * 1024
     """Longer request targets are answered with 414."""
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
-    """Most client connections of one worker process."""
+    """Maximum number of client connections of one worker process."""
     header_timeout: Duration = "10s"
     """Time for a request head to arrive; over HTTP/2, for the first SETTINGS frame. A PROXY protocol header and the TLS
     handshake, which come before it, may each take as long."""
     idle_timeout: Duration = "75s"
     """A client connection with no request in progress is closed after this time."""
     stream_idle_timeout: Duration = "5m"
-    """A request is aborted when neither its body nor the response's has moved for this time."""
+    """A request is aborted when neither its body nor the response's makes progress for this time."""
     connect_timeout: Duration = "5s"
     """Time to connect to a backend, TLS handshake included."""
     request_timeout: Duration = "0s"

@@ -112,7 +112,7 @@ class BackendRef(BackendTarget, frozen=True):
 
 
 class Timeouts(Part, frozen=True):
-    """Time limits of a rule. When one expires before the response has begun, the answer is 504."""
+    """Time limits of a rule. When one expires before the response has begun, the request is answered with 504."""
 
     request: Duration | Unset = UNSET
     """From the end of the request head to the end of the response, retries included."""
@@ -121,18 +121,18 @@ class Timeouts(Part, frozen=True):
 
 
 class Retry(Part, frozen=True):
-    """Which failed attempts are repeated, and how often."""
+    """Which failed attempts are retried, and how often."""
 
     attempts: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Retries after the first attempt."""
     codes: Annotated[tuple[Annotated[int, msgspec.Meta(ge=400, le=599)], ...], msgspec.Meta(max_length=200)] = ()
-    """Status codes from the backend that count as failures; other responses are passed on."""
+    """Status codes from the backend that count as failures; other responses are forwarded."""
     backoff: Duration = "25ms"
-    """Shortest wait between attempts."""
+    """Shortest delay between attempts."""
     connection_errors: bool = True
     """Also retry when connecting fails, or when the connection breaks before the response has begun."""
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_BODY_BYTES)] = 64 * 1024
-    """Requests with a larger body are not repeated, since the body is kept in memory for that."""
+    """Requests with a larger body are not retried, since the body is kept in memory for a retry."""
 
 
 class SessionPersistence(Part, frozen=True):
@@ -151,12 +151,12 @@ class SessionPersistence(Part, frozen=True):
 
 
 class Rule(Part, frozen=True):
-    """What to do with requests that fit any of the matches."""
+    """What to do with requests that match any of `matches`."""
 
     name: str = ""
     """Unique in the route."""
     matches: Annotated[tuple[Match, ...], msgspec.Meta(max_length=64)] = ()
-    """A request must fit one of these. Empty: every request does."""
+    """A request must match one of these. Empty: every request does."""
     filters: Filters = Filters()
     backends: tuple[BackendRef, ...] = ()
     """Empty, with neither a redirect nor `respond`: requests are answered with 500."""
@@ -169,7 +169,7 @@ class Rule(Part, frozen=True):
 
 class Route(Part, frozen=True):
     """Rules for some hostnames. Among equally specific matches the older route wins, then the one whose name comes
-    first in the alphabet."""
+    first in alphabetical order."""
 
     name: Name | Unset = UNSET
     """Unique among routes of its kind, such as `namespace/name`. Default: `routes[N]`."""

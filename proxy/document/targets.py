@@ -60,7 +60,7 @@ class PassiveHealth(Part, frozen=True):
 
 
 class ActiveHealth(Part, frozen=True):
-    """Probe each address regularly; one that does not answer as wanted gets no requests. Probes do not count towards
+    """Probe each address regularly; one that fails its probes gets no requests. Probes do not count towards
     `circuit`."""
 
     path: Annotated[
@@ -70,11 +70,11 @@ class ActiveHealth(Part, frozen=True):
         ),
     ] = "/"
     host: PlainHostname | Unset = UNSET
-    """Host that the probe asks for. Default: the address."""
+    """Host of the probe request. Default: the address."""
     interval: Duration = "10s"
     """Longer than 0s."""
     timeout: Duration = "2s"
-    """Longer than 0s. An answer that takes longer than this counts as a failure."""
+    """Longer than 0s. A response that takes longer than this counts as a failure."""
     unhealthy_threshold: Count = 3
     """Failures in a row."""
     healthy_threshold: Count = 1
