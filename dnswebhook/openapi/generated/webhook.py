@@ -19,7 +19,7 @@ class DomainFilter(Struct, frozen=True, kw_only=True):
     filters: Annotated[
         list[str],
         Meta(
-            description="Domains that are managed; `example.com` is the apex and all below, `.example.com` only what is below."
+            description="Domains that are managed; `example.com` is the apex and all names below, `.example.com` only those below."
         ),
     ]
     exclude: list[str]
@@ -43,12 +43,12 @@ class Negotiation(Struct, frozen=True, kw_only=True):
 
 class Error(Struct, frozen=True, kw_only=True):
     error: Annotated[str, Meta(description="A short category.")]
-    message: Annotated[str, Meta(description="What was seen, what was wanted, and where.")]
+    message: Annotated[str, Meta(description="What was received, what was expected, and where.")]
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """
-    One record set as it is answered.
+    One record set in a response.
     """
 
     dns_name: Annotated[str, Meta(description="ASCII lower case, no trailing dot.", min_length=1)] = field(
@@ -70,7 +70,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     labels: (
         Annotated[
             dict[str, str],
-            Meta(description="What external-dns notes about ownership. Absent when empty."),
+            Meta(description="Ownership labels of external-dns. Absent when empty."),
         ]
         | UnsetType
     ) = UNSET
@@ -81,8 +81,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 class WantedEndpoint(Struct, frozen=True, kw_only=True):
     """
-    One record set as it is to be adjusted. Without a name, as a DNSEndpoint object may be, it is left out of the
-    answer.
+    One record set to adjust. If it has no name, as is possible in a DNSEndpoint object, it is left out of the
+    response.
 
     """
 
@@ -112,7 +112,7 @@ class WantedEndpoint(Struct, frozen=True, kw_only=True):
 
 class ReceivedEndpoint(WantedEndpoint, frozen=True, kw_only=True):
     """
-    One record set as it is accepted. Only `dnsName` must be there.
+    One record set in a request. Only `dnsName` is required.
     """
 
     dns_name: Annotated[
@@ -151,7 +151,7 @@ ReceivedEndpoints: TypeAlias = ReceivedBareEndpoints | ReceivedWrappedEndpoints
 class Changes(Struct, frozen=True, kw_only=True):
     """
     What external-dns wants applied. Each list may be absent, null or empty. external-dns up to 0.16 spells the
-    keys `Create`, `UpdateOld`, `UpdateNew` and `Delete`; if two keys differ only by case, the later one wins.
+    keys `Create`, `UpdateOld`, `UpdateNew` and `Delete`; if two keys differ only in case, the later one wins.
 
     """
 
