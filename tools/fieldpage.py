@@ -5,6 +5,7 @@ The schema already has what the sources say about a field as its description.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,11 @@ HEAD = """<!-- Made by `make generate` from the JSON Schema; do not edit. -->
 
 Every object of the document with all of its fields. [proxy-document.md](proxy-document.md) explains how they work
 together. An absent field says "not wanted"; `null` and unknown fields are refused. A duration is written `500ms`, `30s`
-or `1m30s`, and `0s` turns a limit off. A weight or count is a whole number.
+or `1m30s`, and `0s` turns a timeout off. A weight or count is a whole number.
 """
 
 _DURATION_PATTERN = "(h|m|s|ms)"
-_REPEATED = "Duration such as 500ms, 30s or 1m30s; 0s turns the limit off."
+_REPEATED = re.compile(r"Duration such as 500ms, 30s or 1m30s(; 0s turns the timeout off)?\.")
 """Said once, at the top of the page."""
 _REF = "#/$defs/"
 
@@ -106,5 +107,5 @@ def _default(schema: Schema, is_required: bool) -> str:
 def _meaning(schema: Schema) -> str:
     """The description, for a list followed by that of its entries."""
     texts = [schema.get("description", ""), schema.get("items", {}).get("description", "")]
-    shown = " ".join(text.replace(_REPEATED, "").strip() for text in texts if text)
+    shown = " ".join(_REPEATED.sub("", text).strip() for text in texts if text)
     return shown.replace("|", r"\|")

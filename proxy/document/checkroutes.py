@@ -9,7 +9,7 @@ from typing import NamedTuple
 from proxy.document.checkfilters import UNTOUCHABLE, check_filters
 from proxy.document.checktargets import check_target
 from proxy.document.durations import seconds
-from proxy.document.part import Duration, Unset
+from proxy.document.part import Timeout, Unset
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import (
     BackendRef,
@@ -236,5 +236,5 @@ class RouteChecker:
                 )
 
 
-def _limit_s(duration: Duration | Unset) -> float:
-    return seconds(duration) if duration else 0.0
+def _limit_s(timeout: Timeout | Unset) -> float:
+    return seconds(timeout) if timeout else 0.0

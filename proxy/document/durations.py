@@ -7,5 +7,5 @@ _PART = re.compile(r"([0-9]{1,5})(ms|h|m|s)")
 
 
 def seconds(text: str) -> float:
-    """The length of a duration that the decoder has accepted. "0s" is 0.0, which stands for "no limit"."""
+    """The length of a duration that the decoder has accepted. "0s" is 0.0, for a timeout "no timeout"."""
     return sum(int(number) * _UNIT_S[unit] for number, unit in _PART.findall(text))

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from proxy.document.listeners import Listener
-from proxy.document.part import UNSET, Duration, FieldName, Part, Unset
+from proxy.document.part import UNSET, FieldName, Part, Timeout, Unset
 from proxy.document.routes import Route
 from proxy.document.targets import Backend
 
@@ -43,18 +43,18 @@ class Limits(Part, frozen=True):
     """Longer request targets are answered with 414."""
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
     """Maximum number of client connections of one worker process."""
-    header_timeout: Duration = "10s"
+    header_timeout: Timeout = "10s"
     """Time for a request head to arrive; over HTTP/2, for the first SETTINGS frame. A PROXY protocol header and the TLS
     handshake, which come before it, may each take as long."""
-    idle_timeout: Duration = "75s"
+    idle_timeout: Timeout = "75s"
     """A client connection with no request in progress is closed after this time."""
-    stream_idle_timeout: Duration = "5m"
+    stream_idle_timeout: Timeout = "5m"
     """A request is aborted when neither its body nor the response's makes progress for this time."""
-    connect_timeout: Duration = "5s"
+    connect_timeout: Timeout = "5s"
     """Time to connect to a backend, TLS handshake included."""
-    request_timeout: Duration = "0s"
+    request_timeout: Timeout = "0s"
     """Applies to rules that set no `timeouts.request`."""
-    backend_idle_timeout: Duration = "60s"
+    backend_idle_timeout: Timeout = "60s"
     """An unused connection to a backend is closed after this time."""
 
 

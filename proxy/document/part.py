@@ -19,8 +19,9 @@ HOSTNAME = r"^(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-
 FIELD_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+" + END
 TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z" + END
 
-Duration = Annotated[
-    str, msgspec.Meta(pattern=DURATION, description="Duration such as 500ms, 30s or 1m30s; 0s turns the limit off.")
+Duration = Annotated[str, msgspec.Meta(pattern=DURATION, description="Duration such as 500ms, 30s or 1m30s.")]
+Timeout = Annotated[
+    str, msgspec.Meta(pattern=DURATION, description="Duration such as 500ms, 30s or 1m30s; 0s turns the timeout off.")
 ]
 Hostname = Annotated[
     str,

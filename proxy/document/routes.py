@@ -15,6 +15,7 @@ from proxy.document.part import (
     Name,
     Part,
     PathText,
+    Timeout,
     Timestamp,
     Unset,
     ValueType,
@@ -114,9 +115,9 @@ class BackendRef(BackendTarget, frozen=True):
 class Timeouts(Part, frozen=True):
     """Time limits of a rule. When one expires before the response has begun, the request is answered with 504."""
 
-    request: Duration | Unset = UNSET
+    request: Timeout | Unset = UNSET
     """From the end of the request head to the end of the response, retries included."""
-    backend_request: Duration | Unset = UNSET
+    backend_request: Timeout | Unset = UNSET
     """For one attempt at one backend; at most `request`."""
 
 
@@ -142,9 +143,9 @@ class SessionPersistence(Part, frozen=True):
     """Name of the cookie or header field. Rules of one host should use different names. Default: `tunnelgw-session`;
     for a rule with matches or a route with `listeners`, followed by a hyphen and a hash of these."""
     type: Literal["Cookie", "Header"] = "Cookie"
-    absolute_timeout: Duration | Unset = UNSET
+    absolute_timeout: Timeout | Unset = UNSET
     """A session ends after this time, even when in use."""
-    idle_timeout: Duration | Unset = UNSET
+    idle_timeout: Timeout | Unset = UNSET
     """A session ends after this time without a request."""
     lifetime_type: Literal["Session", "Permanent"] = "Session"
     """`Permanent`: the cookie survives the end of the browser session. Needs `absoluteTimeout`."""

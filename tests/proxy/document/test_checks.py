@@ -158,7 +158,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"limits": {"requestTimeout": 30}},
         "limits.requestTimeout",
-        "want text: duration such as 500ms, 30s or 1m30s; 0s turns the limit off, seen 30",
+        "want text: duration such as 500ms, 30s or 1m30s; 0s turns the timeout off, seen 30",
     ),
     (secured(subjectAltNames=[{}]), "backends[0].tls.subjectAltNames[0]", "either `hostname` or `uri`"),
     (
