@@ -111,7 +111,7 @@ NOT_NEWLINE: ByteSet = ALL & ~byte_set("\n")
 _CLASSES = {
     "d": byte_set(string.digits),
     "w": byte_set(string.ascii_letters + string.digits + "_"),
-    "s": byte_set(" \t\n\r\f\v"),
+    "s": byte_set(" \t\n\r\f"),  # unlike [:space:], without \v
 }
 _CLASSES |= {name.upper(): ALL & ~members for name, members in _CLASSES.items()}
 # RE2 has these names; their members are those of the C locale.

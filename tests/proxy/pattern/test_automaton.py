@@ -90,7 +90,7 @@ def test_groups_are_named_in_either_spelling() -> None:
         assert [fits(automaton, value) for value in (b"eve/profile", b"/profile", b"eve")] == [True, False, False]
 
 
-# RE2 syntax for which `re` has another spelling.
+# RE2 syntax for which `re` has another spelling, or another meaning.
 ALIKE = [
     (r"[[:alnum:]]", r"[0-9A-Za-z]"),
     (r"[[:alpha:]]", r"[A-Za-z]"),
@@ -111,6 +111,8 @@ ALIKE = [
     (r"[-[:digit:].]", r"[-0-9.]"),
     (r"(?i)[[:upper:]]", r"[a-zA-Z]"),
     (r"(?i)[[:^upper:]]", r"[^a-zA-Z]"),
+    (r"\s", r"[\t\n\f\r ]"),
+    (r"[^\S/]", r"[\t\n\f\r ]"),
     (r"\A/\z|b", r"/|b"),
     (r"(/|\z)", r"/|"),
     (r"\\z|\\A", r"\\z|\\A"),
@@ -124,7 +126,7 @@ ALIKE = [
 
 @ignore_warnings_of_sets
 @pytest.mark.parametrize(("pattern", "alike"), ALIKE)
-def test_re2_syntax_that_re_lacks_has_its_re2_meaning(pattern: str, alike: str) -> None:
+def test_re2_syntax_that_re_lacks_or_reads_differently_has_its_re2_meaning(pattern: str, alike: str) -> None:
     automaton, expected = Automaton(pattern), re.compile(alike.encode())
     values = [bytes([byte]) for byte in range(256)]
     values += [a + b + c for a in (b"a", b"A", b"/") for b in (b"b", b"B", b"a", b"A", b"") for c in (b"d", b"D", b"")]
