@@ -15,9 +15,11 @@ import idna
 from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
 # RE2, which the client uses, has none of these. Python's `re` does, so they would fail only when the client starts.
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[aLux])|\\[1-9ZuUN]|[*+?}]\+")
 # Python interprets these differently, without an error.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
+# Counts in Python, literal text in RE2.
+_COUNT_IN_PYTHON = re.compile(r"\{(?:,\d*|0\d+(?:,\d*)?|\d+,0\d+)\}")
 # Bytes of the environment that are not UTF-8.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
@@ -125,6 +127,12 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
         raise ValueError(
             f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but "
             "this program does not: write it with a character class such as [a-z0-9]"
+        )
+    count = _COUNT_IN_PYTHON.search(pattern)
+    if count:
+        raise ValueError(
+            f"{option}: regular expression {pattern!r} uses {count.group()!r}, which external-dns (RE2) takes for "
+            "literal text: write a count such as {0,2}, without zeros in front"
         )
     if _NO_CHARACTER.search(pattern):
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is not UTF-8")

@@ -131,6 +131,8 @@ def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expr
         r"a{2}+",
         r"(?#note)a",
         r"(?x)a b",
+        r"(?ix)a b",
+        r"(?s-x:a b)",
         r"app\Z",
         r"\u0041",
     ],
@@ -144,6 +146,12 @@ def test_an_expression_that_external_dns_could_not_read_is_refused_at_our_start(
 def test_an_expression_with_another_meaning_in_python_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="write it with a character class"):
         DomainFilter(regex_exclude=pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"a{,2}", r"a{,}", r"a{02}", r"a{01,}", r"a{1,02}"])
+def test_a_count_that_external_dns_takes_for_text_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="takes for literal text: write a count such as"):
+        DomainFilter(regex_include=pattern)
 
 
 def test_an_expression_that_is_not_utf_8_is_refused() -> None:
@@ -168,7 +176,7 @@ def test_the_end_anchor_of_re2_is_accepted_from_python_3_14_on_and_refused_befor
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"^(?:app|web)-\d{1,3}\.example\.com$", r"(?i)App", r"(?P<zone>lan)", r"a+?b", r"[a-z*]{2,}", r"\bapp"]
+    "pattern", [r"^(?:app|web)-\d{1,3}\.example\.com$", r"(?i)App", r"(?P<zone>lan)", r"a+?b", r"[a-z*]{2,}", r"\bapp", r"a{0,10}b{0}c{10}"]
 )
 def test_an_expression_that_external_dns_and_python_can_read_is_accepted(pattern: str) -> None:
     assert pattern == DomainFilter(regex_include=pattern).regex_include
