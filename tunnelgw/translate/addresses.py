@@ -27,6 +27,8 @@ MAX_SHOWN = 16
 """How many addresses a status can have."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
 _EVERYWHERE = ("",)
+_PORTS = range(1, 65536)
+"""Manifests of Services in a folder may have other numbers, with which the proxy would refuse the whole document."""
 _INSIDE = ("ClusterIP", "NodePort")
 _BY_HAND = "in direct.service.addresses"
 
@@ -89,9 +91,9 @@ def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
     if not isinstance(service, Service):
         return _Offer(lack=f"Service {key}, which leads to the proxy, does not exist")
     ports = {
-        port.port: port.target_port or port.port
+        port.port: target
         for port in service.spec.ports or ()
-        if isinstance(port.target_port, int) and port.protocol == "TCP"
+        if isinstance(target := port.target_port or port.port, int) and target in _PORTS and port.protocol == "TCP"
     }
     if ref.addresses:
         ips = tuple(address for address in ref.addresses if is_ip_address(address))

@@ -175,7 +175,7 @@ def _tunnel_obstacle(listener: Listener, tls: TlsDraft) -> Obstacle | None:
 
 def _direct_obstacle(listener: Listener, gateway_doors: Doors, tls: TlsDraft) -> Obstacle | None:
     if gateway_doors.ports is not None and listener.port not in gateway_doors.ports:
-        message = f"the Service in front of the proxy has no TCP port {listener.port} with a number as targetPort"
+        message = f"the Service in front of the proxy has no TCP port {listener.port} with a port number as targetPort"
         return Obstacle(Reason.PORT_UNAVAILABLE, message)
     if listener.protocol == "HTTPS" and not (tls.pairs or tls.blocked):
         message = "not served on direct addresses: tls.certificateRefs is missing"
