@@ -30,6 +30,9 @@ from tests.proxy.h2.wire import (
     headers,
     honouring_encoder,
     literal,
+    new_client,
+    new_server,
+    response,
     sent_frames,
 )
 
@@ -132,6 +135,45 @@ def test_any_bytes_give_events_or_a_connection_error(is_server: bool, raw: bytes
     answers = sent_frames(codec.data_to_send())
     assert len(answers) <= len(raw) // 9 + 2
     assert codec.is_terminated == any(f.kind == frames.GOAWAY for f in answers)
+
+
+SOUND_FRAMES = st.one_of(
+    st.builds(headers, st.sampled_from([1, 3, 5]), st.sampled_from([GET, POST, [(b"x-sum", b"1")]]), st.integers(4, 5)),
+    st.builds(data, st.sampled_from([1, 3]), st.sampled_from([b"", b"abc", b"x" * 300, b"\1ab\0"]), st.integers(0, 9)),
+    st.sampled_from([response(1), response(1, (b"content-length", b"3"), flags=frames.END_HEADERS)]),
+    st.sampled_from([response(1, flags=frames.END_HEADERS, status=b"103"), frames.encode_settings([(4, 1), (1, 0)])]),
+)
+
+
+@pytest.mark.parametrize("is_server", [True, False], ids=["server", "client"])
+@given(
+    raw=st.lists(SOUND_FRAMES | FRAMES, max_size=12).map(b"".join),
+    cuts=st.lists(st.integers(0, 600), max_size=12),
+    max_work=st.integers(1, 40),
+)
+def test_any_frames_read_the_same_however_they_are_cut(
+    is_server: bool, raw: bytes, cuts: list[int], max_work: int
+) -> None:
+    edges = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
+    pieces = [raw[start:stop] for start, stop in pairwise(edges)]
+    whole = read_by_one_end(is_server, [raw])
+
+    assert whole == read_by_one_end(is_server, pieces)
+    assert whole == read_by_one_end(is_server, pieces, max_work)
+    assert whole == read_by_one_end(is_server, [raw[place : place + 1] for place in range(len(raw))])
+
+
+def read_by_one_end(is_server: bool, pieces: list[bytes], max_work: int = 1_000_000) -> tuple[list[str], bytes]:
+    """Its events after the handshake, and all that it answers; the client awaits one response."""
+    codec = new_server() if is_server else new_client()
+    if not is_server:
+        codec.open_stream(get_head())
+    events: list[Event] = []
+    for piece in pieces:
+        events += codec.receive(piece, 0.0, max_work)
+    while codec.has_unread:
+        events += codec.receive(b"", 0.0, max_work)
+    return shown(events), codec.data_to_send()
 
 
 @given(st.integers(0, len(TALK) - 1), st.integers(0, 255))
