@@ -8,6 +8,10 @@ import contextlib
 import os
 import socket
 from collections.abc import Mapping
+from typing import Final
+
+_INFINITY_US: Final = 2**64 - 1
+"""What systemd passes on for `WatchdogSec=infinity`, which turns the watchdog off."""
 
 
 class Notifier:
@@ -49,7 +53,7 @@ def _socket_address(text: str) -> str:
 
 def _watchdog_interval_s(environ: Mapping[str, str]) -> float | None:
     pid, limit_us = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
-    if not (limit_us.isascii() and limit_us.isdigit() and int(limit_us) > 0):
+    if not (limit_us.isascii() and limit_us.isdigit() and 0 < int(limit_us) < _INFINITY_US):
         return None
     if pid and pid != str(os.getpid()):
         return None

@@ -44,7 +44,14 @@ def test_the_watchdog_interval_is_half_of_the_limit_that_is_set_for_this_process
 
 
 @pytest.mark.parametrize(
-    "environ", [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"}]
+    "environ",
+    [
+        {},
+        {"WATCHDOG_USEC": "0"},
+        {"WATCHDOG_USEC": "x"},
+        {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"},
+        {"WATCHDOG_USEC": "18446744073709551615"},  # WatchdogSec=infinity
+    ],
 )
 def test_without_a_watchdog_for_this_process_there_is_no_interval(environ: dict[str, str]) -> None:
     assert Notifier({"NOTIFY_SOCKET": "/x", **environ}).watchdog_interval_s is None
