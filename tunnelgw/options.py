@@ -75,6 +75,13 @@ def dns_label(text: str) -> str:
     return _UNSAFE.sub("-", text.lower()).strip("-")[:_MAX_LABEL_CHARACTERS].rstrip("-")
 
 
+def _is_same_folder(one: Path, other: Path) -> bool:
+    try:
+        return realpath(one) == realpath(other)
+    except FileNotFoundError:  # the working directory was removed: what needs the folder reports it
+        return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(CommonOptions):
     """Raises ValueError for options that do not go together."""
@@ -212,7 +219,7 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         if self.source == DIRECTORY and not self.manifests:
             raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
-        if self.source == DIRECTORY and realpath(self.status_path) == realpath(self.manifests_path):
+        if self.source == DIRECTORY and _is_same_folder(self.status_path, self.manifests_path):
             raise ValueError(
                 "--status-dir (TUNNELGW_STATUS_DIR) is the folder of --manifests, want another, or one in it"
             )

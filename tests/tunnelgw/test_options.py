@@ -87,6 +87,19 @@ def test_the_status_directory_must_not_be_the_manifests_directory(tmp_path: Path
     assert options.status_path == manifests / "status"
 
 
+def test_folders_relative_to_a_working_directory_that_was_removed_are_not_refused_by_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    _, options = parse(Options, prefix=PREFIX, argv=["--source", "directory", "--manifests", "site"], environ={})
+
+    assert (options.manifests_path, options.status_path) == (Path("site"), Path("site/status"))
+
+
 def test_a_manifests_directory_that_links_to_itself_is_not_refused_by_the_options(tmp_path: Path) -> None:
     link = tmp_path / "manifests"
     link.symlink_to(link)
