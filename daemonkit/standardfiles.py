@@ -51,11 +51,16 @@ def printing(command: str) -> Iterator[None]:
         raise
     except OSError as error:
         _lead_nowhere(sys.stdout)
-        try:
-            sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
-        except OSError:  # standard error may go to the same file: the exit code must suffice
-            _lead_nowhere(sys.stderr)
+        complain(f"{command}: the answer cannot be written: {error.strerror or error}\n")
         sys.exit(_EXIT_UNWRITTEN)
+
+
+def complain(text: str) -> None:
+    """Write an error message to standard error. If that fails, the exit code must suffice."""
+    try:
+        sys.stderr.write(text)
+    except OSError:
+        _lead_nowhere(sys.stderr)
 
 
 def _lead_nowhere(file: TextIO) -> None:

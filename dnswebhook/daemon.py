@@ -33,7 +33,7 @@ def main(command: str, options: Options) -> None:
     try:
         store = open_store(options, metrics, remembers=command == "run")
     except ValueError as error:  # a file that an option names cannot be used
-        sys.stderr.write(f"{PROG}: {error}\nSee `{PROG} --help`.\n")
+        standardfiles.complain(f"{PROG}: {error}\nSee `{PROG} --help`.\n")
         sys.exit(2)
     try:
         if command == "run":

@@ -94,7 +94,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             log.error(_TUNNEL_REFUSED, error=error)
             return 1
         except UnusableFile as error:
-            sys.stderr.write(f"{PROG}: {error}\n")
+            standardfiles.complain(f"{PROG}: {error}\n")
             return 2
 
 

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         with standardfiles.printing(f"{PROG} {command}"):
             return commands[command](rest, environ)
     except SourceError as error:
-        sys.stderr.write(f"{PROG} {command}: {error}\n")
+        standardfiles.complain(f"{PROG} {command}: {error}\n")
         return EXIT_USAGE
 
 

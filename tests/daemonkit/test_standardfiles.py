@@ -89,11 +89,26 @@ def test_the_exit_code_is_2_where_the_error_cannot_be_written_either(tmp_path: P
     assert ask_with_full_disk(tmp_path, command, subprocess.STDOUT).returncode == 2
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dnswebhook check --store unifi --unifi-host https://127.0.0.1 --unifi-ca-cert missing.pem",
+        "tunnelgw-proxy check missing.json",
+        "tunnelgw-proxy run --config-addr 127.0.0.1:0 --config missing.json",
+        "tunnelgw status --manifests missing",
+    ],
+)
+def test_the_exit_code_of_wrong_arguments_is_2_where_that_cannot_be_written(tmp_path: Path, command: str) -> None:
+    """systemd must not start such a daemon again (RestartPreventExitStatus)."""
+    assert ask_with_full_disk(tmp_path, command, subprocess.STDOUT).returncode == 2
+
+
 def ask_with_full_disk(directory: Path, command: str, stderr: int) -> subprocess.CompletedProcess[str]:
     program, *arguments = command.split()
     package = "proxy" if program == "tunnelgw-proxy" else program
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "DNSWEBHOOK_STORE": "embedded"}
     env["DNSWEBHOOK_STATE_DIR"] = str(directory)
+    env["UNIFI_API_KEY"] = "key"
     asked = [sys.executable, "-m", package, *arguments]
     with Path("/dev/full").open("wb") as full:
         return subprocess.run(

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
@@ -30,7 +29,7 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
         with standardfiles.printing(f"{PROG} {command}"):
             is_well = commands[command](rest, environ)
     except NoWorld as error:
-        sys.stderr.write(f"{PROG} {command}: {error}\n")
+        standardfiles.complain(f"{PROG} {command}: {error}\n")
         return EXIT_USAGE
     return EXIT_WELL if is_well else EXIT_NOT_WELL
 
