@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from daemonkit.logs import get_logger
@@ -322,12 +322,12 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
 
 def _make_file(path: Path) -> bool:
     """Create the file; returns False if it already exists. Raises OSError if it cannot be created or written to."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # created if it is a dangling link
-        return False
-    return True
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    with suppress(FileExistsError):
+        os.close(os.open(path, flags | os.O_EXCL, 0o600))
+        return True
+    os.close(os.open(path, flags, 0o600))  # created if it is a dangling link
+    return False
 
 
 def _identity(path: Path) -> _Identity | None:

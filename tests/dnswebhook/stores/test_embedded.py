@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from daemonkit.logformat import describe_error
 from dnswebhook.canonical import MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout
@@ -509,6 +510,17 @@ def test_threads_share_a_store_whose_file_is_removed(tmp_path: Path) -> None:
 
 def grades(store: EmbeddedStore) -> dict[str, Grade]:
     return {finding.subject: finding.grade for finding in store.check(soon())}
+
+
+def test_the_error_of_a_file_that_cannot_be_opened_does_not_blame_that_it_exists(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).symlink_to(FILE_NAME)
+
+    with pytest.raises(StoreFailed) as failed:
+        EmbeddedStore(tmp_path).list_records(soon())
+
+    told = describe_error(failed.value)
+    assert "Too many levels of symbolic links" in told
+    assert "File exists" not in told
 
 
 def test_a_check_of_a_store_in_use_counts_its_records(store: EmbeddedStore) -> None:
