@@ -15,6 +15,9 @@ def remedy(error: Exception, option: str) -> str:
     """What to do about `error`; `option` is the option that sets the directory."""
     if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
         return f"no directory can be made there: choose another {option}"
+    if isinstance(error, PermissionError):
+        user = f"this user (uid {os.geteuid()})"
+        return f"give {user} write access to the directory and its files, or choose another {option}"
     return "is the disk full, or the directory read-only?"
 
 

@@ -72,3 +72,20 @@ def test_an_old_temporary_file_of_a_killed_process_is_removed_and_a_recent_one_s
 
     assert path.read_bytes() == b"second"
     assert {*tmp_path.iterdir()} == {path, other, new}
+
+
+def test_where_access_is_denied_the_remedy_names_the_user_that_needs_it(tmp_path: Path) -> None:
+    # Privileges are dropped after the imports: another user may have no access to this interpreter.
+    code = (
+        "import os, sys; from pathlib import Path; from daemonkit.statefile import remedy, replace_file\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: replace_file(Path(sys.argv[1], 'known.json'), b'content')\n"
+        "except OSError as error: print(os.geteuid(), remedy(error, '--state-dir'))"
+    )
+    tmp_path.chmod(0o500)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    tmp_path.chmod(0o700)
+
+    uid, _, said = done.stdout.partition(" ")
+    want = f"give this user (uid {uid}) write access to the directory and its files, or choose another --state-dir\n"
+    assert said == want
