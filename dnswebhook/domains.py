@@ -15,7 +15,7 @@ import idna
 from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
 # RE2, which the client uses, has none of these. Python's `re` does, so they would fail only when the client starts.
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[aLux])|\\[1-9ZuUN]|[*+?}]\+")
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux])|\\[1-9ZuUN]|[*+?}]\+")
 # Python interprets these differently, without an error.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 # Counts in Python, literal text in RE2.

@@ -133,6 +133,7 @@ def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expr
         r"(?x)a b",
         r"(?ix)a b",
         r"(?s-x:a b)",
+        r"(?s-ix:a b)",
         r"app\Z",
         r"\u0041",
     ],
@@ -176,7 +177,16 @@ def test_the_end_anchor_of_re2_is_accepted_from_python_3_14_on_and_refused_befor
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"^(?:app|web)-\d{1,3}\.example\.com$", r"(?i)App", r"(?P<zone>lan)", r"a+?b", r"[a-z*]{2,}", r"\bapp", r"a{0,10}b{0}c{10}"]
+    "pattern",
+    [
+        r"^(?:app|web)-\d{1,3}\.example\.com$",
+        r"(?i)App",
+        r"(?P<zone>lan)",
+        r"a+?b",
+        r"[a-z*]{2,}",
+        r"\bapp",
+        r"a{0,10}b{0}c{10}",
+    ],
 )
 def test_an_expression_that_external_dns_and_python_can_read_is_accepted(pattern: str) -> None:
     assert pattern == DomainFilter(regex_include=pattern).regex_include

@@ -112,10 +112,10 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from tests.dnswebhook.stores.test_embedded_processes import assert_read_only
-assert_read_only(Path(sys.argv[1]))
+assert_read_only(Path(sys.argv[1]), sys.argv[2])
 """
-BY_MOUNT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$1"'
-BY_MODE = 'chmod 0500 "$1" && "$2" -c "$3" "$1"; code=$?; chmod 0700 "$1"; exit $code'
+BY_MOUNT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$1" read-only'
+BY_MODE = 'chmod 0500 "$1" && "$2" -c "$3" "$1" "write access"; code=$?; chmod 0700 "$1"; exit $code'
 
 
 def without_write_access() -> list[str]:
@@ -140,10 +140,10 @@ def test_a_store_in_a_read_only_directory_is_not_ready_and_fails_its_check(tmp_p
     assert 0 == finished.returncode, finished.stderr
 
 
-def assert_read_only(directory: Path) -> None:
-    """Run where `directory` cannot be written."""
+def assert_read_only(directory: Path, why: str) -> None:
+    """Run where `directory` cannot be written; `why` is in the error."""
     store = EmbeddedStore(directory)
-    with pytest.raises(StoreFailed, match=r"read-only|write access"):
+    with pytest.raises(StoreFailed, match=why):
         store.probe(soon())
     with pytest.raises(StoreFailed):
         store.create(RecordSpec("new.example.com", "A", "192.0.2.1"), soon())
