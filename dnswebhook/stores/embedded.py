@@ -4,6 +4,9 @@ The file is in WAL mode, so it survives kill -9 at any moment, and several proce
 itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name. With
 `synchronous=NORMAL`, a power cut may lose the latest writes (the next pass repeats them), but never the file.
 
+When the file is opened, it is checked for damage, since SQLite itself notices only some: an entry left over in the
+index would make a missing row impossible to add, and nobody would be told. A damaged file is never listed or changed.
+
 The file is opened on first use, and again after a failure. So a full disk or a read-only directory makes the store not
 ready, and it recovers without a restart. Each call checks whether the file was removed or replaced, and if so, opens
 the file that is there now; that file accepts writes once it has been listed.
@@ -30,6 +33,7 @@ FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
 MAX_TEXT_OCTETS = 4096
 _OPENING_PAUSE_S = 0.01
+_DAMAGE_REMEDY = "move the file away: external-dns then writes its records anew"
 
 _CAPABILITIES = Capabilities(
     store="embedded",
@@ -41,7 +45,11 @@ _CAPABILITIES = Capabilities(
     reserved_name_octets=len("cname-"),
 )
 
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""Codes of errors that mean a damaged file. The last one stands for statements that do not fit the tables, and ours
+never change."""
+
+_ALL_ROWS = "SELECT id, name, type, value, ttl_s FROM record ORDER BY id"
 
 _SCHEMA = (
     """CREATE TABLE record (
@@ -57,6 +65,9 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+
+_FileError = sqlite3.Error | OSError | UnicodeDecodeError
+"""sqlite3 raises the last one when it has to quote damaged text in an error."""
 
 _Identity = tuple[int, int]
 """Device and inode of a file."""
@@ -92,7 +103,7 @@ class EmbeddedStore:
             # Changes only when another connection, hence another process, has committed.
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if self._listing is None or version != self._foreign_version:
-                rows = connection.execute("SELECT id, name, type, value, ttl_s FROM record ORDER BY id")
+                rows = connection.execute(_ALL_ROWS)
                 records = tuple(Record(str(row[0]), *row[1:]) for row in rows)
                 self._listing = Listing(records, self._generation)
                 self._foreign_version = version
@@ -186,7 +197,7 @@ class EmbeddedStore:
             connection = self._current() or self._connect(deadline)
             connection.execute(_busy_timeout(deadline))
             yield connection
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             self._disconnect()
             raise self._converted(error) from error
         finally:
@@ -228,6 +239,7 @@ class EmbeddedStore:
             _use_wal(connection, deadline)
             connection.execute("PRAGMA synchronous = NORMAL")
             self._prepare_schema(connection)
+            self._want_intact(connection)
         except BaseException:
             connection.close()
             raise
@@ -247,6 +259,14 @@ class EmbeddedStore:
                 for statement in _SCHEMA:
                     connection.execute(statement)
 
+    def _want_intact(self, connection: sqlite3.Connection) -> None:
+        """Raises StoreFailed, or an error of sqlite3, if the file is damaged."""
+        found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StoreFailed(f"{self.path}: the database is damaged: {excerpt(found)}; {_DAMAGE_REMEDY}")
+        for _row in connection.execute(_ALL_ROWS):  # the check does not look for text that is not UTF-8
+            pass
+
     def _schema_version(self, connection: sqlite3.Connection) -> int:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
@@ -262,7 +282,7 @@ class EmbeddedStore:
             self._connection.close()
             self._connection = None
 
-    def _converted(self, error: sqlite3.Error | OSError) -> StoreError:
+    def _converted(self, error: _FileError) -> StoreError:
         if _is_busy(error):
             return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
         return StoreFailed(f"{self.path}: {excerpt(str(error))}; {_remedy(error)}")
@@ -300,14 +320,20 @@ def _use_wal(connection: sqlite3.Connection, deadline: Deadline) -> None:
             return
 
 
-def _is_busy(error: sqlite3.Error | OSError) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+def _is_busy(error: _FileError) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
 
 
-def _remedy(error: sqlite3.Error | OSError) -> str:
-    if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
-        return "move the file away: external-dns then writes its records anew"
+def _remedy(error: _FileError) -> str:
+    if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and _code(error) in _DAMAGED):
+        return _DAMAGE_REMEDY
     return remedy(error, "--state-dir (DNSWEBHOOK_STATE_DIR)")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Errors that the Python module raises by itself have no code: ours are about text that is not UTF-8."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF
 
 
 def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:

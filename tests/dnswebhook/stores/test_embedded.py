@@ -281,6 +281,45 @@ def test_a_damaged_page_is_a_failure_and_the_store_works_again_once_its_file_doe
     assert 300 == len(held(store))
 
 
+@pytest.mark.parametrize(
+    ("sound", "damaged"),
+    [
+        pytest.param(b"app.example.comA192.0.2.1\x01\x2c", b"apq.example.comA192.0.2.1\x01\x2c", id="not as indexed"),
+        pytest.param(b"\x2b\x0f\x1f\x02app.", b"\x2a\x0f\x1f\x02app.", id="a name that is no text"),
+        pytest.param(b"A192.0.2.1\x01\x2c", b"A192.0.2.1\x81\x2c", id="a negative TTL"),
+        pytest.param(b"app.example.com", b"\xffpp.example.com", id="a name that is not UTF-8"),
+        pytest.param(b"CREATE TABLE record", b"CREATE T\xffBLE record", id="a schema that is not UTF-8"),
+        pytest.param(b"CREATE TABLE record", b"CREATE TABLE recorc", id="another table"),
+    ],
+)
+def test_a_single_wrong_byte_is_a_failure_of_every_call_and_is_left_alone(
+    tmp_path: Path, store: EmbeddedStore, sound: bytes, damaged: bytes
+) -> None:
+    """SQLite by itself notices few of them. The row of a wrong name, for example, could be neither listed nor added."""
+    store.create(A, soon())
+    store.close()
+    path = tmp_path / FILE_NAME
+    assert sound in path.read_bytes()
+    content = path.read_bytes().replace(sound, damaged)
+    path.write_bytes(content)
+
+    for call in (lambda: store.list_records(soon()), lambda: store.probe(soon()), lambda: store.create(CNAME, soon())):
+        with pytest.raises(StoreFailed, match=rf"{FILE_NAME}.*move the file away: external-dns"):
+            call()
+
+    assert content == path.read_bytes()
+
+
+def test_tables_without_our_version_are_a_failure_with_a_remedy(tmp_path: Path, store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    store.close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version = 0")
+
+    with pytest.raises(StoreFailed, match="move the file away: external-dns"):
+        store.list_records(soon())
+
+
 def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path, store: EmbeddedStore) -> None:
     store.create(A, soon())
     store.close()
