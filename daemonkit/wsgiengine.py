@@ -64,6 +64,30 @@ class _Connections(ConnectionManager):
     """All connections that wait for data."""
 
     _selector: Any
+    _stop_requested: bool
+
+    def _run(self, expiration_interval: float) -> None:
+        """Until `stop` is called. cheroot's own goes by the wall clock, so nothing expires for long once that is set
+        back."""
+        expired_s = time.monotonic()
+        while not self._stop_requested:
+            self._hand_on(expiration_interval, most_accepted=1)
+            if time.monotonic() - expired_s > expiration_interval:
+                self._expire(0.0)
+                expired_s = time.monotonic()
+
+    def _hand_on(self, timeout_s: float, *, most_accepted: int) -> None:
+        """Wait for data and new connections, and pass on what has arrived."""
+        for fd, conn in list(self._selector.select(timeout=timeout_s)):
+            if conn is not self.server:
+                self._selector.unregister(fd)
+                self.server.process_conn(conn)
+                continue
+            for _ in range(most_accepted):
+                accepted = self._from_server_socket(self.server.socket)
+                if accepted is None:
+                    break
+                self.server.process_conn(accepted)
 
     def _expire(self, threshold: float) -> None:  # noqa: ARG002 - connections know their own time
         now_s = time.monotonic()
@@ -102,16 +126,7 @@ class _Connections(ConnectionManager):
 
     def finish(self) -> None:
         """After the last turn: hand on everything that has arrived, including connections in the listen queue."""
-        for fd, conn in list(self._selector.select(timeout=0)):
-            if conn is not self.server:
-                self._selector.unregister(fd)
-                self.server.process_conn(conn)
-                continue
-            for _ in range(_MAX_ACCEPTED_AT_STOP):
-                accepted = self._from_server_socket(self.server.socket)
-                if accepted is None:
-                    break
-                self.server.process_conn(accepted)
+        self._hand_on(0.0, most_accepted=_MAX_ACCEPTED_AT_STOP)
 
 
 class Engine(Server):

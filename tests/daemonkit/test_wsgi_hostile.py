@@ -154,6 +154,17 @@ def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve: Se
         assert client.is_closed_by_server()
 
 
+def test_a_clock_that_is_set_back_delays_no_timeout(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = serve(header_timeout_s=0.3).bound_address.port
+    with RawClient(port) as first:
+        assert first.is_closed_by_server(), "the server is at work by the right clock"
+    a_year_ago_s = time.time() - 365 * 86400.0
+    monkeypatch.setattr(time, "time", lambda: a_year_ago_s)
+
+    with RawClient(port) as client:
+        assert client.is_closed_by_server()
+
+
 def test_a_client_that_does_not_read_its_response_is_disconnected(serve: Serve) -> None:
     port = serve(threads=1, send_timeout_s=0.5).bound_address.port
     with RawClient(port) as deaf, RawClient(port) as other:
