@@ -1,5 +1,6 @@
 """The server name in ClientHellos of a real TLS client, whole, in pieces and damaged."""
 
+import itertools
 import ssl
 
 import pytest
@@ -49,6 +50,19 @@ def in_records(message: bytes, size_bytes: int) -> bytes:
 
 def test_a_hello_in_several_records_is_joined() -> None:
     assert ClientHello(b"a.example") == parse_client_hello(in_records(HELLO[5:], 100))
+
+
+@given(st.lists(st.integers(1, len(HELLO) - 6), max_size=6))
+def test_a_hello_cut_into_records_anywhere_reads_the_same(cuts: list[int]) -> None:
+    message = HELLO[5:]
+    edges = sorted({0, *cuts, len(message)})
+    records = b"".join(in_records(message[start:stop], stop - start) for start, stop in itertools.pairwise(edges))
+
+    size_bytes = 0
+    while isinstance(found := parse_client_hello(records[:size_bytes]), int):
+        assert size_bytes < found <= len(records)
+        size_bytes = found
+    assert ClientHello(b"a.example") == found
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2, 7, 100])

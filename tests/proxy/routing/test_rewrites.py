@@ -222,6 +222,22 @@ def test_each_character_of_a_path_has_one_spelling(pieces: list[bytes]) -> None:
     assert normal == spelled_plainly(path)
 
 
+DOTTED_PIECES = st.sampled_from([b"/", b"/", b"/a", b".", b"..", b"%2e", b"%2E", b"%2f", b";", b"/.", b"/..", b"/../"])
+
+
+@given(st.lists(DOTTED_PIECES, max_size=10).map(b"".join), st.booleans())
+def test_a_normal_form_has_no_dot_segments_and_is_its_own_normal_form(pieces: bytes, merge_slashes: bool) -> None:
+    try:
+        normal = normalise(b"/" + pieces, merge_slashes=merge_slashes)
+    except UnusablePath:
+        return
+
+    assert normal == normalise(normal, merge_slashes=merge_slashes)
+    assert not {b".", b".."} & set(normal.split(b"/"))
+    assert normal.startswith(b"/")
+    assert not (merge_slashes and b"//" in normal)
+
+
 def test_the_paths_of_rules_are_normalized_too() -> None:
     table = table_of(route("r", path("/caf%c3%a9/%7Euser")), route("plain", path("/grüße", "Exact")))
 
