@@ -12,9 +12,8 @@ an object that names something unread is translated with its previous spec (`bef
 served, until everything that it names now has been read or is known to be missing.
 
 *Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete
-data. This wait ends `patience_s` after the last kind fell behind or recovered, and at the latest when a change has
-waited for `patience_s`. Then a GatewayClass or Gateway is translated with its previous spec, too, if it names a
-configuration of such a kind that is not in the store.
+data. Nothing is taken for a limited time (see `behind`). Then a GatewayClass or Gateway is translated with its previous
+spec, too, if it names a configuration of such a kind that is not in the store.
 """
 
 import threading
@@ -30,6 +29,7 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.sources.behind import Behind
 from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, outside, parameters, references, stub, unseen
 from tunnelgw.sources.scope import Part, SecretScope
 from tunnelgw.sources.tables import Tables
@@ -82,25 +82,20 @@ class Store:
         self._named: Counter[Entry] = Counter()
         """How many objects name each Secret and ConfigMap."""
         self._unread = Unread(patience_s)
-        self._outside: set[Entry] = set()
-        """Named Secrets in namespaces that we do not or may not read: the tables have `references.outside` instead."""
-        self._unseen: set[Entry] = set()
-        """Unread objects that no list or watch has shown: the tables have `references.unseen` instead."""
+        self._behind = Behind(patience_s)
+        self._placeholders: set[Entry] = set()
+        """Named objects for which the tables have a stand-in. `references.unseen`: no list or watch has shown them;
+        `references.outside`: Secrets in namespaces that we do not or may not read."""
         self._mindful: set[Entry] = set()
         """Objects in the tables whose `before` is set."""
-        self._patience_s = patience_s
-        self._behind: set[Part] = set()
-        self._behind_until_s = 0.0
-        """Until then changes wait for kinds that are behind; each one that falls behind or recovers moves it."""
-        self._dirty_since_s = 0.0
+        self._dirty_since_s: float | None = None
+        """When the oldest change since the last snapshot came; None: nothing has changed."""
         self._has_given = False
         """Whether a snapshot was taken already."""
         self._given: dict[Key, tuple[str, ...]] = {}
         """The addresses that the last turn gave to each Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._are_all_named = True
-        self._is_dirty = False
-        """Whether something has changed since the last snapshot."""
         self._is_called = False
 
     @property
@@ -161,8 +156,7 @@ class Store:
             part = (kind, namespace)
             if is_behind == (part in self._behind):
                 return
-            self._behind_until_s = time.monotonic() + self._patience_s
-            (self._behind.add if is_behind else self._behind.remove)(part)
+            (self._behind.add if is_behind else self._behind.drop)(part, time.monotonic())
             if self._mindful:  # what they name may now be known to be missing, so that `before` can be dropped
                 self._mark()
             self._turn.notify_all()
@@ -179,7 +173,7 @@ class Store:
             self._scope.close(namespace)
             for entry in [*self._named]:
                 if self._scope.is_outside(entry) and self._is_unknown(entry):
-                    self._keep_out(entry)
+                    self._put_placeholder(entry, outside(entry))
             self._listed(part)
 
     def can_have_roles(self, namespace: str) -> bool:
@@ -244,7 +238,7 @@ class Store:
         """The current state, even if a change should wait."""
         with self._turn:
             self._forget_before()
-            self._is_dirty = False
+            self._dirty_since_s = None
             self._has_given = True
             snapshot, edits = self._tables.take()
             return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable), self._are_all_named)
@@ -253,8 +247,8 @@ class Store:
         """How many objects there are, by kind and whether they can be read."""
         with self._turn:
             unreadable = Counter(entry.room for entry in self._unreadable)
-            stand_ins = Counter(entry.room for entry in (*self._unseen, *self._outside))
-            readable = {(kind, True): self._tables.count(kind) - stand_ins[kind] for kind in Kind}
+            placeholders = Counter(entry.room for entry in self._placeholders)
+            readable = {(kind, True): self._tables.count(kind) - placeholders[kind] for kind in Kind}
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
     def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
@@ -283,15 +277,12 @@ class Store:
                 self._turn.notify_all()
 
     def _can_take(self) -> bool:
-        if not self._is_dirty or self._unlisted:
+        since_s, now_s = self._dirty_since_s, time.monotonic()
+        if since_s is None or self._unlisted:
             return False
-        now_s = time.monotonic()
         if not self._has_given:
             return not self._unread.holds_up_first(now_s)
-        behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
-        if self._behind and now_s < behind_until_s:
-            return False
-        return not self._unread.holds_up(self._dirty_since_s, now_s)
+        return not (self._behind.holds_up(since_s, now_s) or self._unread.holds_up(since_s, now_s))
 
     def _listed(self, part: Part) -> None:
         if part in self._unlisted:
@@ -327,8 +318,7 @@ class Store:
         if kind is Kind.GATEWAY:
             self._given.pop(key, None)
         self._unread.drop(entry, time.monotonic())  # its end is a change, which wakes whoever waits
-        self._unseen.discard(entry)
-        self._outside.discard(entry)
+        self._placeholders.discard(entry)
         self._mindful.discard(entry)
         old = self._tables.get(entry)
         if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
@@ -348,8 +338,7 @@ class Store:
         If the data is missing, it may have been trimmed before the object was named, so the object is unread. Only then
         does a named object have `data` None; one that has no data gets an empty mapping. `is_whole`: not trimmed.
         """
-        self._unseen.discard(entry)
-        self._outside.discard(entry)
+        self._placeholders.discard(entry)
         if not self._named[entry]:
             return stub(item)
         if item.data is None and not is_whole:
@@ -368,10 +357,9 @@ class Store:
             if self._is_stub(entry):
                 self._unread.add(entry, time.monotonic())
             elif self._scope.is_outside(entry):
-                self._keep_out(entry)
+                self._put_placeholder(entry, outside(entry))
             elif self._may_be_there(entry):
-                self._unseen.add(entry)
-                self._tables.put(Kind(entry.room), unseen(entry))
+                self._put_placeholder(entry, unseen(entry))
                 self._unread.add(entry, time.monotonic())
         for entry in before - after:
             self._named[entry] -= 1
@@ -382,22 +370,20 @@ class Store:
         """No object names it any more."""
         del self._named[entry]
         self._unread.drop(entry, time.monotonic())
-        item = self._tables.get(entry)
-        if entry in self._unseen or entry in self._outside:
-            self._unseen.discard(entry)
-            self._outside.discard(entry)
+        if entry in self._placeholders:
+            self._placeholders.remove(entry)
             self._tables.remove(Kind(entry.room), entry.key)
-        elif item is not None:
+        elif (item := self._tables.get(entry)) is not None:
             self._tables.put(Kind(entry.room), stub(item))
 
     def _is_stub(self, entry: Entry) -> bool:
         """Whether the object is known to exist, but without its data."""
         item = self._tables.get(entry)
-        return isinstance(item, Secret | ConfigMap) and item.data is None and entry not in self._unseen
+        return isinstance(item, Secret | ConfigMap) and item.data is None and entry not in self._placeholders
 
-    def _keep_out(self, entry: Entry) -> None:
-        self._outside.add(entry)
-        self._tables.put(Kind.SECRET, outside(entry))
+    def _put_placeholder(self, entry: Entry, item: Object) -> None:
+        self._placeholders.add(entry)
+        self._tables.put(Kind(entry.room), item)
 
     def _may_be_there(self, entry: Entry) -> bool:
         """Whether an unknown object may exist all the same, created after its kind was listed."""
@@ -442,7 +428,6 @@ class Store:
         return config is not None and (config.room, "") in self._behind and self._is_unknown(config)
 
     def _mark(self) -> None:
-        if not self._is_dirty:
+        if self._dirty_since_s is None:
             self._dirty_since_s = time.monotonic()
-        self._is_dirty = True
         self._turn.notify_all()
