@@ -256,7 +256,7 @@ def _own_config(snapshot: Snapshot, gateway: Gateway) -> GatewayConfig | None:
 
 
 def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:
-    ref = (gateway_class.before or gateway_class.spec).parameters_ref
+    ref = (gateway_class.previous_spec or gateway_class.spec).parameters_ref
     if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
         return None
     config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))

@@ -18,7 +18,7 @@ class GatewayClassSpec(Part, frozen=True):
 class GatewayClass(Object, frozen=True):
     spec: GatewayClassSpec
     status: msgspec.Raw = NO_STATUS
-    before: GatewayClassSpec | None = msgspec.field(default=None, name="(before)")
+    previous_spec: GatewayClassSpec | None = msgspec.field(default=None, name="(previous spec)")
     """As for a Gateway: the spec before it named a configuration that cannot be read now."""
 
 
@@ -140,14 +140,14 @@ class Gateway(Object, frozen=True):
     held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
     """Addresses that it keeps while it exists: those in its status, and those that it was last given, which the status
     may not show yet. See `holding`; not a field of the API."""
-    before: GatewaySpec | None = msgspec.field(default=None, name="(before)")
+    previous_spec: GatewaySpec | None = msgspec.field(default=None, name="(previous spec)")
     """The spec before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: everything has
     been read. See the store; not a field of the API either."""
 
     @property
     def parameters_ref(self) -> LocalRef | None:
         """The GatewayConfig to use: while the named one cannot be read, the one that was named before."""
-        infrastructure = (self.before or self.spec).infrastructure
+        infrastructure = (self.previous_spec or self.spec).infrastructure
         return infrastructure.parameters_ref if infrastructure else None
 
 
@@ -178,5 +178,5 @@ class ListenerSetSpec(Part, frozen=True):
 class ListenerSet(Object, frozen=True):
     spec: ListenerSetSpec
     status: msgspec.Raw = NO_STATUS
-    before: ListenerSetSpec | None = msgspec.field(default=None, name="(before)")
+    previous_spec: ListenerSetSpec | None = msgspec.field(default=None, name="(previous spec)")
     """As for a Gateway."""

@@ -59,5 +59,5 @@ class BackendTlsPolicySpec(Part, frozen=True):
 class BackendTlsPolicy(Object, frozen=True):
     spec: BackendTlsPolicySpec
     status: msgspec.Raw = NO_STATUS
-    before: BackendTlsPolicySpec | None = msgspec.field(default=None, name="(before)")
+    previous_spec: BackendTlsPolicySpec | None = msgspec.field(default=None, name="(previous spec)")
     """As for a Gateway."""

@@ -32,15 +32,15 @@ REFERRING = frozenset(
 """Kinds whose objects can name Secrets or ConfigMaps."""
 _NAME = re.compile(SUBDOMAIN)
 
-Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
-"""Objects that keep their previous spec as `before` while something that they name now cannot be read."""
+WithPreviousSpec: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
+"""Objects that keep their previous spec while something that they name now cannot be read."""
 
 
 def references(item: Object, home: str) -> frozenset[Entry]:
-    """The objects that `item` names now, or named before (`before`). `home`: the controller's namespace, the default
-    for cluster-scoped objects."""
-    if isinstance(item, Mindful) and item.before is not None:
-        return named(item, home) | named(msgspec.structs.replace(item, spec=item.before), home)
+    """The objects that `item` names now, or named in its previous spec. `home`: the controller's namespace, the
+    default for cluster-scoped objects."""
+    if isinstance(item, WithPreviousSpec) and item.previous_spec is not None:
+        return named(item, home) | named(msgspec.structs.replace(item, spec=item.previous_spec), home)
     return named(item, home)
 
 

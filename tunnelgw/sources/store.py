@@ -8,8 +8,8 @@ Nothing can be taken before every kind has been listed or is known to be absent.
 *Unread objects.* Secrets and ConfigMaps are kept with their data only while an object names them (see `references`). If
 one is named after it was listed, its data is missing here; if no list or watch has shown it, it may still exist. Both
 are unread, and the source fetches them. Until it has tried, nothing is taken, for a limited time (see `unread`). Then
-an object that names something unread is translated with its previous spec (`before`), so what it named then is still
-served, until everything that it names now has been read or is known to be missing.
+an object that names something unread is translated with its previous spec, so what it named then is still served,
+until everything that it names now has been read or is known to be missing.
 
 *Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete
 data. Nothing is taken for a limited time (see `behind`). Then a GatewayClass or Gateway is translated with its previous
@@ -30,7 +30,17 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.behind import Behind
-from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, outside, parameters, references, stub, unseen
+from tunnelgw.sources.references import (
+    WITH_DATA,
+    WithPreviousSpec,
+    can_be,
+    named,
+    outside,
+    parameters,
+    references,
+    stub,
+    unseen,
+)
 from tunnelgw.sources.scope import Part, SecretScope
 from tunnelgw.sources.tables import Tables
 from tunnelgw.sources.unread import Unread
@@ -86,8 +96,8 @@ class Store:
         self._placeholders: set[Entry] = set()
         """Named objects for which the tables have a stand-in. `references.unseen`: no list or watch has shown them;
         `references.outside`: Secrets in namespaces that we do not or may not read."""
-        self._mindful: set[Entry] = set()
-        """Objects in the tables whose `before` is set."""
+        self._with_previous_spec: set[Entry] = set()
+        """Objects in the tables whose `previous_spec` is set."""
         self._dirty_since_s: float | None = None
         """When the oldest change since the last snapshot came; None: nothing has changed."""
         self._has_given = False
@@ -157,7 +167,7 @@ class Store:
             if is_behind == (part in self._behind):
                 return
             (self._behind.add if is_behind else self._behind.drop)(part, time.monotonic())
-            if self._mindful:  # what they name may now be known to be missing, so that `before` can be dropped
+            if self._with_previous_spec:  # what they name may now be known to be missing, so that it can be cleared
                 self._mark()
             self._turn.notify_all()
 
@@ -237,7 +247,7 @@ class Store:
     def take(self) -> Change:
         """The current state, even if a change should wait."""
         with self._turn:
-            self._forget_before()
+            self._clear_previous_specs()
             self._dirty_since_s = None
             self._has_given = True
             snapshot, edits = self._tables.take()
@@ -307,8 +317,8 @@ class Store:
             item = self._kept(entry, item, is_whole=is_whole)
         elif isinstance(item, Gateway):
             item = holding(item, self._given.get(item.key, ()))
-        if isinstance(item, Mindful):
-            item = self._minding(entry, old, item)
+        if isinstance(item, WithPreviousSpec):
+            item = self._with_spec_of(old, entry, item)
         if self._tables.put(kind, item):
             self._mark()
             self._name(old, item)
@@ -319,7 +329,7 @@ class Store:
             self._given.pop(key, None)
         self._unread.drop(entry, time.monotonic())  # its end is a change, which wakes whoever waits
         self._placeholders.discard(entry)
-        self._mindful.discard(entry)
+        self._with_previous_spec.discard(entry)
         old = self._tables.get(entry)
         if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
             self._mark()
@@ -392,38 +402,38 @@ class Store:
     def _is_unknown(self, entry: Entry) -> bool:
         return self._tables.get(entry) is None and entry not in self._unreadable
 
-    def _minding(self, entry: Entry, old: Object | None, item: Mindful) -> Mindful:
-        """The object with its previous spec as `before`, if its spec has changed."""
-        before = None
-        if isinstance(old, Mindful):
-            before = old.before if old.spec == item.spec or self._names_unread(old) else old.spec
-        (self._mindful.discard if before is None else self._mindful.add)(entry)
-        return msgspec.structs.replace(item, before=before)
+    def _with_spec_of(self, old: Object | None, entry: Entry, item: WithPreviousSpec) -> WithPreviousSpec:
+        """The object with the spec of `old` as `previous_spec`, if its spec has changed."""
+        previous = None
+        if isinstance(old, WithPreviousSpec):
+            previous = old.previous_spec if old.spec == item.spec or self._names_unread(old) else old.spec
+        (self._with_previous_spec.discard if previous is None else self._with_previous_spec.add)(entry)
+        return msgspec.structs.replace(item, previous_spec=previous)
 
-    def _forget_before(self) -> None:
-        """Clear `before` of all objects that name nothing unread any more.
+    def _clear_previous_specs(self) -> None:
+        """Clear `previous_spec` of all objects that name nothing unread any more.
 
         A Gateway that still names an unread Secret, but whose configuration is known, is translated with that
         configuration, and otherwise with its previous spec.
         """
-        for entry in [*self._mindful]:
+        for entry in [*self._with_previous_spec]:
             item = self._tables.get(entry)
-            if not isinstance(item, Mindful):
+            if not isinstance(item, WithPreviousSpec):
                 continue
-            new: Mindful = item
+            new: WithPreviousSpec = item
             if not self._names_unread(item):
-                self._mindful.discard(entry)
-                new = msgspec.structs.replace(item, before=None)
-            elif isinstance(item, Gateway) and item.before and not self._has_unread_parameters(item):
-                before = msgspec.structs.replace(item.before, infrastructure=item.spec.infrastructure)
-                new = msgspec.structs.replace(item, before=before)
+                self._with_previous_spec.discard(entry)
+                new = msgspec.structs.replace(item, previous_spec=None)
+            elif isinstance(item, Gateway) and item.previous_spec and not self._has_unread_parameters(item):
+                previous = msgspec.structs.replace(item.previous_spec, infrastructure=item.spec.infrastructure)
+                new = msgspec.structs.replace(item, previous_spec=previous)
             if self._tables.put(Kind(entry.room), new):
                 self._name(item, new)
 
-    def _names_unread(self, item: Mindful) -> bool:
+    def _names_unread(self, item: WithPreviousSpec) -> bool:
         return self._has_unread_parameters(item) or not self._unread.is_disjoint(named(item, self._home))
 
-    def _has_unread_parameters(self, item: Mindful) -> bool:
+    def _has_unread_parameters(self, item: WithPreviousSpec) -> bool:
         config = parameters(item)
         return config is not None and (config.room, "") in self._behind and self._is_unknown(config)
 

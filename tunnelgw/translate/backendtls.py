@@ -78,8 +78,8 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
     references = _RESOLVED
     if bad:  # a condition has one reason, that of the first; the message lists all
         message = "; ".join(f"caCertificateRefs[{place}]: {reference.message}" for place, reference in bad.items())
-        if ca is None and policy.before and any(each.cause is Cause.NOT_READ for each in bad.values()):
-            ca, _ = _authorities(view, key, policy.before.validation)
+        if ca is None and policy.previous_spec and any(each.cause is Cause.NOT_READ for each in bad.values()):
+            ca, _ = _authorities(view, key, policy.previous_spec.validation)
             message += BEFORE if ca is not None else ""
         is_wrong_kind = next(iter(bad.values())).cause is Cause.WRONG_KIND
         reason = Reason.INVALID_KIND if is_wrong_kind else Reason.INVALID_CA_CERTIFICATE_REF

@@ -118,8 +118,9 @@ def client_certificate(view: View, gateway: Key) -> ClientCertificate:
         return ClientCertificate(pair.certificate)
     reason = Reason.REF_NOT_PERMITTED if pair.cause is Cause.NOT_PERMITTED else Reason.INVALID_CLIENT_CERTIFICATE_REF
     message = f"tls.backend.clientCertificateRef: {pair.message}"
-    before = _client_certificate_ref(found.before) if found.before and pair.cause is Cause.NOT_READ else None
-    kept = key_pair(view, referrer, before) if before else None
+    previous = found.previous_spec if pair.cause is Cause.NOT_READ else None
+    previous_ref = _client_certificate_ref(previous) if previous else None
+    kept = key_pair(view, referrer, previous_ref) if previous_ref else None
     if isinstance(kept, KeyPair):
         unresolved = false(ConditionType.RESOLVED_REFS, reason, message + BEFORE)
         return ClientCertificate(kept.certificate, unresolved)

@@ -49,9 +49,9 @@ def class_setup(view: View, name: str) -> ClassSetup | None:
     found = view.get(Kind.GATEWAY_CLASS, Key("", name))
     if not isinstance(found, GatewayClass) or found.spec.controller_name != view.controller_name:
         return None
-    if found.before is None or found.spec.parameters_ref is None:
+    if found.previous_spec is None or found.spec.parameters_ref is None:
         return _with_parameters(view, found.spec.parameters_ref)
-    setup = _with_parameters(view, found.before.parameters_ref)
+    setup = _with_parameters(view, found.previous_spec.parameters_ref)
     unread = f"{found.spec.parameters_ref.kind} {found.spec.parameters_ref.name} {NOT_READ}"
     if setup.problem:
         return ClassSetup(setup.config, unread)

@@ -89,7 +89,7 @@ def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfig
 
 
 def _unread(gateway: Gateway) -> str:
-    if gateway.before is None or gateway.before.infrastructure == gateway.spec.infrastructure:
+    if gateway.previous_spec is None or gateway.previous_spec.infrastructure == gateway.spec.infrastructure:
         return ""
     ref = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure else None
     return f"{ref.kind} {Key(gateway.metadata.namespace, ref.name)} {NOT_READ}" if ref else ""

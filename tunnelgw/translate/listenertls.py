@@ -93,8 +93,8 @@ def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tupl
 def _pairs_before(view: View, owner: ObjectId, referrer: ReferenceFrom, name: str) -> tuple[KeyPair, ...]:
     """The certificates that the listener had before it named a Secret that could not be read yet."""
     found = view.get(owner.kind, owner.key)
-    before = found.before if isinstance(found, Gateway | ListenerSet) else None
-    listeners = [listener for listener in before.listeners if listener.name == name] if before else []
+    previous = found.previous_spec if isinstance(found, Gateway | ListenerSet) else None
+    listeners = [listener for listener in previous.listeners if listener.name == name] if previous else []
     refs = [ref for listener in listeners if listener.tls for ref in listener.tls.certificate_refs]
     return tuple(pair for ref in refs if isinstance(pair := key_pair(view, referrer, ref), KeyPair))
 
@@ -121,8 +121,8 @@ def _authorities(view: View, gateway: Key, validation: FrontendValidation, port:
     message = "; ".join(reference.message for reference in bad)
     if not pem and _is_unread(bad):
         found = view.get(Kind.GATEWAY, gateway)
-        before = found.before if isinstance(found, Gateway) else None
-        former = frontend_validation(before, port) if before else None
+        previous = found.previous_spec if isinstance(found, Gateway) else None
+        former = frontend_validation(previous, port) if previous else None
         pem = _bundles(view, gateway, former)[0] if former else ""
         message += BEFORE if pem else ""
     return pem, false(ConditionType.RESOLVED_REFS, reason, f"tls.frontend caCertificateRefs: {message}")

@@ -472,7 +472,7 @@ def before(snapshot: Snapshot) -> str:
     """The Secret that the Gateway named before it named one that is not read; empty: it has none."""
     found = snapshot.read(GATEWAY)
     assert isinstance(found, Gateway)
-    listeners = found.before.listeners if found.before else ()
+    listeners = found.previous_spec.listeners if found.previous_spec else ()
     return next((ref.name for each in listeners if each.tls for ref in each.tls.certificate_refs), "")
 
 
