@@ -27,7 +27,7 @@ from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.firstwords import FirstWords
 from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
-from tunnelgw.status.compose import Wish
+from tunnelgw.status.compose import StatusUpdate
 from tunnelgw.status.entries import with_namespace
 from tunnelgw.status.objects import Delivery
 from tunnelgw.translate.pipeline import Translation
@@ -57,22 +57,22 @@ class Situation(NamedTuple):
     policies keep what they say about them."""
 
 
-class WishQueue(Protocol):
-    """Writes statuses; for each object only the newest wish counts."""
+class UpdateQueue(Protocol):
+    """Writes statuses; for each object only the newest update counts."""
 
     @property
     def depth(self) -> int:
-        """How many wishes are waiting."""
+        """How many updates are waiting."""
 
-    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        """Add or replace wishes; None: the object is gone."""
+    def want(self, updates: Mapping[ObjectId, StatusUpdate | None]) -> None:
+        """Add or replace updates; None: the object is gone."""
 
     def forget(self) -> None:
-        """Drop all wishes."""
+        """Drop all updates."""
 
 
 class Reporter:
-    def __init__(self, outcomes: Outcomes, status_queue: WishQueue, events: WarningEvents, metrics: Metrics) -> None:
+    def __init__(self, outcomes: Outcomes, status_queue: UpdateQueue, events: WarningEvents, metrics: Metrics) -> None:
         self._outcomes = outcomes
         self._status_queue = status_queue
         self._events = events
@@ -138,7 +138,7 @@ class Reporter:
         if over_s <= now_s:
             released = {id_: self._way_of(situation, id_) for id_ in self._owed.release(has_answered, now_s)}
             ripe = self._first.ripe(released, self._owed, now_s)
-            self._status_queue.want({id_: self._wish(situation, id_) for id_ in ripe})
+            self._status_queue.want({id_: self._update(situation, id_) for id_ in ripe})
         self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed) + len(self._first))
 
     def _way_of(self, situation: Situation, id_: ObjectId) -> Way | None:
@@ -272,25 +272,25 @@ class Reporter:
 
     # -- what is said ------------------------------------------------------------------------------------------------
 
-    def _wish(self, situation: Situation, id_: ObjectId) -> Wish | None:
+    def _update(self, situation: Situation, id_: ObjectId) -> StatusUpdate | None:
         """None: the object does not exist any more."""
         item = situation.snapshot.read(Entry(id_.kind, id_.key))
         if not isinstance(item, Object):
             return None
         verdict = situation.translation.verdict(id_)
         if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unreadable:
-            return Wish(item, None, left_alone=_left_alone(situation, item))
+            return StatusUpdate(item, None, left_alone=_left_alone(situation, item))
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
             verdict = with_conflicts(verdict, self._conflicts)
         if isinstance(item, HttpRoute | GrpcRoute) and self._unheard and _DELIVERED in bytes(item.status):
             self._left.add(id_)
-            return Wish(item, verdict, left_alone=_left_alone(situation, item), unheard=self._unheard)
+            return StatusUpdate(item, verdict, left_alone=_left_alone(situation, item), unheard=self._unheard)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
-            return Wish(item, verdict, left_alone=_left_alone(situation, item))
+            return StatusUpdate(item, verdict, left_alone=_left_alone(situation, item))
         delivery = self._deliveries.get(way := _way(verdict), Delivery(False))
         if not delivery.is_held:
             self._unheld.add(way)
-        return Wish(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
+        return StatusUpdate(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
 
 
 def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:

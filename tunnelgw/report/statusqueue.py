@@ -1,8 +1,8 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts, and kinds take turns. A failed write is tried again later; if the server is
-at fault, all threads pause together. After a conflict with another writer, a new wish arrives with the object's new
-version, and is written at once.
+For each object only the newest update counts, and kinds take turns. A failed write is tried again later; if the server
+is at fault, all threads pause together. After a conflict with another writer, a new update arrives with the object's
+new version, and is written at once.
 """
 
 import math
@@ -20,7 +20,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Writer, Written
-from tunnelgw.status.compose import Author, Wish, compose
+from tunnelgw.status.compose import Author, StatusUpdate, compose
 from tunnelgw.status.conditions import Outdated
 from tunnelgw.translate.verdicts import ObjectId
 
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 MAX_COMMON_PAUSE_S = 5.0
-"""The longest pause while no write succeeds: then only a few threads try, however many wishes are waiting."""
+"""The longest pause while no write succeeds: then only a few threads try, however many updates are waiting."""
 RETRY_EVERY_S = 0.1
 """How often a retry may start for each kind while retries fail: thousands may wait for one missing permission."""
 UNCHANGED = "unchanged"
@@ -58,10 +58,10 @@ class StatusQueue:
         self._on_left_out = on_left_out
         self._clock = clock
         self._changed = threading.Condition()
-        self._wishes: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Wishes by kind, in order of arrival."""
-        self._paced: dict[Kind, dict[ObjectId, Wish]] = {}
-        """Likewise, wishes whose retries are paced (see `_failed`). Kept apart, so that thousands need not be searched
+        self._unpaced: dict[Kind, dict[ObjectId, StatusUpdate]] = {}
+        """Updates by kind, in order of arrival; without those in `_paced`."""
+        self._paced: dict[Kind, dict[ObjectId, StatusUpdate]] = {}
+        """Likewise, updates whose retries are paced (see `_failed`). Kept apart, so that thousands need not be searched
         before the next retry of their kind is due."""
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
@@ -77,39 +77,39 @@ class StatusQueue:
 
     @property
     def depth(self) -> int:
-        """How many wishes are waiting."""
+        """How many updates are waiting."""
         with self._changed:
-            return sum(map(len, (*self._wishes.values(), *self._paced.values())))
+            return sum(map(len, (*self._unpaced.values(), *self._paced.values())))
 
-    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        """Add or replace wishes. None: the object is gone, which a server that forbids us to write never tells."""
-        if not wishes:
+    def want(self, updates: Mapping[ObjectId, StatusUpdate | None]) -> None:
+        """Add or replace updates. None: the object is gone, which a server that forbids us to write never tells."""
+        if not updates:
             return
         with self._changed:
-            for id_, wish in wishes.items():
-                if wish is None:
+            for id_, update in updates.items():
+                if update is None:
                     self._drop(id_)
                 else:
-                    self._put(id_, wish)
-            self._changed.notify(len(wishes))
+                    self._put(id_, update)
+            self._changed.notify(len(updates))
 
-    def _put(self, id_: ObjectId, wish: Wish) -> None:
+    def _put(self, id_: ObjectId, update: StatusUpdate) -> None:
         self._gone.discard(id_)
         failed = self._failed.get(id_)
-        if failed is not None and failed.is_outdated_by(wish):
+        if failed is not None and failed.is_outdated_by(update):
             self._fail(id_, None)
-        self._room_of(id_)[id_] = wish
+        self._queue_of(id_)[id_] = update
 
     def _drop(self, id_: ObjectId) -> None:
-        self._room_of(id_).pop(id_, None)
+        self._queue_of(id_).pop(id_, None)
         self._failed.pop(id_, None)
         if id_ in self._in_hand:
             self._gone.add(id_)
 
     def forget(self) -> None:
-        """Drop all wishes."""
+        """Drop all updates."""
         with self._changed:
-            self._wishes.clear()
+            self._unpaced.clear()
             self._paced.clear()
             self._failed.clear()
             self._next_retry_s.clear()
@@ -122,9 +122,9 @@ class StatusQueue:
     def run(self) -> None:
         """The target of each writing thread; runs until `stop` is set."""
         while (taken := self._next()) is not None:
-            id_, wish = taken
+            id_, update = taken
             try:
-                outcome = self._carry_out(id_, wish)
+                outcome = self._carry_out(id_, update)
             finally:
                 with self._changed:
                     self._in_hand.discard(id_)
@@ -133,7 +133,7 @@ class StatusQueue:
                         self._changed.notify()
             self._observe(id_.kind, outcome)
 
-    def _next(self) -> tuple[ObjectId, Wish] | None:
+    def _next(self) -> tuple[ObjectId, StatusUpdate] | None:
         with self._changed:
             while not self._stop.is_set():
                 now_s = self._clock()
@@ -150,32 +150,32 @@ class StatusQueue:
         if not self._may_write():
             return None, None
         next_s = math.inf
-        for room, not_before_s in self._rooms():
-            id_, due_s = self._first_due(room, now_s, not_before_s)
+        for queue, not_before_s in self._queues():
+            id_, due_s = self._first_due(queue, now_s, not_before_s)
             if id_ is not None:
                 return id_, 0.0
             next_s = min(next_s, due_s)
         return None, None if next_s == math.inf else next_s - now_s
 
-    def _rooms(self) -> Iterator[tuple[Mapping[ObjectId, Wish], float]]:
-        """Where to look for a wish, in this order, each with the time before which nothing there is due.
+    def _queues(self) -> Iterator[tuple[Mapping[ObjectId, StatusUpdate], float]]:
+        """Where to look for an update, in this order, each with the time before which nothing there is due.
 
-        New wishes come first, beginning with the kind with the fewest objects in hand: otherwise, if the server is slow
-        for one kind, for example because a webhook does not answer, all threads would be busy with that kind.
+        New updates come first, beginning with the kind with the fewest objects in hand: otherwise, if the server is
+        slow for one kind, for example because a webhook does not answer, all threads would be busy with that kind.
         """
         busy = Counter(id_.kind for id_ in self._in_hand)
-        yield from ((self._wishes[kind], 0.0) for kind in sorted(self._wishes, key=lambda kind: busy[kind]))
-        yield from ((room, self._next_retry_s.get(kind, 0.0)) for kind, room in self._paced.items())
+        yield from ((self._unpaced[kind], 0.0) for kind in sorted(self._unpaced, key=lambda kind: busy[kind]))
+        yield from ((queue, self._next_retry_s.get(kind, 0.0)) for kind, queue in self._paced.items())
 
     def _first_due(
-        self, room: Mapping[ObjectId, Wish], now_s: float, not_before_s: float
+        self, queue: Mapping[ObjectId, StatusUpdate], now_s: float, not_before_s: float
     ) -> tuple[ObjectId | None, float]:
         """An object that may be written now, with its due time; None: there is none before the returned time. Nothing
-        in the room is due before `not_before_s`."""
+        in the queue is due before `not_before_s`."""
         if not_before_s > now_s:
-            return None, not_before_s if room else math.inf
+            return None, not_before_s if queue else math.inf
         next_s = math.inf
-        for id_ in room:
+        for id_ in queue:
             if id_ not in self._in_hand:
                 due_s = self._due_s(id_)
                 if due_s <= now_s:
@@ -187,73 +187,73 @@ class StatusQueue:
         failed = self._failed.get(id_)
         return 0.0 if failed is None else failed.not_before_s
 
-    def _room_of(self, id_: ObjectId) -> dict[ObjectId, Wish]:
-        """The room in which a wish for the object waits."""
+    def _queue_of(self, id_: ObjectId) -> dict[ObjectId, StatusUpdate]:
+        """The queue in which an update for the object waits."""
         failed = self._failed.get(id_)
-        rooms = self._paced if failed is not None and failed.is_paced else self._wishes
-        return rooms.setdefault(id_.kind, {})
+        queues = self._paced if failed is not None and failed.is_paced else self._unpaced
+        return queues.setdefault(id_.kind, {})
 
     def _fail(self, id_: ObjectId, failed: "_Failed | None") -> None:
-        """Record the object's failure; None clears it. A waiting wish moves to the room where it now belongs."""
-        wish = self._room_of(id_).pop(id_, None)
+        """Record the object's failure; None clears it. A waiting update moves to the queue where it now belongs."""
+        update = self._queue_of(id_).pop(id_, None)
         if failed is None:
             self._failed.pop(id_, None)
         else:
             self._failed[id_] = failed
-        if wish is not None:
-            self._room_of(id_)[id_] = wish
+        if update is not None:
+            self._queue_of(id_)[id_] = update
 
-    def _take(self, id_: ObjectId, now_s: float) -> Wish:
-        wish = self._room_of(id_).pop(id_)
-        if (room := self._wishes.pop(id_.kind, None)) is not None:
-            self._wishes[id_.kind] = room  # moved to the end, to be looked at last
+    def _take(self, id_: ObjectId, now_s: float) -> StatusUpdate:
+        update = self._queue_of(id_).pop(id_)
+        if (queue := self._unpaced.pop(id_.kind, None)) is not None:
+            self._unpaced[id_.kind] = queue  # moved to the end, to be looked at last
         self._in_hand.add(id_)
         if id_ in self._failed and self._failed[id_].is_paced:
             self._next_retry_s[id_.kind] = now_s + RETRY_EVERY_S
-        return wish
+        return update
 
-    def _carry_out(self, id_: ObjectId, wish: Wish) -> str:
+    def _carry_out(self, id_: ObjectId, update: StatusUpdate) -> str:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
-            status, left_out = compose(wish, self._author, now)
+            status, left_out = compose(update, self._author, now)
         except Outdated as error:
             # Gateway API wants us to wait until the object catches up, which it may never do if its status came from a
             # backup.
             self._limited.warning("status left as it is", error=error, kind=str(id_.kind), name=str(id_.key))
             return Outcome.CONFLICT
-        self._on_left_out(id_, wish.item, left_out)
+        self._on_left_out(id_, update.item, left_out)
         if status is None:
             self._forget_failures(id_)
             return UNCHANGED
-        written = self._writer.write(id_.kind, wish.item, status)
+        written = self._writer.write(id_.kind, update.item, status)
         if written.is_general:
-            self._pause(id_, wish, written)
+            self._pause(id_, update, written)
             return written.outcome
         self._end_pause()
         if written.outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.CONFLICT):
-            self._again(id_, wish, written)
+            self._again(id_, update, written)
         else:
             self._forget_failures(id_)
         return written.outcome
 
-    def _again(self, id_: ObjectId, wish: Wish, written: Written) -> None:
+    def _again(self, id_: ObjectId, update: StatusUpdate, written: Written) -> None:
         with self._changed:
             if id_ in self._gone:
                 return
             attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
             pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
-            newer = self._room_of(id_).setdefault(id_, wish)
-            failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish)
+            newer = self._queue_of(id_).setdefault(id_, update)
+            failed = _Failed(attempts, self._clock() + pause_s, written.outcome, update)
             if not failed.is_outdated_by(newer):
                 self._fail(id_, failed)
         if failed.is_paced:
             self._say_failed(id_, written, attempts, pause_s)
 
-    def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
+    def _pause(self, id_: ObjectId, update: StatusUpdate, written: Written) -> None:
         """Pause all threads. Other writes that are in progress and fail during the pause do not prolong it."""
         with self._changed:
             if id_ not in self._gone:
-                self._room_of(id_).setdefault(id_, wish)
+                self._queue_of(id_).setdefault(id_, update)
             now_s = self._clock()
             if now_s >= self._paused_until_s:
                 self._common_failures += 1
@@ -288,16 +288,16 @@ class _Failed(NamedTuple):
     attempts: int
     not_before_s: float
     outcome: Outcome
-    wish: Wish
+    update: StatusUpdate
 
     @property
     def is_paced(self) -> bool:
         """False after a conflict, which concerns only this object: its version was not the one that we knew."""
         return self.outcome is not Outcome.CONFLICT
 
-    def is_outdated_by(self, wish: Wish) -> bool:
-        """Whether a new wish need not wait. After a conflict: if it has another version of the object. After a refusal
-        of the content: if the status or its object is different now."""
+    def is_outdated_by(self, update: StatusUpdate) -> bool:
+        """Whether a new update need not wait. After a conflict: if it has another version of the object. After a
+        refusal of the content: if the status or its object is different now."""
         if self.outcome is Outcome.CONFLICT:
-            return wish.item.metadata.resource_version != self.wish.item.metadata.resource_version
-        return self.outcome is Outcome.INVALID and wish != self.wish
+            return update.item.metadata.resource_version != self.update.item.metadata.resource_version
+        return self.outcome is Outcome.INVALID and update != self.update

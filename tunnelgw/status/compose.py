@@ -1,7 +1,7 @@
 """Composes the whole status of an object from what was decided about it. Pure.
 
-Wish (object, verdict, delivery) -> the bytes to write, or None if the stored status already says the same; and the
-entries for which there was no room
+StatusUpdate (object, verdict, delivery) -> the bytes to write, or None if the stored status already says the same; and
+the entries for which there was no room
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ from tunnelgw.translate.policies import PolicyVerdict
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, OrphanVerdict, RouteVerdict
 
 
-class Wish(msgspec.Struct, frozen=True):
+class StatusUpdate(msgspec.Struct, frozen=True):
+    """What the status of an object has to say."""
+
     item: Object
     """As in the snapshot, and so with the stored status."""
     verdict: AnyVerdict | None
@@ -56,33 +58,33 @@ class Composed(NamedTuple):
     """Parents or ancestors without an entry, since the list is full."""
 
 
-def compose(wish: Wish, author: Author, now: str) -> Composed:
+def compose(update: StatusUpdate, author: Author, now: str) -> Composed:
     """`now`: RFC 3339 to the second. Raises Outdated."""
-    patch, left_out = _patch(wish, author, now)
+    patch, left_out = _patch(update, author, now)
     if patch is None:
         return Composed(None, left_out)
-    stored = msgspec.json.decode(_stored(wish.item), type=dict[str, msgspec.Raw])
+    stored = msgspec.json.decode(_stored(update.item), type=dict[str, msgspec.Raw])
     return Composed(msgspec.json.encode({**stored, **patch}), left_out)
 
 
-def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[ParentRef, ...]]:
-    item, verdict = wish.item, wish.verdict
+def _patch(update: StatusUpdate, author: Author, now: str) -> tuple[Patch | None, tuple[ParentRef, ...]]:
+    item, verdict = update.item, update.verdict
     writer = Writer(author.controller_name, item.metadata.namespace, item.metadata.generation, now)
     match item, verdict:
         case GatewayClass(), ClassVerdict():
             return class_status(item.status, verdict, author.features, writer), ()
         case Gateway(), GatewayVerdict():
-            return gateway_status(item.status, verdict, wish.delivery, writer), ()
+            return gateway_status(item.status, verdict, update.delivery, writer), ()
         case ListenerSet(), ListenerSetVerdict():
-            return listener_set_status(item.status, verdict, wish.delivery, writer), ()
+            return listener_set_status(item.status, verdict, update.delivery, writer), ()
         case ((Gateway() | ListenerSet()), OrphanVerdict()):
             return orphan_status(item, verdict, writer), ()
-        case ((Gateway() | ListenerSet()), None) if not wish.left_alone:
+        case ((Gateway() | ListenerSet()), None) if not update.left_alone:
             return left_status(item.status, writer), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
-            return route_status(item.status, verdict or RouteVerdict(()), writer, wish.left_alone, wish.unheard)
+            return route_status(item.status, verdict or RouteVerdict(()), writer, update.left_alone, update.unheard)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
-            return policy_status(item.status, _ancestors(verdict), writer, wish.left_alone)
+            return policy_status(item.status, _ancestors(verdict), writer, update.left_alone)
     return None, ()  # the stored conditions stay: they carry no author's name, so they may be another controller's
 
 

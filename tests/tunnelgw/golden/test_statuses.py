@@ -26,7 +26,7 @@ from tests.tunnelgw.translate.world import translation_of
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import STATUS_KINDS
 from tunnelgw.options import DEFAULT_CONTROLLER
-from tunnelgw.status.compose import Author, Wish, compose
+from tunnelgw.status.compose import Author, StatusUpdate, compose
 from tunnelgw.status.conditions import Outdated
 from tunnelgw.status.objects import Delivery
 from tunnelgw.translate.verdicts import ObjectId
@@ -51,8 +51,8 @@ def test_statuses(path: Path) -> None:
     for kind in STATUS_KINDS:
         for key, item in snapshot.all(kind).items():
             id_ = ObjectId(kind, key)
-            wish = Wish(item, translation.verdict(id_), delivery)
-            seen[str(id_)] = _written(wish)
+            update = StatusUpdate(item, translation.verdict(id_), delivery)
+            seen[str(id_)] = _written(update)
 
     for name, wanted in case["expect"].items():
         assert name in seen, seen.keys()
@@ -68,16 +68,16 @@ def _delivery(case: dict[str, Any]) -> Delivery:
     return Delivery(case.get("held", True), finding, case.get("unbound", {}))
 
 
-def _written(wish: Wish) -> Any:
+def _written(update: StatusUpdate) -> Any:
     """The status as it is written, conditions in the words of the cases."""
     try:
-        text = compose(wish, AUTHOR, NOW).status
+        text = compose(update, AUTHOR, NOW).status
     except Outdated:
         return "outdated"
     if text is None:
         return "unwritten"
-    stored = msgspec.structs.replace(wish.item, status=msgspec.Raw(text))
-    assert compose(msgspec.structs.replace(wish, item=stored), AUTHOR, LATER).status is None
+    stored = msgspec.structs.replace(update.item, status=msgspec.Raw(text))
+    assert compose(msgspec.structs.replace(update, item=stored), AUTHOR, LATER).status is None
     return _in_words(msgspec.json.decode(text))
 
 

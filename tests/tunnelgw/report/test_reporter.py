@@ -34,7 +34,7 @@ from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 from tunnelgw.report.ingress import IngressReport
 from tunnelgw.report.reporter import Reporter, Situation
 from tunnelgw.report.rush import BURST, QUIET_S
-from tunnelgw.status.compose import Author, Wish, compose
+from tunnelgw.status.compose import Author, StatusUpdate, compose
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.verdicts import ObjectId, RouteVerdict
 
@@ -47,16 +47,16 @@ class Queue:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.wanted: list[Wish] = []
+        self.wanted: list[StatusUpdate] = []
         self.gone: list[ObjectId] = []
         self.has_forgotten = False
 
     def forget(self) -> None:
         self.has_forgotten = True
 
-    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
-        self.wanted += (wish for wish in wishes.values() if wish is not None)
-        self.gone += (id_ for id_, wish in wishes.items() if wish is None)
+    def want(self, updates: Mapping[ObjectId, StatusUpdate | None]) -> None:
+        self.wanted += (update for update in updates.values() if update is not None)
+        self.gone += (id_ for id_, update in updates.items() if update is None)
 
 
 @dataclass
@@ -134,7 +134,7 @@ def test_a_proxy_that_answers_while_statuses_are_composed_counts_as_holding_the_
         for turn in (1, 2):
             reporter.report(situation, turn, has_changed=turn == 1)
 
-        assert [wish.delivery.is_held for wish in queue.wanted] == [True]
+        assert [update.delivery.is_held for update in queue.wanted] == [True]
         dispatch.stop()
         assert dispatch.join(time.monotonic() + WAIT_S)
     assert not crashes
@@ -185,7 +185,7 @@ def test_a_port_that_cannot_be_bound_stays_reported_on_its_listener_while_a_newe
         reporter.owe([GATEWAY], turn, frozenset())
         reporter.report(situation, turn, has_changed=True)
 
-    assert [wish.delivery.unbound for wish in queue.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
+    assert [update.delivery.unbound for update in queue.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
 
 
 def test_statuses_held_back_by_a_rush_are_due_at_its_end_even_if_it_ends_before_the_wait_begins(
@@ -207,7 +207,7 @@ def test_statuses_held_back_by_a_rush_are_due_at_its_end_even_if_it_ends_before_
     assert not queue.wanted
     assert reporter.wait_until_s(now_s + 5.0) <= now_s
     reporter.report(situation, 2, has_changed=False)
-    assert [wish.item.metadata.name for wish in queue.wanted] == ["class"]
+    assert [update.item.metadata.name for update in queue.wanted] == ["class"]
     # The Gateway waits for an answer of its proxy: nothing is due before.
     assert reporter.wait_until_s(now_s + 5.0) == now_s + 5.0
 
@@ -269,7 +269,7 @@ class Scene:
         spec = {"parentRefs": [{"name": "gw"}], "hostnames": [host]}
         return make(Kind.HTTP_ROUTE, name, spec, namespace="shop")
 
-    def report(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, Wish]:
+    def report(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, StatusUpdate]:
         """What is wanted after one more turn."""
         snapshot = Snapshot.of(self.items)
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
@@ -278,12 +278,12 @@ class Scene:
         self.reporter.owe(owed, self._turn, frozenset())
         self.reporter.report(situation, self._turn, has_changed=has_changed)
         wanted, self.queue.wanted = self.queue.wanted, []
-        return {ObjectId(_KINDS[type(wish.item)], wish.item.key): wish for wish in wanted}
+        return {ObjectId(_KINDS[type(update.item)], update.item.key): update for update in wanted}
 
     def delivered(self) -> dict[ObjectId, str]:
         """What one more turn says of deliveries, by Gateway."""
-        wishes = self.report()
-        findings = {id_: wish.delivery.finding for id_, wish in wishes.items()}
+        updates = self.report()
+        findings = {id_: update.delivery.finding for id_, update in updates.items()}
         return {id_: finding.message if finding else "" for id_, finding in findings.items()}
 
     def sample(self, name: str, **labels: str) -> float | None:
@@ -363,8 +363,8 @@ def test_a_gateway_that_is_edited_while_its_deliveries_are_unknown_waits_for_its
     assert scene.report() == {}
     scene.outcomes.has_answered, scene.outcomes.held = True, frozenset({"shop/gw"})
 
-    (wish,) = scene.report().values()
-    assert wish.delivery.is_held
+    (update,) = scene.report().values()
+    assert update.delivery.is_held
 
 
 @pytest.mark.parametrize("leads_again", [False, True])
@@ -450,10 +450,10 @@ def test_listener_sets_are_reported_with_their_gateway_and_gateways_with_other_p
     assert scene.report() == {}
 
 
-def accepted_and(wish: Wish) -> list[str]:
+def accepted_and(update: StatusUpdate) -> list[str]:
     """The messages of a route's condition Delivered."""
-    assert isinstance(wish.verdict, RouteVerdict)
-    (parent,) = wish.verdict.parents
+    assert isinstance(update.verdict, RouteVerdict)
+    (parent,) = update.verdict.parents
     return [finding.message for finding in parent.findings if finding.type is ConditionType.DELIVERED]
 
 
@@ -464,33 +464,38 @@ def test_a_hostname_conflict_is_reported_on_routes_with_that_hostname_alone_and_
 
     scene.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(THEIRS,))
     contested = scene.report()
-    assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [THEIRS.message]}
+    assert {id_: accepted_and(update) for id_, update in contested.items() if id_ != GATEWAY} == {
+        ROUTE: [THEIRS.message]
+    }
     assert scene.recorder.said == [event]
     assert scene.report(has_changed=True) == {}
     both = scene.report(ROUTE, OTHER_ROUTE)
-    assert {id_: accepted_and(wish) for id_, wish in both.items()} == {ROUTE: [THEIRS.message], OTHER_ROUTE: []}
+    assert {id_: accepted_and(update) for id_, update in both.items()} == {ROUTE: [THEIRS.message], OTHER_ROUTE: []}
 
     scene.items[-1] = (Kind.HTTP_ROUTE, scene.route("other", "a.example"))
     joined = scene.report(has_changed=True)
-    assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [THEIRS.message]}
+    assert {id_: accepted_and(update) for id_, update in joined.items()} == {OTHER_ROUTE: [THEIRS.message]}
     assert scene.recorder.said == [event, (*OTHER_ROUTE, *event[2:])]
 
     scene.outcomes.tunnel = TOLD
     settled = scene.report()
-    assert {id_: accepted_and(wish) for id_, wish in settled.items() if id_ != GATEWAY} == {ROUTE: [], OTHER_ROUTE: []}
+    assert {id_: accepted_and(update) for id_, update in settled.items() if id_ != GATEWAY} == {
+        ROUTE: [],
+        OTHER_ROUTE: [],
+    }
     assert len(scene.recorder.said) == 2
     assert scene.report(has_changed=True) == {}
 
 
-def told_before(route: Object, wish: Wish) -> Object:
-    """The route with what the wish makes of its status."""
-    status = compose(wish, AUTHOR, "2026-11-21T12:00:00Z").status
+def told_before(route: Object, update: StatusUpdate) -> Object:
+    """The route with what the update makes of its status."""
+    status = compose(update, AUTHOR, "2026-11-21T12:00:00Z").status
     return route if status is None else msgspec.structs.replace(route, status=msgspec.Raw(status))
 
 
-def delivered_false(wish: Wish) -> bool:
-    assert isinstance(wish.item, HttpRoute)
-    return b"HostnameConflict" in (compose(wish, AUTHOR, "2026-11-22T12:00:00Z").status or bytes(wish.item.status))
+def delivered_false(update: StatusUpdate) -> bool:
+    assert isinstance(update.item, HttpRoute)
+    return b"HostnameConflict" in (compose(update, AUTHOR, "2026-11-22T12:00:00Z").status or bytes(update.item.status))
 
 
 @pytest.mark.parametrize(
@@ -546,9 +551,9 @@ def test_a_reported_hostname_conflict_stays_even_if_the_tunnel_answers_meanwhile
         scene.report(ROUTE)
 
         outcomes.silent_looks = looks
-        wishes = [scene.report().get(ROUTE) for _ in range(10)]
+        updates = [scene.report().get(ROUTE) for _ in range(10)]
 
-        assert all(delivered_false(wish) for wish in wishes if wish is not None), looks
+        assert all(delivered_false(update) for update in updates if update is not None), looks
 
 
 def test_a_lasting_failure_of_a_tunnel_is_an_event_on_its_gateway_and_healthy_targets_get_none() -> None:

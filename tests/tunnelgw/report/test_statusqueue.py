@@ -1,4 +1,4 @@
-"""Statuses are written by threads: each object's newest wish, retried until it succeeds, by one thread at a time."""
+"""Statuses are written by threads: each object's newest update, retried until it succeeds, by one thread at a time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.report.statusqueue import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, MAX_PAUSE_S, RETRY_EVERY_S, StatusQueue
 from tunnelgw.sources.writing import Outcome, Written
-from tunnelgw.status.compose import Author, Wish
+from tunnelgw.status.compose import Author, StatusUpdate
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 WAIT_S = 30.0
 WEB = ObjectId(Kind.HTTP_ROUTE, Key("default", "web"))
 
 
-def wish(message: str, *, version: str = "1", name: str = "web", stored: object = None) -> dict[ObjectId, Wish]:
+def update(
+    message: str, *, version: str = "1", name: str = "web", stored: object = None
+) -> dict[ObjectId, StatusUpdate]:
     """`stored`: the status that the object has."""
     finding = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED, message)
     item = route(name, metadata={"resourceVersion": version, "generation": 1}, status=stored or {"parents": []})
     verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (finding,)),))
-    return {ObjectId(Kind.HTTP_ROUTE, Key("default", name)): Wish(item, verdict)}
+    return {ObjectId(Kind.HTTP_ROUTE, Key("default", name)): StatusUpdate(item, verdict)}
 
 
 class Server:
@@ -114,39 +116,39 @@ def working(server: Server, threads: int = 2, clock: Callable[[], float] = time.
         assert not thread.is_alive()
 
 
-def test_a_wish_is_written() -> None:
+def test_an_update_is_written() -> None:
     server = Server()
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
 
         office.wait_for("written")
         server.wait_for("one for 1")
         assert office.queue.depth == 0
 
 
-def test_parents_left_out_of_a_full_status_are_reported_with_each_wish() -> None:
+def test_parents_left_out_of_a_full_status_are_reported_with_each_update() -> None:
     foreign = {"parentRef": {"name": "gw"}, "controllerName": "example.net/other", "conditions": []}
     item = route("web", metadata={"resourceVersion": "1"}, status={"parents": [foreign] * 32})
-    full = {WEB: msgspec.structs.replace(wish("one")[WEB], item=item)}
+    full = {WEB: msgspec.structs.replace(update("one")[WEB], item=item)}
     server = Server()
     with working(server) as office:
         office.queue.want(full)
         office.wait_for("unchanged")
-        office.queue.want(wish("two"))
+        office.queue.want(update("two"))
         office.wait_for("unchanged", "written")
 
         assert office.left_out == [("gw",), ()]
 
 
-def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() -> None:
+def test_while_a_write_is_under_way_only_the_newest_of_further_updates_is_kept() -> None:
     server = Server()
     server.open.clear()
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         server.wait_for("one for 1")
         for number, message in enumerate(("two", "three"), start=2):
-            office.queue.want(wish(message, version=str(number)))
-        office.queue.want(wish("other", name="other"))
+            office.queue.want(update(message, version=str(number)))
+        office.queue.want(update("other", name="other"))
         server.wait_for("one for 1", "other for 1")  # the second thread is free for other objects
 
         server.open.set()
@@ -156,18 +158,18 @@ def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() 
 
 
 def test_slow_writes_of_one_kind_do_not_delay_other_kinds() -> None:
-    """For example, when its webhook does not answer. All of its writes would otherwise precede later wishes."""
+    """For example, when its webhook does not answer. All of its writes would otherwise precede later updates."""
     server, stop = Server(), threading.Event()
     queue = StatusQueue(server, Author("tests.example/c", ()), stop, lambda: True, lambda *_: None, lambda *_: None)
     threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(2)]
     server.open.clear()
     for name in "abcdef":
-        queue.want(wish(name, name=name))
+        queue.want(update(name, name=name))
     for thread in threads:
         thread.start()
     with server.changed:
         assert server.changed.wait_for(lambda: len(server.written) == len(threads), WAIT_S)
-    (like,) = wish("g").values()
+    (like,) = update("g").values()
     item = make(Kind.GRPC_ROUTE, "g", {"parentRefs": [{"name": "gw"}]}, namespace="default")
     queue.want({ObjectId(Kind.GRPC_ROUTE, item.key): msgspec.structs.replace(like, item=item)})
 
@@ -187,7 +189,7 @@ def test_a_failed_write_is_retried() -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED, Outcome.FAILED]
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
 
         office.wait_for("failed", "failed", "written")
         server.wait_for("one for 1", "one for 1", "one for 1")
@@ -198,7 +200,7 @@ def test_while_the_server_is_down_only_one_of_the_waiting_statuses_is_tried(capl
     server.is_down = True
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.queue.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+        office.queue.want({**update("one"), **update("two", name="two"), **update("three", name="three")})
         office.wait_for("failed")
         assert office.queue.depth == 3
 
@@ -215,7 +217,7 @@ def test_a_failed_write_is_not_retried_before_the_server_s_retry_after(caplog: p
     server = Server()
     server.is_down, server.retry_after_s = True, 30.0
     with working(server, clock=lambda: 100.0) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         office.wait_for("failed")
 
     (record,) = caplog.records
@@ -235,7 +237,7 @@ def test_a_success_resets_the_backoff_however_many_writes_failed_at_once(is_down
             server.open.clear()
             server.written, office.outcomes = [], []
             for name in names:
-                office.queue.want(wish(name, version=str(number), name=name))
+                office.queue.want(update(name, version=str(number), name=name))
             with server.changed:
                 assert server.changed.wait_for(lambda: len(server.written) == len(names), WAIT_S)
             server.open.set()
@@ -249,15 +251,15 @@ def test_a_success_resets_the_backoff_however_many_writes_failed_at_once(is_down
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_failed_write_does_not_replace_a_newer_wish(is_down: bool) -> None:
+def test_a_failed_write_does_not_replace_a_newer_update(is_down: bool) -> None:
     server = Server()
     server.open.clear()
     server.is_down = is_down
     server.outcomes = [Outcome.FAILED]
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         server.wait_for("one for 1")
-        office.queue.want(wish("two", version="2"))
+        office.queue.want(update("two", version="2"))
 
         server.open.set()
         office.wait_for("failed")
@@ -270,7 +272,7 @@ def test_many_failed_writes_are_logged_in_one_line(caplog: pytest.LogCaptureFixt
     server = Server()
     server.outcomes = [Outcome.FAILED] * 3
     with working(server, clock=lambda: 100.0) as office:
-        office.queue.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+        office.queue.want({**update("one"), **update("two", name="two"), **update("three", name="three")})
 
         office.wait_for("failed", "failed", "failed")
 
@@ -284,13 +286,13 @@ def test_repeatedly_failing_writes_are_retried_one_at_a_time_until_one_succeeds(
     server.outcomes = [Outcome.FAILED] * (len(names) + 1)
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.queue.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.queue.want({id_: each for name in names for id_, each in update(name, name=name).items()})
         office.wait_for(*["failed"] * 3)
 
         now_s += MAX_PAUSE_S  # all are due
         office.queue.wake()
         office.wait_for(*["failed"] * 4)
-        office.queue.want(wish("new", name="new"))
+        office.queue.want(update("new", name="new"))
         office.wait_for(*["failed"] * 4, "written")
 
         now_s += RETRY_EVERY_S
@@ -317,7 +319,7 @@ def test_statuses_that_wait_for_a_retry_are_not_scanned_by_each_thread(
     server = Server()
     server.outcomes = [Outcome.FAILED] * (count + retries + 100)
     with working(server, threads=4) as office:
-        office.queue.want({id_: one for at in range(count) for id_, one in wish("x", name=f"r{at}").items()})
+        office.queue.want({id_: one for at in range(count) for id_, one in update("x", name=f"r{at}").items()})
         office.wait_for(*[Outcome.FAILED] * count)
         looks = 0
         office.wait_for(*[Outcome.FAILED] * (count + retries))
@@ -332,7 +334,7 @@ def test_after_conflicts_statuses_are_not_retried_one_at_a_time() -> None:
     server.outcomes = [Outcome.CONFLICT] * (len(names) + 1)
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.queue.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.queue.want({id_: each for name in names for id_, each in update(name, name=name).items()})
         office.wait_for(*["conflict"] * 3)
 
         now_s += MAX_PAUSE_S
@@ -345,10 +347,10 @@ def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
     with working(server, clock=lambda: 100.0) as office:  # the retry of the older one is never due
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         office.wait_for("conflict")
 
-        office.queue.want(wish("two", version="2"))
+        office.queue.want(update("two", version="2"))
 
         server.wait_for("one for 1", "two for 2")
 
@@ -358,7 +360,7 @@ def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCap
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
 
         office.wait_for("conflict", "written")
     assert not caplog.messages
@@ -370,7 +372,7 @@ def test_an_invalid_status_is_logged_once_and_retried(
     server = Server()
     server.outcomes = [Outcome.INVALID, Outcome.INVALID]
     with working(server) as office:
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         office.wait_for("invalid", "invalid", "written")
         assert office.queue.depth == 0
     assert caplog.messages == ["status refused, retrying"]
@@ -385,7 +387,7 @@ def test_a_stored_status_of_a_newer_generation_is_logged_and_left_as_it_is(caplo
         "conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     }
     with working(server) as office:
-        office.queue.want(wish("one", stored={"parents": [ours]}))
+        office.queue.want(update("one", stored={"parents": [ours]}))
         office.wait_for("conflict")
         assert office.queue.depth == 0
     assert server.written == []
@@ -397,12 +399,12 @@ def test_a_stored_status_of_a_newer_generation_is_logged_and_left_as_it_is(caplo
 
 @pytest.mark.parametrize(
     ("newer", "written"),
-    [(wish("two"), "two for 1"), (wish("one", version="2"), "one for 2")],
+    [(update("two"), "two for 1"), (update("one", version="2"), "one for 2")],
     ids=["status", "object"],
 )
 @pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
-def test_after_an_invalid_status_a_newer_wish_is_written_at_once(
-    newer: dict[ObjectId, Wish], written: str, *, is_in_hand: bool
+def test_after_an_invalid_status_a_newer_update_is_written_at_once(
+    newer: dict[ObjectId, StatusUpdate], written: str, *, is_in_hand: bool
 ) -> None:
     """A user who has seen the refusal and edits the object does not wait for the next attempt."""
     server = Server()
@@ -410,11 +412,11 @@ def test_after_an_invalid_status_a_newer_wish_is_written_at_once(
     with working(server, clock=lambda: 0.0) as office:  # no pause ends
         if is_in_hand:
             server.open.clear()
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         server.wait_for("one for 1")
         if not is_in_hand:
             office.wait_for("invalid")
-            office.queue.want(wish("one"))
+            office.queue.want(update("one"))
 
         office.queue.want(newer)
         server.open.set()
@@ -432,7 +434,7 @@ def test_the_status_of_a_deleted_object_is_not_retried(*, is_in_hand: bool) -> N
     with working(server, clock=lambda: 0.0) as office:  # it is not tried again before its object has gone
         if is_in_hand:
             server.open.clear()
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         server.wait_for("one for 1")
         if not is_in_hand:
             office.wait_for("failed")
@@ -442,33 +444,33 @@ def test_the_status_of_a_deleted_object_is_not_retried(*, is_in_hand: bool) -> N
 
         office.wait_for("failed")
         assert office.queue.depth == 0
-        office.queue.want(wish("anew"))
+        office.queue.want(update("anew"))
         office.wait_for("failed", "written")
         assert server.written == ["one for 1", "anew for 1"]
 
 
-def test_wishes_that_are_forgotten_are_not_written() -> None:
+def test_updates_that_are_forgotten_are_not_written() -> None:
     server = Server()
     with working(server) as office:
         office.leads = False
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
 
         office.queue.forget()
         office.leads = True
-        office.queue.want(wish("other", name="other"))
+        office.queue.want(update("other", name="other"))
 
         server.wait_for("other for 1")
         office.wait_for("written")
         assert len(server.written) == 1
 
 
-def test_while_another_leads_wishes_wait() -> None:
+def test_while_another_leads_updates_wait() -> None:
     server = Server()
     with working(server, threads=1) as office:
         assert office.was_asked.wait(WAIT_S)
         office.leads = False
         office.was_asked.clear()
-        office.queue.want(wish("one"))
+        office.queue.want(update("one"))
         assert office.was_asked.wait(WAIT_S)
         assert office.queue.depth == 1
         assert not server.written
