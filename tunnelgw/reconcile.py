@@ -192,7 +192,7 @@ class Reconciler:
             self._wanted.find_planes_of_tunnels(self._translation, snapshot)
         if is_first:
             self._wanted.begin(snapshot)
-        if is_first or has_doubt_changed or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
+        if is_first or has_doubt_changed or any(entry.table in _ABOUT_TARGETS for entry in change.changed):
             self._wanted.find_targets(
                 snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
             )
@@ -204,11 +204,11 @@ class Reconciler:
             self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
-        if is_first or any(entry.room == Kind.GATEWAY_CLASS for entry in change.changed):
+        if is_first or any(entry.table == Kind.GATEWAY_CLASS for entry in change.changed):
             self._say_whose_classes_there_are(snapshot)
 
     def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
-        unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
+        unreadable = (entry.key for entry in self._unreadable if entry.table is Kind.GATEWAY)
         unknown = frozenset(key for key in unreadable if self._wanted.is_served(key))
         if unknown != self._unknown:  # if one has gone since, no verdict has changed
             self._unknown = unknown
@@ -255,4 +255,4 @@ def _everything(translation: Translation, snapshot: Snapshot) -> Differences:
 
 
 def _with_status(entries: Iterable[Entry]) -> set[ObjectId]:
-    return {ObjectId(Kind(entry.room), entry.key) for entry in entries if entry.room in STATUS_KINDS}
+    return {ObjectId(Kind(entry.table), entry.key) for entry in entries if entry.table in STATUS_KINDS}

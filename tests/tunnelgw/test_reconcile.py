@@ -104,7 +104,7 @@ class Controller:
     def list_all(self) -> None:
         self.store.tell_nameless(are_all_named=self._are_all_named)
         for kind in sorted(Kind, key=WITH_DATA.__contains__):  # there is no source that would fetch what is named late
-            problems = {entry.key: problem for entry, problem in self._unreadable.items() if entry.room is kind}
+            problems = {entry.key: problem for entry, problem in self._unreadable.items() if entry.table is kind}
             self.store.replace(kind, [item for its, item in self._items if its is kind], problems)
 
     def start(self) -> None:

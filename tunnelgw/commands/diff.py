@@ -113,7 +113,7 @@ def _unheld(world: World, translation: Translation, access: Access) -> Iterator[
 
 def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
     """Tunnels that a controller that starts now would empty. None while a refused object may name them."""
-    if any(problem.entry is None or problem.entry.room in NAMING_TUNNELS for problem in world.problems):
+    if any(problem.entry is None or problem.entry.table in NAMING_TUNNELS for problem in world.problems):
         return []
     named = named_tunnels(world.snapshot, discovery)
     return [tunnel for id_, tunnel in left_tunnels(world.snapshot, discovery).items() if id_ not in named]

@@ -68,12 +68,12 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
     items: list[tuple[Kind, Object]] = []
     for entry, admitted in reading.admitted.items():
         if ledger is None or statuses is None:
-            known, status = Remembered(f"{entry.room} {entry.key}", 1, now, admitted.digest), b""
+            known, status = Remembered(f"{entry.table} {entry.key}", 1, now, admitted.digest), b""
         else:
             known = ledger.note(entry, admitted.digest, now)
             status = statuses.read(entry, known.uid)
         item = admitted.object(known, status)
-        items.append((Kind(entry.room), holding(item) if isinstance(item, Gateway) else item))
+        items.append((Kind(entry.table), holding(item) if isinstance(item, Gateway) else item))
     items += surroundings(reading.admitted)
     return World(
         Snapshot.of(items),

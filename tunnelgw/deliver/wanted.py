@@ -83,7 +83,7 @@ class Wanted:
         self.planes = planes(snapshot, self._discovery)
         self.tunnels = tunnels(snapshot, self._discovery)
         named = named_tunnels(snapshot, self._discovery)
-        is_certain = are_all_named and not any(entry.room in NAMING_TUNNELS for entry in unreadable)
+        is_certain = are_all_named and not any(entry.table in NAMING_TUNNELS for entry in unreadable)
         self._former.follow(named, self.tunnels, now_s, is_certain=is_certain)
 
         def may_have_gateway(plane: str) -> bool:

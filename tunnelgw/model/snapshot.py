@@ -41,7 +41,7 @@ class Index(StrEnum):
 class Entry(NamedTuple):
     """One thing that translation can read: an object of a kind, or a bucket of an index."""
 
-    room: Kind | Index
+    table: Kind | Index
     key: Key
 
 
@@ -116,9 +116,9 @@ class Snapshot:
 
     def read(self, entry: Entry) -> Object | tuple[Object, ...] | None:
         """An object, or None if there is none; for an index, a bucket, which is empty if there is none."""
-        if isinstance(entry.room, Index):
-            return self._buckets[entry.room].get(entry.key, ())
-        return self._objects[entry.room].get(entry.key)
+        if isinstance(entry.table, Index):
+            return self._buckets[entry.table].get(entry.key, ())
+        return self._objects[entry.table].get(entry.key)
 
     def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
         """Empty if there is no such bucket."""

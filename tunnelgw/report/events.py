@@ -46,9 +46,9 @@ class WarningEvents:
         told: dict[Entry, Unreadable] = {}
         for entry, problem in found.items():
             item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))
-            note = f"{entry.room} {entry.key} cannot be read and is left out: {problem.reason}"
+            note = f"{entry.table} {entry.key} cannot be read and is left out: {problem.reason}"
             is_known = self._unreadable.get(entry) == problem
-            if is_known or self._warn(Kind(entry.room), item, "Unreadable", note):
+            if is_known or self._warn(Kind(entry.table), item, "Unreadable", note):
                 told[entry] = problem
         self._unreadable = told
 

@@ -94,7 +94,7 @@ def can_be(entry: Entry) -> bool:
 def unseen(entry: Entry) -> Object:
     """Stands for an object that may or may not exist."""
     metadata = ObjectMeta(entry.key.name, entry.key.namespace)
-    return Secret(metadata) if entry.room is Kind.SECRET else ConfigMap(metadata)
+    return Secret(metadata) if entry.table is Kind.SECRET else ConfigMap(metadata)
 
 
 def outside(entry: Entry) -> Object:

@@ -31,5 +31,5 @@ class SecretScope:
 
     def is_outside(self, entry: Entry) -> bool:
         """Whether the entry is a Secret that is not read."""
-        is_limited = bool(self.namespaces) and entry.room is Kind.SECRET
+        is_limited = bool(self.namespaces) and entry.table is Kind.SECRET
         return is_limited and entry.key.namespace not in self.namespaces - self._closed

@@ -256,8 +256,8 @@ class Store:
     def counts(self) -> dict[tuple[Kind, bool], int]:
         """How many objects there are, by kind and whether they can be read."""
         with self._turn:
-            unreadable = Counter(entry.room for entry in self._unreadable)
-            placeholders = Counter(entry.room for entry in self._placeholders)
+            unreadable = Counter(entry.table for entry in self._unreadable)
+            placeholders = Counter(entry.table for entry in self._placeholders)
             readable = {(kind, True): self._tables.count(kind) - placeholders[kind] for kind in Kind}
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
@@ -275,9 +275,9 @@ class Store:
         with self._turn:
             if self._unread.awaits_answer(entry):
                 if item is None:
-                    self._remove(Kind(entry.room), entry.key)
+                    self._remove(Kind(entry.table), entry.key)
                 else:
-                    self._put(Kind(entry.room), item, is_whole=True)
+                    self._put(Kind(entry.table), item, is_whole=True)
 
     def give_up(self, entry: Entry) -> None:
         """The object could not be fetched now. It stays unread, but nothing waits for it any longer."""
@@ -306,7 +306,7 @@ class Store:
 
     def _keys(self, kind: Kind) -> set[Key]:
         """The keys of all objects of a kind, including unreadable ones."""
-        return {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.room is kind)}
+        return {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.table is kind)}
 
     def _put(self, kind: Kind, item: Object, *, is_whole: bool = False) -> None:
         entry = Entry(kind, item.key)
@@ -382,9 +382,9 @@ class Store:
         self._unread.drop(entry, time.monotonic())
         if entry in self._placeholders:
             self._placeholders.remove(entry)
-            self._tables.remove(Kind(entry.room), entry.key)
+            self._tables.remove(Kind(entry.table), entry.key)
         elif (item := self._tables.get(entry)) is not None:
-            self._tables.put(Kind(entry.room), stub(item))
+            self._tables.put(Kind(entry.table), stub(item))
 
     def _is_stub(self, entry: Entry) -> bool:
         """Whether the object is known to exist, but without its data."""
@@ -393,11 +393,11 @@ class Store:
 
     def _put_placeholder(self, entry: Entry, item: Object) -> None:
         self._placeholders.add(entry)
-        self._tables.put(Kind(entry.room), item)
+        self._tables.put(Kind(entry.table), item)
 
     def _may_be_there(self, entry: Entry) -> bool:
         """Whether an unknown object may exist all the same, created after its kind was listed."""
-        return self._is_unknown(entry) and self._are_listed((Kind(entry.room),)) and can_be(entry)
+        return self._is_unknown(entry) and self._are_listed((Kind(entry.table),)) and can_be(entry)
 
     def _is_unknown(self, entry: Entry) -> bool:
         return self._tables.get(entry) is None and entry not in self._unreadable
@@ -427,7 +427,7 @@ class Store:
             elif isinstance(item, Gateway) and item.previous_spec and not self._has_unread_parameters(item):
                 previous = msgspec.structs.replace(item.previous_spec, infrastructure=item.spec.infrastructure)
                 new = msgspec.structs.replace(item, previous_spec=previous)
-            if self._tables.put(Kind(entry.room), new):
+            if self._tables.put(Kind(entry.table), new):
                 self._name(item, new)
 
     def _names_unread(self, item: WithPreviousSpec) -> bool:
@@ -435,7 +435,7 @@ class Store:
 
     def _has_unread_parameters(self, item: WithPreviousSpec) -> bool:
         config = parameters(item)
-        return config is not None and (config.room, "") in self._behind and self._is_unknown(config)
+        return config is not None and (config.table, "") in self._behind and self._is_unknown(config)
 
     def _mark(self) -> None:
         if self._dirty_since_s is None:

@@ -36,7 +36,7 @@ class Tables:
         self._taken_buckets: dict[Index, Mapping[Key, tuple[Object, ...]]] = {index: {} for index in Index}
 
     def get(self, entry: Entry) -> Object | None:
-        return self._objects[Kind(entry.room)].get(entry.key)
+        return self._objects[Kind(entry.table)].get(entry.key)
 
     def keys(self, kind: Kind) -> Iterable[Key]:
         return self._objects[kind].keys()

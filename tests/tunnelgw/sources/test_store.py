@@ -753,8 +753,8 @@ def test_after_any_edits_a_snapshot_equals_one_built_afresh_and_all_differences_
         for entry in buckets:
             assert after.read(entry) == afresh.read(entry)
         for entry in buckets | objects:
-            if entry not in change.changed | change.touched and entry.room is Kind.HTTP_ROUTE:
+            if entry not in change.changed | change.touched and entry.table is Kind.HTTP_ROUTE:
                 assert after.read(entry) is before.read(entry)
-            if entry.room is not Kind.HTTP_ROUTE and not change.touched and entry not in change.changed:
+            if entry.table is not Kind.HTTP_ROUTE and not change.touched and entry not in change.changed:
                 assert after.read(entry) == before.read(entry)
         before = after

@@ -68,7 +68,7 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """What is refused, as a text for people."""
-        return f"{self.entry.room} {self.entry.key}" if self.entry else NAMELESS
+        return f"{self.entry.table} {self.entry.key}" if self.entry else NAMELESS
 
     @property
     def where(self) -> str:
@@ -101,16 +101,16 @@ class Admitted(msgspec.Struct, frozen=True):
         return shown_place(self.file, self.line)
 
     def object(self, remembered: Remembered, status: bytes = b"") -> Object:
-        resource = RESOURCES[Kind(self.entry.room)]
+        resource = RESOURCES[Kind(self.entry.table)]
         metadata = {
             **self.document["metadata"],
             "uid": remembered.uid,
-            "generation": remembered.generation if self.entry.room in SPECS else 0,
+            "generation": remembered.generation if self.entry.table in SPECS else 0,
             "creationTimestamp": remembered.created,
             "resourceVersion": hashlib.sha256(msgspec.json.encode(self.document) + status).hexdigest()[:16],
         }
         document = {**self.document, "metadata": metadata}
-        if self.entry.room in WITH_DATA:
+        if self.entry.table in WITH_DATA:
             document["data"] = document.get("data") or {}
         if status and "status" in resource.struct.__struct_fields__:
             document["status"] = msgspec.Raw(status)

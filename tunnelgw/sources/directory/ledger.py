@@ -61,6 +61,6 @@ class Ledger:
     def save(self) -> None:
         """Writes the file if anything has changed. Raises OSError."""
         if self._is_dirty:
-            rows = [(entry.room, *entry.key, found) for entry, found in self._entries.items()]
+            rows = [(entry.table, *entry.key, found) for entry, found in self._entries.items()]
             replace_file(self._path, msgspec.json.encode(rows))
             self._is_dirty = False

@@ -83,7 +83,7 @@ class Manifests:
             for each in file.admitted:
                 first = found.setdefault(each.entry, each)
                 if first is not each:
-                    reason = f"{each.entry.room} {each.entry.key} is already defined at {first.where}"
+                    reason = f"{each.entry.table} {each.entry.key} is already defined at {first.where}"
                     problems.append(Problem(name, each.line, reason, each.entry))
         for each in kept:
             found.setdefault(each.entry, each)
@@ -125,7 +125,7 @@ def _read(octets: bytes, name: str, before: _File) -> _File:
 def _updated(before: Admitted, after: Admitted, document: Document) -> Admitted | list[Problem]:
     """The object's new version, if the change is allowed: a class whose controllerName changed by mistake would take
     all of its Gateways with it."""
-    if before.entry.room != Kind.GATEWAY_CLASS:
+    if before.entry.table != Kind.GATEWAY_CLASS:
         return after
     was, is_ = (each.document["spec"]["controllerName"] for each in (before, after))
     if was == is_:

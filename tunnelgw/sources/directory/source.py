@@ -142,23 +142,23 @@ class DirectorySource:
             self._is_first = False
             return
         for entry in (before.keys() | rejected_before.keys()) - reading.admitted.keys() - rejected.keys():
-            self._store.delete(Kind(entry.room), entry.key)
+            self._store.delete(Kind(entry.table), entry.key)
         for entry, admitted in reading.admitted.items():
             if before.get(entry) is not admitted:
-                self._store.upsert(Kind(entry.room), self._object(entry, admitted))
+                self._store.upsert(Kind(entry.table), self._object(entry, admitted))
         for entry, problem in rejected.items():
-            self._store.reject(Kind(entry.room), entry.key, problem)
+            self._store.reject(Kind(entry.table), entry.key, problem)
         self._keep_namespaces({*before, *rejected_before}, {*reading.admitted, *rejected})
 
     def _fill(self, reading: Reading, rejected: Mapping[Entry, Unreadable]) -> None:
         """Give the store its first listing of every kind."""
         items: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
         for entry, admitted in reading.admitted.items():
-            items[Kind(entry.room)].append(self._object(entry, admitted))
+            items[Kind(entry.table)].append(self._object(entry, admitted))
         for kind, item in surroundings({*reading.admitted, *rejected}):
             items[kind].append(item)
         for kind, several in items.items():
-            problems = {entry.key: problem for entry, problem in rejected.items() if entry.room is kind}
+            problems = {entry.key: problem for entry, problem in rejected.items() if entry.table is kind}
             self._store.replace(kind, several, problems)
 
     def _fetch_named(self) -> None:
@@ -197,7 +197,7 @@ class DirectorySource:
     def _took(self, entry: Entry, status: bytes) -> None:
         """A status was written: pass it to the store, as the watch of an API server would."""
         self._statuses[entry] = status
-        self._store.upsert(Kind(entry.room), self._object(entry, self._admitted[entry]))
+        self._store.upsert(Kind(entry.table), self._object(entry, self._admitted[entry]))
 
     def _save(self) -> None:
         if self._is_dry_run:

@@ -59,13 +59,13 @@ class StatusFolder:
 
     def write(self, entry: Entry, item: Object, status: bytes) -> None:
         """Raises OSError."""
-        resource = RESOURCES[Kind(entry.room)]
+        resource = RESOURCES[Kind(entry.table)]
         metadata: dict[str, Any] = {"name": entry.key.name}
         if entry.key.namespace:
             metadata["namespace"] = entry.key.namespace
         document = {
             "apiVersion": f"{resource.group}/{resource.versions[0]}",
-            "kind": str(entry.room),
+            "kind": str(entry.table),
             "metadata": {**metadata, "uid": item.metadata.uid, "generation": item.metadata.generation},
             "status": msgspec.json.decode(status),
         }
@@ -86,7 +86,7 @@ class StatusFolder:
 
     def path(self, entry: Entry) -> Path:
         namespace, name = entry.key
-        return self._root / str(entry.room).lower() / namespace / f"{_file_name(name)}.yaml"
+        return self._root / str(entry.table).lower() / namespace / f"{_file_name(name)}.yaml"
 
 
 def _file_name(name: str) -> str:

@@ -25,7 +25,7 @@ def unsaid_namespaces(entries: Iterable[Entry]) -> frozenset[str]:
     """Namespaces that contain objects but have no manifest of their own."""
     entries = tuple(entries)
     used = {entry.key.namespace for entry in entries if entry.key.namespace}
-    return frozenset(used - {entry.key.name for entry in entries if entry.room is Kind.NAMESPACE})
+    return frozenset(used - {entry.key.name for entry in entries if entry.table is Kind.NAMESPACE})
 
 
 def namespace(name: str) -> Namespace:

@@ -90,14 +90,14 @@ class KubernetesSource:
         try:
             self._store.fill(entry, self._read(entry))
         except ApiServerError as error:
-            fields = {"kind": str(entry.room), "name": str(entry.key)}
+            fields = {"kind": str(entry.table), "name": str(entry.key)}
             self._limited.warning("named object could not be read, retrying", error, **fields)
             self._store.give_up(entry)
             return False
         return True
 
     def _read(self, entry: Entry) -> Object | None:
-        kind = Kind(entry.room)
+        kind = Kind(entry.table)
         resource = RESOURCES[kind]
         path = f"{resource.path}/namespaces/{entry.key.namespace}/{resource.plural}/{entry.key.name}"
         try:
