@@ -17,6 +17,7 @@ from daemonkit.secret import Secret
 from daemonkit.wsgi import HttpServer, ServerLimits
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
+from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.features import SUPPORTED
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
@@ -26,6 +27,7 @@ from tunnelgw.reconcile import Reconciler
 from tunnelgw.report.events import Recorder, WarningEvents
 from tunnelgw.report.fulllists import FullLists
 from tunnelgw.report.ingress import IngressReport
+from tunnelgw.report.reporter import Reporter
 from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Store
 from tunnelgw.status.compose import Author
@@ -122,19 +124,18 @@ class _Controller:
             self._is_done.set()
 
     def _run_reconciler(self, token: Secret | None) -> None:
-        options, stop = self._options, self._daemon.stop
         self._dispatch = self._make_dispatch()
+        discovery = self._discovery(token)
         self._reconciler = Reconciler(
             self._store,
-            self._dispatch,
-            self._status_queue,
-            self._discovery(token),
-            WarningEvents(self._recorder),
+            Wanted(self._dispatch, discovery, self._metrics),
+            Reporter(self._dispatch, self._status_queue, WarningEvents(self._recorder), self._metrics),
+            discovery,
             self._leads,
-            stop,
+            self._daemon.stop,
             self._daemon.fail,
             self._metrics,
-            options.debounce_s,
+            self._options.debounce_s,
         )
         self._reconciler.run()
 

@@ -14,17 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
-from tunnelgw.deliver.dispatch import Dispatch
-from tunnelgw.deliver.former import GRACE_S
-from tunnelgw.deliver.targets import NAMING_TUNNELS, Discovery, depends_on_tunnels
+from tunnelgw.deliver.targets import NAMING_TUNNELS, Discovery
 from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.events import WarningEvents
 from tunnelgw.report.reporter import Reporter, Situation
-from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Change, Store, Unreadable
 from tunnelgw.translate.classes import controllers_instead
 from tunnelgw.translate.pipeline import Differences, Translation
@@ -42,24 +38,19 @@ class Reconciler:
     def __init__(
         self,
         store: Store,
-        dispatch: Dispatch,
-        status_queue: StatusQueue,
+        wanted: Wanted,
+        reporter: Reporter,
         discovery: Discovery,
-        events: WarningEvents,
         leads: Callable[[], bool],
         stop: threading.Event,
         fail: Callable[[str], None],
         metrics: Metrics,
         debounce_s: float,
-        former_grace_s: float = GRACE_S,
     ) -> None:
-        """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`:
-        how long a tunnel must have been unnamed, or a proxy's Gateway gone, before it is emptied.
-        """
+        """`leads`: whether we may write; call the store when that changes. `fail` ends the process."""
         self._store = store
-        self._dispatch = dispatch
-        self._events = events
-        self._reporter = Reporter(dispatch, status_queue, events, metrics)
+        self._wanted = wanted
+        self._reporter = reporter
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._are_all_named = True
         self._untold: set[ObjectId] = set()
@@ -77,7 +68,6 @@ class Reconciler:
         self._foreign: tuple[str, ...] = ()
         """The controllerNames of the GatewayClasses, if none is ours."""
         self._translation: Translation | None = None
-        self._wanted = Wanted(dispatch, discovery, metrics, former_grace_s)
         self._unknown: frozenset[Key] = frozenset()
         """Gateways that cannot be read, but whose own proxies still serve."""
         self._number = 0
@@ -118,7 +108,7 @@ class Reconciler:
                 if is_first and self._translation is not None:
                     spare_the_collector()  # most of what exists now will stay
         finally:
-            self._dispatch.stop()
+            self._wanted.stop()
 
     def _turn(self, *, is_due: bool) -> None:
         started_s = time.monotonic()
@@ -147,7 +137,7 @@ class Reconciler:
         self._wanted.send(time.monotonic())
         self._reporter.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
-        self._events.unreadable(self._unreadable)
+        self._reporter.record_unreadable(self._unreadable)
         wanted = self._wanted
         situation = Situation(
             snapshot, translation, wanted.planes, wanted.planes_by_tunnel, wanted.tunnels.keys(), self._unknown
@@ -163,7 +153,7 @@ class Reconciler:
         self._untold_planes |= everything.data_planes
 
     def _stand_by(self) -> None:
-        self._dispatch.stop()
+        self._wanted.stop()
         if self._is_leading:
             self._is_leading = False
             self._reporter.forget()
@@ -230,17 +220,14 @@ class Reconciler:
 
     def _check_credentials(self, snapshot: Snapshot) -> None:
         """Once, at start: if the credentials of all tunnels are bad, nothing that we do later would help."""
-        if self._are_credentials_checked or not self._dispatch.is_settled():
-            return
-        found = self._dispatch.tunnel_receipts()
-        receipts = {id_: found[id_] for id_ in self._wanted.tunnels if id_ in found}
-        if len(receipts) < len(self._wanted.tunnels):
+        receipts = None if self._are_credentials_checked else self._wanted.tunnel_receipts()
+        if receipts is None:
             return
         self._are_credentials_checked = True
-        if not receipts or not depends_on_tunnels(snapshot, self._discovery):
+        if not receipts or not self._wanted.depends_on_tunnels(snapshot):
             return
-        if all(receipt.is_credential_problem for receipt in receipts.values()):
-            errors = "; ".join(f"{receipt.target}: {receipt.error}" for receipt in receipts.values())
+        if all(receipt.is_credential_problem for receipt in receipts):
+            errors = "; ".join(f"{receipt.target}: {receipt.error}" for receipt in receipts)
             self._fail(f"failed to run controller: checking provider credentials: {errors}")
 
 

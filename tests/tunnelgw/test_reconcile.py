@@ -22,6 +22,7 @@ from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make, route
 from tunnelgw import reconcile
 from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -30,6 +31,7 @@ from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.report.events import WarningEvents
 from tunnelgw.report.ingress import IngressReport
+from tunnelgw.report.reporter import Reporter
 from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
@@ -81,15 +83,13 @@ class Controller:
         )
         self.reconciler = Reconciler(
             self.store,
-            self._dispatch,
-            self._status_queue,
+            Wanted(self._dispatch, DISCOVERY, metrics, grace_s=0.0),
+            Reporter(self._dispatch, self._status_queue, WarningEvents(self.recorder), metrics),
             DISCOVERY,
-            WarningEvents(self.recorder),
             lambda: self.leads,
             self._stop,
             lambda error: self.crashes.append(RuntimeError(error)),
             metrics,
-            0.0,
             0.0,
         )
         self._threads = [threading.Thread(target=target) for target in (self.reconciler.run, self._status_queue.run)]

@@ -3,21 +3,23 @@ is named any more. Only the reconciler's thread calls this module.
 
     differences -> want        documents and hostnames
     snapshot    -> find_...    targets, and which tunnels lead to which data planes
-                   send        all of it to the dispatch, in each turn
+                   send        all of it to the dispatch, in each turn in which we lead
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from daemonkit.logs import get_logger
 from tunnelgw.deliver.departed import DepartedProxies
 from tunnelgw.deliver.dispatch import Dispatch
-from tunnelgw.deliver.former import FormerTunnels
+from tunnelgw.deliver.former import GRACE_S, FormerTunnels
 from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import (
     NAMING_TUNNELS,
     Discovery,
     Plane,
     Tunnel,
+    depends_on_tunnels,
     left_tunnels,
     named_tunnels,
     planes,
@@ -36,7 +38,7 @@ log = get_logger(__name__)
 
 
 class Wanted:
-    def __init__(self, dispatch: Dispatch, discovery: Discovery, metrics: Metrics, grace_s: float) -> None:
+    def __init__(self, dispatch: Dispatch, discovery: Discovery, metrics: Metrics, grace_s: float = GRACE_S) -> None:
         """`grace_s`: how long a tunnel must have been unnamed, or a proxy's Gateway gone, before it is emptied. Times
         are of one monotonic clock, in seconds."""
         self.planes: Mapping[str, Plane] = {}
@@ -125,3 +127,18 @@ class Wanted:
         self._former.settle(self._dispatch.tunnel_receipts(), now_s)
         former = self._former.tunnels(now_s)
         self._dispatch.send_hosts(hosts | dict.fromkeys(former, NO_HOSTS), self.planes_by_tunnel)
+
+    def stop(self) -> None:
+        """Deliver nothing until `send` is called again."""
+        self._dispatch.stop()
+
+    def tunnel_receipts(self) -> Sequence[Receipt] | None:
+        """One of each tunnel whose document is ours to keep; None: some data plane or tunnel has not answered yet."""
+        if not self._dispatch.is_settled():
+            return None
+        found = self._dispatch.tunnel_receipts()
+        return None if self.tunnels.keys() - found.keys() else [found[id_] for id_ in self.tunnels]
+
+    def depends_on_tunnels(self, snapshot: Snapshot) -> bool:
+        """Whether none of our classes works without credentials."""
+        return depends_on_tunnels(snapshot, self._discovery)

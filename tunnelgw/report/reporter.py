@@ -27,6 +27,7 @@ from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.firstwords import FirstWords
 from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
+from tunnelgw.sources.store import Unreadable
 from tunnelgw.status.compose import StatusUpdate
 from tunnelgw.status.entries import with_namespace
 from tunnelgw.status.objects import Delivery
@@ -110,6 +111,10 @@ class Reporter:
     def wait_until_s(self, latest_s: float) -> float:
         """When to call `report` again at the latest, on the monotonic clock; not after `latest_s`."""
         return min(latest_s, self._rush_over_s) if self._owed or self._first else latest_s
+
+    def record_unreadable(self, found: Mapping[Entry, Unreadable]) -> None:
+        """`found`: all objects that are left out of snapshots now."""
+        self._events.unreadable(found)
 
     def forget(self) -> None:
         """Another controller leads: drop all statuses that are still to be written, and the metrics of deliveries."""
