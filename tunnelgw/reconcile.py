@@ -11,6 +11,7 @@ another controller leads, everything is translated, but nothing is sent or writt
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
@@ -30,6 +31,23 @@ log = get_logger(__name__)
 
 STUCK_S = 60.0
 _MAX_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _ToCheck:
+    """What statuses have to be checked for at the end of a turn."""
+
+    statuses: frozenset[ObjectId] = frozenset()
+    """Objects that may need another status."""
+    data_planes: frozenset[str] = frozenset()
+    """Those whose documents changed: the statuses are held back until these have arrived."""
+
+    @classmethod
+    def of(cls, differences: Differences) -> "_ToCheck":
+        return cls(differences.verdicts, differences.data_planes)
+
+    def __or__(self, other: "_ToCheck") -> "_ToCheck":
+        return _ToCheck(self.statuses | other.statuses, self.data_planes | other.data_planes)
 
 
 class Reconciler:
@@ -53,10 +71,6 @@ class Reconciler:
         self._reporter = reporter
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._are_all_named = True
-        self._untold: set[ObjectId] = set()
-        """While we lead: objects that may need another status, of which the reporter was not told yet."""
-        self._untold_planes: set[str] = set()
-        """Likewise, data planes whose documents changed."""
         self._is_leading = False
         self._discovery = discovery
         self._leads = leads
@@ -117,10 +131,9 @@ class Reconciler:
         has_changed = change is not None
         try:
             self._number += 1
-            if change is not None:
-                self._take(change)
+            to_check = _ToCheck() if change is None else self._take(change)
             if self._translation is not None and self._snapshot is not None:
-                self._follow_up(self._snapshot, self._translation, has_changed=has_changed)
+                self._follow_up(self._snapshot, self._translation, to_check, has_changed=has_changed)
             outcome = "ok"
         finally:
             if has_changed:
@@ -128,15 +141,18 @@ class Reconciler:
         if has_changed:
             self._metrics.last_pass.set_to_current_time()
 
-    def _follow_up(self, snapshot: Snapshot, translation: Translation, *, has_changed: bool) -> None:
+    def _follow_up(
+        self, snapshot: Snapshot, translation: Translation, to_check: _ToCheck, *, has_changed: bool
+    ) -> None:
         if not self._leads():
             self._stand_by()
             return
         if not self._is_leading:
-            self._begin_to_lead(snapshot, translation)
+            self._is_leading = True
+            # Another leader may have written statuses meanwhile.
+            to_check |= _ToCheck.of(_everything(translation, snapshot))
         self._wanted.send(time.monotonic())
-        self._reporter.owe(self._untold, self._number, frozenset(self._untold_planes))
-        self._untold, self._untold_planes = set(), set()
+        self._reporter.owe(to_check.statuses, self._number, to_check.data_planes)
         self._reporter.record_unreadable(self._unreadable)
         wanted = self._wanted
         situation = Situation(
@@ -145,21 +161,13 @@ class Reconciler:
         self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
 
-    def _begin_to_lead(self, snapshot: Snapshot, translation: Translation) -> None:
-        """Another leader may have written statuses meanwhile, so everything is checked again."""
-        self._is_leading = True
-        everything = _everything(translation, snapshot)
-        self._untold |= everything.verdicts
-        self._untold_planes |= everything.data_planes
-
     def _stand_by(self) -> None:
         self._wanted.stop()
         if self._is_leading:
             self._is_leading = False
             self._reporter.forget()
-        self._untold, self._untold_planes = set(), set()
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: Change) -> _ToCheck:
         snapshot, is_first = change.snapshot, self._translation is None
         if self._translation is None:
             self._translation = Translation(
@@ -186,23 +194,22 @@ class Reconciler:
             self._wanted.find_targets(
                 snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
             )
-        if has_doubt_changed:
-            self._find_unknown(self._translation, snapshot)
-        self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
-        self._untold_planes |= differences.data_planes
+        to_check = _ToCheck.of(differences) | _ToCheck(_with_status((*change.changed, *change.touched)))
+        if has_doubt_changed and self._find_unknown():  # if one has gone since, no verdict has changed
+            to_check |= _ToCheck(_everything(self._translation, snapshot).verdicts)
         for (kind, is_readable), count in self._store.counts().items():
             self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
         if is_first or any(entry.table == Kind.GATEWAY_CLASS for entry in change.changed):
             self._say_whose_classes_there_are(snapshot)
+        return to_check
 
-    def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
+    def _find_unknown(self) -> bool:
+        """Update `_unknown`. Returns whether it has changed."""
         unreadable = (entry.key for entry in self._unreadable if entry.table is Kind.GATEWAY)
-        unknown = frozenset(key for key in unreadable if self._wanted.is_served(key))
-        if unknown != self._unknown:  # if one has gone since, no verdict has changed
-            self._unknown = unknown
-            self._untold |= _everything(translation, snapshot).verdicts
+        before, self._unknown = self._unknown, frozenset(key for key in unreadable if self._wanted.is_served(key))
+        return before != self._unknown
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
@@ -241,5 +248,5 @@ def _everything(translation: Translation, snapshot: Snapshot) -> Differences:
     return Differences(frozenset(ids), frozenset(translation.documents), translation.tunnels)
 
 
-def _with_status(entries: Iterable[Entry]) -> set[ObjectId]:
-    return {ObjectId(Kind(entry.table), entry.key) for entry in entries if entry.table in STATUS_KINDS}
+def _with_status(entries: Iterable[Entry]) -> frozenset[ObjectId]:
+    return frozenset(ObjectId(Kind(entry.table), entry.key) for entry in entries if entry.table in STATUS_KINDS)
