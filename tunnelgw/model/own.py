@@ -17,7 +17,7 @@ class DirectService(Part, frozen=True):
 
 
 class Direct(Part, frozen=True):
-    """The direct door: addresses that the proxy binds, or the Service whose addresses lead to it."""
+    """For direct listeners: addresses that the proxy binds, or the Service whose addresses lead to it."""
 
     addresses: tuple[str, ...] = ()
     """A pool: each Gateway gets one address, or all share it if there is only one."""
