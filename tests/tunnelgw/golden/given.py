@@ -1,7 +1,7 @@
 """The objects of a golden case about Gateways, with what nearly every case needs and none should have to spell out.
 
 config     spec of the GatewayClassConfig of class `ours`; a tunnel and the address 192.0.2.1 unless given
-services   Services of namespace apps with port 80 and these addresses, written short
+services   Services of namespace apps with port 80, each with its addresses
 tls        Secrets of type kubernetes.io/tls with a certificate for these names, by name or namespace/name
 ca         ConfigMaps with an authority, by name or namespace/name
 objects    all other objects, in namespace apps unless they say otherwise; Gateways are of class `ours`

@@ -1,4 +1,4 @@
-"""The golden cases together: every requirement of Gateway API and every reason that we can give has one."""
+"""The golden cases together: each is short, and every requirement of Gateway API and every reason of ours has one."""
 
 import re
 from collections.abc import Iterator
@@ -12,16 +12,25 @@ from tools.coveragepage import Gap, make_coverage_page
 from tunnelgw.model.conditions import Reason
 
 GOLDEN = Path(__file__).parent
-_TOLD = re.compile(r"\b(?:True|False|Unknown) (\w+)")
+_REASON = re.compile(r"\b(?:True|False|Unknown) (\w+)")
 
 
-def words(plain: Any) -> Iterator[str]:
-    """All texts of an expectation, up to the messages in them."""
+@pytest.mark.parametrize("directory", ["gateways", "rules", "status"])
+def test_every_case_is_a_sentence_and_short(directory: str) -> None:
+    cases = sorted((GOLDEN / directory).glob("*.yaml"))
+    assert cases
+    for path in cases:
+        assert "-" in path.stem
+        assert len(path.read_text().splitlines()) <= 80, path.name
+
+
+def texts(plain: Any) -> Iterator[str]:
+    """All texts of an expectation, without the messages in them."""
     if isinstance(plain, dict):
         plain = list(plain.values())
     if isinstance(plain, list):
         for value in plain:
-            yield from words(value)
+            yield from texts(value)
     elif isinstance(plain, str):
         yield plain.partition(": ")[0]
 
@@ -30,13 +39,14 @@ def test_every_reason_is_expected_by_a_case() -> None:
     """Cases compare reasons word for word, so that a change of any fails one."""
     expected: set[str] = set()
     for path in GOLDEN.glob("*/*.yaml"):
-        for text in words(yaml.safe_load(path.read_text()).get("expect", {})):
-            expected |= set(_TOLD.findall(text))
+        for text in texts(yaml.safe_load(path.read_text()).get("expect", {})):
+            expected |= set(_REASON.findall(text))
 
     assert {reason.value for reason in Reason} - expected == set()
 
 
 def repository(root: Path, rows: str, case: str) -> Path:
+    """A repository whose only golden case has this text."""
     golden = root / "tests" / "tunnelgw" / "golden"
     (golden / "rules").mkdir(parents=True)
     (golden / "rows.yaml").write_text(rows)

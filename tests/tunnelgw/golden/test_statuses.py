@@ -132,10 +132,3 @@ def _check_part(seen: Any, wanted: Any, at: str) -> None:
         assert part in seen, (at, seen)
     else:
         assert seen == wanted, (at, seen)
-
-
-def test_every_case_is_a_sentence_and_short() -> None:
-    assert CASES
-    for path in CASES:
-        assert "-" in path.stem
-        assert len(path.read_text().splitlines()) <= 80, path.name

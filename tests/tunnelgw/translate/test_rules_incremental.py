@@ -3,7 +3,7 @@
 from typing import Any
 
 from proxy.document import Backend
-from tests.tunnelgw.golden.material import filled
+from tests.tunnelgw.golden.certificates import with_certificates
 from tests.tunnelgw.translate.world import NAMESPACE, object_of, queries_of, service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -149,7 +149,7 @@ def test_a_new_ca_certificate_in_a_configmap_reaches_the_backends_that_trust_it(
             },
         },
     }
-    first, second = filled(["$ca:one", "$ca:two"])
+    first, second = with_certificates(["$ca:one", "$ca:two"])
     config_map = {"kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": first}}
     site = Site(policy, config_map)
     tls = site.queries.keep(backend, site.backend).tls

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxy import document
 from proxy.routing import compile_table
 from proxy.supervisor.certificates import CertificateCheck
-from tests.tunnelgw.golden.material import filled
+from tests.tunnelgw.golden.certificates import with_certificates
 from tests.tunnelgw.translate.routeobjects import ROUTES, SLICES, WORLDS, Plain
 from tests.tunnelgw.translate.world import World, object_of
 from tunnelgw.model.conditions import ConditionType, Finding, Status
@@ -23,7 +23,7 @@ MAX_MESSAGE_CHARS = 32_768
 
 
 def world_of(plain: list[Plain]) -> World:
-    return World(map(object_of, filled(plain)))
+    return World(map(object_of, with_certificates(plain)))
 
 
 def outputs(world: World) -> Any:
@@ -109,7 +109,7 @@ def test_policies_report_two_conditions_to_each_gateway(plain: list[Plain]) -> N
 def test_after_edits_all_results_equal_those_computed_afresh(plain: list[Plain], edits: list[Plain]) -> None:
     world = world_of(plain)
     outputs(world)
-    objects = {(kind, item.key): (kind, item) for kind, item in map(object_of, filled(plain))}
+    objects = {(kind, item.key): (kind, item) for kind, item in map(object_of, with_certificates(plain))}
     for edit in edits:
         kind, item = object_of(edit)
         before = objects.get((kind, item.key))

@@ -11,7 +11,7 @@ from cryptography import x509
 from proxy import document
 from proxy.document.targets import Backend
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
-from tests.tunnelgw.translate.world import NAMESPACE, WEB, object_of, service, told, translation_of
+from tests.tunnelgw.translate.world import NAMESPACE, WEB, in_words, object_of, service, translation_of
 from tunnelgw.deliver.targets import Discovery, named_tunnels
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -155,7 +155,9 @@ class World:
     def listener_findings(self, owner: ObjectId = GATEWAY) -> list[str]:
         verdict = self.translation.verdict(owner)
         assert isinstance(verdict, GatewayVerdict | ListenerSetVerdict)
-        return [each for each in told(verdict.listeners[0].findings) if "False" in each and "Conflicted" not in each]
+        return [
+            each for each in in_words(verdict.listeners[0].findings) if "False" in each and "Conflicted" not in each
+        ]
 
     def findings(self, owner: ObjectId = GATEWAY) -> list[str]:
         verdict = self.translation.verdict(owner)
@@ -164,7 +166,7 @@ class World:
         else:
             assert isinstance(verdict, GatewayVerdict)
             found = verdict.findings
-        return [each for each in told(found) if "False" in each]
+        return [each for each in in_words(found) if "False" in each]
 
 
 def _name_in(certificate: document.Certificate) -> str:
@@ -356,7 +358,7 @@ def class_config(name: str, tunnel: str) -> Plain:
 def accepted(world: World) -> str:
     verdict = world.translation.verdict(ObjectId(Kind.GATEWAY_CLASS, Key("", "ours")))
     assert isinstance(verdict, ClassVerdict)
-    return next(each for each in told(verdict.findings) if each.startswith("Accepted"))
+    return next(each for each in in_words(verdict.findings) if each.startswith("Accepted"))
 
 
 FIRST, NEXT = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

@@ -121,7 +121,7 @@ class World:
         return Key(refs[0].namespace or key.namespace, refs[0].name) if refs else Key(NAMESPACE, "gw")
 
 
-def told(findings: Iterable[Finding]) -> list[str]:
+def in_words(findings: Iterable[Finding]) -> list[str]:
     """As golden cases say it: `ResolvedRefs False BackendNotFound: what was seen and wanted`."""
     return [
         f"{finding.type} {finding.status} {finding.reason}{f': {finding.message}' if finding.message else ''}"

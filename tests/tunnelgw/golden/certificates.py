@@ -14,12 +14,12 @@ import trustme
 _NAME = re.compile(r"\$(base64)?(ca|chain|key):(\w+)")
 
 
-def filled(plain: Any) -> Any:
-    """The same with all names replaced by what they stand for."""
+def with_certificates(plain: Any) -> Any:
+    """The case, or a part of it, with all such names replaced by what they stand for."""
     if isinstance(plain, dict):
-        return {name: filled(value) for name, value in plain.items()}
+        return {name: with_certificates(value) for name, value in plain.items()}
     if isinstance(plain, list):
-        return [filled(value) for value in plain]
+        return [with_certificates(value) for value in plain]
     return _NAME.sub(_text, plain) if isinstance(plain, str) else plain
 
 
