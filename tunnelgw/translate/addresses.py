@@ -17,6 +17,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import DirectService
 from tunnelgw.model.part import Part
 from tunnelgw.translate.classes import is_ip_address
+from tunnelgw.translate.endpoints import PORTS
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.pools import plain_address, pool_share, same_address
 from tunnelgw.translate.queries import View
@@ -27,8 +28,6 @@ MAX_SHOWN = 16
 """How many addresses a status can have."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
 _EVERYWHERE = ("",)
-_PORTS = range(1, 65536)
-"""Manifests of Services in a folder may have other numbers, with which the proxy would refuse the whole document."""
 _INSIDE = ("ClusterIP", "NodePort")
 _BY_HAND = "in direct.service.addresses"
 
@@ -93,7 +92,7 @@ def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
     ports = {
         port.port: target
         for port in service.spec.ports or ()
-        if isinstance(target := port.target_port or port.port, int) and target in _PORTS and port.protocol == "TCP"
+        if isinstance(target := port.target_port or port.port, int) and target in PORTS and port.protocol == "TCP"
     }
     if ref.addresses:
         ips = tuple(address for address in ref.addresses if is_ip_address(address))

@@ -16,7 +16,8 @@ from tunnelgw.model.snapshot import Index
 from tunnelgw.translate.queries import View
 
 _FAMILIES = ("IPv4", "IPv6")
-_MAX_PORT = 65535
+PORTS = range(1, 65536)
+"""Manifests in a folder may have other numbers, with which the proxy would refuse the whole document."""
 
 
 class ServicePortName(NamedTuple):
@@ -46,7 +47,7 @@ def _port_numbers(item: EndpointSlice, name: str) -> tuple[int, ...]:
     return tuple(
         port.port
         for port in item.ports or ()
-        if port.port and 0 < port.port <= _MAX_PORT and (port.name or "") == name and (port.protocol or "TCP") == "TCP"
+        if port.port and port.port in PORTS and (port.name or "") == name and (port.protocol or "TCP") == "TCP"
     )
 
 
