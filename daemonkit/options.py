@@ -6,7 +6,6 @@ each with flag, variable and the origin of the value, on stderr with exit code 2
 and warns about variables that have the daemon's prefix but are not among its options.
 """
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from daemonkit import logs
 from daemonkit.optionhelp import Parser, build_parser, reference_page
 from daemonkit.optionsources import BadOptions, Problem, ProblemKind, read_values, unknown_variables
 from daemonkit.optionspec import option, specs_of
+from daemonkit.standardfiles import complain
 from daemonkit.values import choice, duration
 
 __all__ = ["BadOptions", "CommonOptions", "Problem", "ProblemKind", "load", "option", "parse", "reference_page"]
@@ -142,6 +142,5 @@ def _unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, st
 
 def _exit(prog: str, problems: Sequence[str]) -> NoReturn:
     lines = [f"{prog}: {problem}" for problem in problems]
-    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full disk: the exit code still reports it
-        sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
+    complain("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)
