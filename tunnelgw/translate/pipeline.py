@@ -126,12 +126,12 @@ class Translation:
         """Move on to a snapshot that differs in these entries."""
         changed = [*changed]
         questions: set[Question] = set()
-        for room, key in changed:
-            if isinstance(room, Kind) and room in _ROOTS:
-                if key in snapshot.all(room):
-                    questions.add(_question(room, key))
+        for table, key in changed:
+            if isinstance(table, Kind) and table in _ROOTS:
+                if key in snapshot.all(table):
+                    questions.add(_question(table, key))
                 else:
-                    self._drop(_question(room, key))
+                    self._drop(_question(table, key))
         questions |= self._queries.update(snapshot, changed)
         for question in questions:
             self._settle(question)
