@@ -98,7 +98,7 @@ class _Taken(NamedTuple):
 
 def _losses(key: Key, all_drafts: tuple[Draft, ...], ports: Mapping[str, tuple[int, ...]], taken: _Taken) -> Losses:
     """`ports`: the tunnel's ports of each listener, by the listener's name in the document."""
-    own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
+    own = [draft for draft in all_drafts if draft.owner.kind is Kind.GATEWAY]
     lost = {draft.name: _lost(key, draft, taken, ports.get(draft.name, ())) for draft in own if draft.is_served}
     # ListenerSets of a Gateway that is not accepted have to wait, and meanwhile take nothing from others.
     if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
@@ -116,13 +116,13 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
         holders = taken.sockets.setdefault(socket, {})
         winner = _winner(holders, draft)
         if winner is None:
-            holders[draft.slot.listener.hostname] = key, draft
+            holders[draft.listener.hostname] = key, draft
         else:
             lost.append(socket)
             obstacles.append(Obstacle(Reason.PORT_UNAVAILABLE, _told(socket, *winner)))
     lost_ports = 0
     for port in ports:
-        host = draft.slot.listener.hostname
+        host = draft.listener.hostname
         winner_key = taken.hosts.setdefault((port, host), key)
         if winner_key != key:
             lost_ports += 1
@@ -134,15 +134,15 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
 
 def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key, Draft] | None:
     """The listener that has the hostname on the socket, or that uses the socket with another protocol."""
-    listener = draft.slot.listener
+    listener = draft.listener
     first = next(iter(holders.values()), None)
-    if first is not None and first[1].slot.listener.protocol != listener.protocol:
+    if first is not None and first[1].listener.protocol != listener.protocol:
         return first
     return holders.get(listener.hostname)
 
 
 def _told(socket: Socket, owner: Key, holder: Draft) -> str:
     address, port = socket
-    listener = holder.slot.listener
+    listener = holder.listener
     what = f"{listener.protocol} for {listener.hostname or 'any host'}"
     return f"port {port} of {address or 'the proxy'} serves {what} for listener {listener.name} of Gateway {owner}"

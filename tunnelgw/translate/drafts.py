@@ -50,6 +50,15 @@ class Draft(Part, frozen=True):
     """Refused, but it keeps its hosts from other listeners: no route leads there."""
 
     @property
+    def owner(self) -> ObjectId:
+        """A Gateway or ListenerSet."""
+        return self.slot.owner
+
+    @property
+    def listener(self) -> Listener:
+        return self.slot.listener
+
+    @property
     def is_served(self) -> bool:
         return bool(self.sockets or self.is_on_tunnel)
 

@@ -165,7 +165,7 @@ def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tu
     findings = [*_main_findings(draft, accepted, shut, deprived)]
     if is_good := is_accepted(draft, loss):
         findings += [*overlap, *(() if deprived else _unreachable(draft.obstacles + loss.obstacles))]
-    listener = draft.slot.listener
+    listener = draft.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
     documents = () if shut or loss.is_fatal(draft) else _documents(key, setup, draft, loss.rest(draft))
     return Report(verdict, is_good, is_good and not draft.blocked, documents)
@@ -175,7 +175,7 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[O
     """`deprived`: why it gets no requests at all; empty: it gets some."""
     conflict = draft.slot.conflict
     if conflict is not None:
-        message = f"port {draft.slot.listener.port} is also wanted by {draft.slot.rival}"
+        message = f"port {draft.listener.port} is also wanted by {draft.slot.rival}"
         return (
             false(ConditionType.ACCEPTED, conflict, message),
             false(ConditionType.PROGRAMMED, conflict, message),
@@ -203,17 +203,17 @@ def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
     by_port: dict[int, list[Draft]] = {}
     for draft in view.ask(drafts, key):
         if _may_overlap(draft):
-            by_port.setdefault(draft.slot.listener.port, []).append(draft)
+            by_port.setdefault(draft.listener.port, []).append(draft)
     found: dict[str, tuple[Finding, ...]] = {}
     for group in by_port.values():
         by_certificate = rivals([draft.certificate_names for draft in group])
-        by_hostname = rivals([(draft.slot.listener.hostname,) for draft in group])
+        by_hostname = rivals([(draft.listener.hostname,) for draft in group])
         for draft, of_host, of_certificate in zip(group, by_hostname, by_certificate, strict=True):
             if of_host is not None:
-                message = f"listener {group[of_host].slot.listener.name} also has hosts of this listener"
+                message = f"listener {group[of_host].listener.name} also has hosts of this listener"
                 reason = Reason.OVERLAPPING_HOSTNAMES
             elif of_certificate is not None:
-                name = group[of_certificate].slot.listener.name
+                name = group[of_certificate].listener.name
                 message = f"a certificate of listener {name} is also valid for names of this listener"
                 reason = Reason.OVERLAPPING_CERTIFICATES
             else:
@@ -223,7 +223,7 @@ def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
 
 
 def _may_overlap(draft: Draft) -> bool:
-    return draft.slot.conflict is None and draft.slot.listener.protocol == "HTTPS"
+    return draft.slot.conflict is None and draft.listener.protocol == "HTTPS"
 
 
 def _unreachable(obstacles: tuple[Obstacle, ...]) -> tuple[Finding, ...]:
@@ -239,7 +239,7 @@ def _message(obstacles: tuple[Obstacle, ...]) -> str:
 def _documents(
     key: Key, setup: GatewaySetup, draft: Draft, sockets: tuple[Socket, ...]
 ) -> tuple[document.Listener, ...]:
-    listener = draft.slot.listener
+    listener = draft.listener
     common = document.Listener(
         name=draft.name,
         gateway=str(key),
@@ -282,7 +282,7 @@ def _with_other_port(report: Report, other: OtherPort | None) -> Report:
 
 
 def _entrance(draft: Draft, report: Report) -> Entrance:
-    listener = draft.slot.listener
+    listener = draft.listener
     names = () if draft.is_walled else tuple(part.name for part in report.documents)
     allowed = route_namespaces(listener)
     return Entrance(

@@ -56,13 +56,16 @@ def tunnel_ports(view: View, key: Key) -> TunnelPorts:
     served = [draft for draft in all_drafts if draft.is_on_tunnel]
     wanted = tuple(draft for draft in all_drafts if _wants_tunnel(draft))
     by_owner = _ports_by_owner(wanted)
-    hostnames = {port: {_hostname(each) for each in wanted if _port(each) == port} for port in document.TUNNEL_PORTS}
+    hostnames = {
+        port: {each.listener.hostname for each in wanted if each.listener.port == port}
+        for port in document.TUNNEL_PORTS
+    }
     of_gateway = by_owner.get(ObjectId(Kind.GATEWAY, key), set())
     found: dict[str, tuple[int, ...]] = {}
     for draft in served:
-        port, other = _port(draft), _other(_port(draft))
-        is_wanted = other in of_gateway | by_owner[draft.slot.owner]
-        if is_wanted or not hostnames[other].isdisjoint(covering(_hostname(draft))):
+        port, other = draft.listener.port, _other(draft.listener.port)
+        is_wanted = other in of_gateway | by_owner[draft.owner]
+        if is_wanted or not hostnames[other].isdisjoint(covering(draft.listener.hostname)):
             found[draft.name] = (port,)
         else:
             found[draft.name] = (port, other)
@@ -89,12 +92,12 @@ def walls(
     would get the requests to a port for a hostname if there were no wall.
     """
     for port in document.TUNNEL_PORTS:
-        here = [draft for draft in all_drafts if _wants_tunnel(draft) and _port(draft) == port]
-        open_to = {_hostname(draft) for draft in here if draft.name in open_}
+        here = [draft for draft in all_drafts if _wants_tunnel(draft) and draft.listener.port == port]
+        open_to = {draft.listener.hostname for draft in here if draft.name in open_}
         # If several conflict because they want the same hostname, the first one counts.
-        shut = {_hostname(draft): draft for draft in reversed(here) if draft.name not in open_}
-        elsewhere = [draft for draft in all_drafts if draft.name in open_ and _port(draft) != port]
-        lent = {_hostname(draft) for draft in elsewhere if port in served[draft.name]}
+        shut = {draft.listener.hostname: draft for draft in reversed(here) if draft.name not in open_}
+        elsewhere = [draft for draft in all_drafts if draft.name in open_ and draft.listener.port != port]
+        lent = {draft.listener.hostname for draft in elsewhere if port in served[draft.name]}
         for hostname, draft in shut.items() if lent else ():
             patterns = {*covering(hostname)}
             is_own = open_to.isdisjoint(patterns) and not lent.isdisjoint(patterns)
@@ -105,27 +108,19 @@ def walls(
 
 
 def _protocol(port: int, served: Iterable[Draft]) -> Literal["HTTP", "HTTPS"]:
-    protocols = [draft.slot.listener.protocol for draft in served if _port(draft) == port]
+    protocols = [draft.listener.protocol for draft in served if draft.listener.port == port]
     return "HTTPS" if (protocols or ["HTTPS" if port == 443 else "HTTP"])[0] == "HTTPS" else "HTTP"
 
 
 def _wants_tunnel(draft: Draft) -> bool:
-    return draft.slot.listener.protocol in PROTOCOLS and _port(draft) in document.TUNNEL_PORTS
+    return draft.listener.protocol in PROTOCOLS and draft.listener.port in document.TUNNEL_PORTS
 
 
 def _ports_by_owner(wanted: Iterable[Draft]) -> dict[ObjectId, set[int]]:
     found: dict[ObjectId, set[int]] = {}
     for draft in wanted:
-        found.setdefault(draft.slot.owner, set()).add(_port(draft))
+        found.setdefault(draft.owner, set()).add(draft.listener.port)
     return found
-
-
-def _hostname(draft: Draft) -> str:
-    return draft.slot.listener.hostname
-
-
-def _port(draft: Draft) -> int:
-    return draft.slot.listener.port
 
 
 def _other(port: int) -> int:
