@@ -113,9 +113,7 @@ def _verdict(id_: ObjectId, translation: Translation) -> Iterator[Row]:
             yield from bad or _rows(id_, "", verdict.findings)
         case RouteVerdict():
             for parent in verdict.parents:
-                ref = parent.parent_ref
-                name = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
-                yield from _rows(id_, f"{ref.kind} {name}", parent.findings)
+                yield from _rows(id_, str(parent.parent_ref), parent.findings)
         case PolicyVerdict():
             for ancestor in verdict.ancestors:
                 yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)

@@ -80,8 +80,7 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
         yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)
     for entry in (*found.parents, *found.ancestors):
         ref = entry.parent_ref or entry.ancestor_ref or ParentRef("?")
-        place = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
-        yield _row(item, name, f"{ref.kind} {place}", entry.controller_name, entry.conditions)
+        yield _row(item, name, str(ref), entry.controller_name, entry.conditions)
 
 
 def _routes(number: int | None) -> str:

@@ -20,6 +20,10 @@ class ParentRef(Part, frozen=True):
     port: int = 0
     """0: any."""
 
+    def __str__(self) -> str:
+        """For people, without the port: `Gateway infra/lan/https`."""
+        return f"{self.kind} {'/'.join(filter(None, (self.namespace, self.name, self.section_name)))}"
+
 
 class ObjectRef(Part, frozen=True):
     """A reference, by default to a Secret. `namespace` empty: that of the object that refers."""

@@ -37,13 +37,9 @@ class FullLists:
         self._told[id_] = news
         if len(self._told) > _MAX_REMEMBERED:
             self._told.popitem(last=False)
-        names = ", ".join(_name(ref) for ref in left_out)
+        names = ", ".join(map(str, left_out))
         field = "ancestors" if id_.kind is Kind.BACKEND_TLS_POLICY else "parents"
         log.warning("status has no room", kind=str(id_.kind), name=str(id_.key), field=field, left_out=names)
         if self._recorder is not None:
             note = f"status.{field} is full, so it says nothing about {names}; remove entries that are out of date"
             self._recorder.warn(id_.kind, item, REASON, note)
-
-
-def _name(ref: ParentRef) -> str:
-    return f"{ref.kind} {'/'.join(part for part in (ref.namespace, ref.name, ref.section_name) if part)}"
