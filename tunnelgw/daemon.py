@@ -148,10 +148,10 @@ class _Controller:
         return Discovery(
             options.controller_name,
             options.namespace,
-            options.proxy_endpoints,
-            options.proxy_service,
-            options.proxy_tls_server_name is not None,
-            token,
+            endpoints=options.proxy_endpoints,
+            service=options.proxy_service,
+            is_tls=options.proxy_tls_server_name is not None,
+            token=token,
         )
 
     def _make_dispatch(self) -> Dispatch:
@@ -163,13 +163,13 @@ class _Controller:
         settings = Settings(
             options.provider_api_url,
             marker(options.controller_id),
-            options.proxy_ca_file or "",
-            options.proxy_tls_server_name or "",
-            options.proxy_visit_interval_s,
-            options.drift_interval_s,
-            LOOK_AGAIN_S if options.leader_elect else math.inf,
-            options.adopt,
-            options.dry_run,
+            proxy_ca_file=options.proxy_ca_file or "",
+            proxy_server_name=options.proxy_tls_server_name or "",
+            visit_every_s=options.proxy_visit_interval_s,
+            drift_every_s=options.drift_interval_s,
+            look_again_s=LOOK_AGAIN_S if options.leader_elect else math.inf,
+            adopt=options.adopt,
+            is_dry_run=options.dry_run,
         )
         return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, IngressReport(metrics))
 

@@ -13,18 +13,18 @@ def access_of(options: Options) -> Access:
     discovery = Discovery(
         options.controller_name,
         options.namespace,
-        options.proxy_endpoints,
-        options.proxy_service,
-        options.proxy_tls_server_name is not None,
-        _token(options),
+        endpoints=options.proxy_endpoints,
+        service=options.proxy_service,
+        is_tls=options.proxy_tls_server_name is not None,
+        token=_token(options),
     )
     return Access(
         discovery,
         options.provider_api_url,
         marker(options.controller_id),
-        options.proxy_ca_file or "",
-        options.proxy_tls_server_name or "",
-        options.adopt,
+        proxy_ca_file=options.proxy_ca_file or "",
+        proxy_server_name=options.proxy_tls_server_name or "",
+        adopt=options.adopt,
     )
 
 

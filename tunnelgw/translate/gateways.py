@@ -60,11 +60,11 @@ def gateway_setup(view: View, key: Key) -> GatewaySetup | None:
         return GatewaySetup(name, data_plane, age, problem=f"GatewayClass {name} is not accepted: {setup.problem}")
     unread = _unread(gateway)
     if ref is None:
-        return _with(name, data_plane, age, setup.config, unread)
+        return _setup_with(setup.config, name, data_plane, age, unread)
     config = _own_config(view, key.namespace, ref)
     if isinstance(config, str):
         return GatewaySetup(name, data_plane, age, problem=f"infrastructure.parametersRef: {unread or config}")
-    return _with(name, data_plane, age, config, unread)
+    return _setup_with(config, name, data_plane, age, unread)
 
 
 def gateways_of(view: View, data_plane: str) -> tuple[Key, ...]:
@@ -83,9 +83,19 @@ def _candidates(view: View, data_plane: str) -> Iterator[Key]:
             yield from (gateway.key for gateway in view.bucket(Index.GATEWAYS_BY_CLASS, item.key))
 
 
-def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfigSpec, unread: str) -> GatewaySetup:
-    settings = (config.tunnel_id, config.direct, config.publish, config.proxy)
-    return GatewaySetup(class_name, data_plane, age, *settings, unread=unread)
+def _setup_with(
+    config: GatewayClassConfigSpec, class_name: str, data_plane: str, age: Age, unread: str
+) -> GatewaySetup:
+    return GatewaySetup(
+        class_name,
+        data_plane,
+        age,
+        tunnel=config.tunnel_id,
+        direct=config.direct,
+        publish=config.publish,
+        proxy=config.proxy,
+        unread=unread,
+    )
 
 
 def _unread(gateway: Gateway) -> str:

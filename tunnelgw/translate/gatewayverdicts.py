@@ -47,11 +47,11 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | OrphanVerdict | No
     return GatewayVerdict(
         tuple(findings),
         setup.data_plane,
-        gateway_doors.tunnel,
-        gateway_doors.shown,
-        tuple(report.verdict for report in own),
-        sum(1 for verdict in verdicts if verdict and verdict.findings[0].status is Status.TRUE),
-        gateway_doors.bound,
+        tunnel=gateway_doors.tunnel,
+        addresses=gateway_doors.shown,
+        listeners=tuple(report.verdict for report in own),
+        attached_listener_sets=sum(1 for verdict in verdicts if verdict and verdict.findings[0].status is Status.TRUE),
+        bound=gateway_doors.bound,
     )
 
 
