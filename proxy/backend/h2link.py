@@ -327,7 +327,8 @@ class H2Link:
         elif isinstance(event, GoawayReceived):
             self._on_goaway(event)
         elif isinstance(event, ConnectionTerminated):
-            self._break(Reason.PROTOCOL, event.reason, is_polite=True)
+            reason = Reason.FIELDS_TOO_LARGE if event.are_fields_too_large else Reason.PROTOCOL
+            self._break(reason, event.reason, is_polite=True)
 
     def _on_head(self, event: ResponseReceived) -> None:
         self._keeping.has_answered = True
@@ -407,8 +408,7 @@ class H2Link:
         wants_http_1 = event.by_peer and event.error_code == ErrorCode.HTTP_1_1_REQUIRED and not request.is_answered
         what = f"stream reset with error code {event.error_code}: {event.reason}"
         reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
-        if not event.by_peer and event.error_code == ErrorCode.ENHANCE_YOUR_CALM:
-            # The only reason for which our codec resets a single stream with this code.
+        if event.are_fields_too_large:
             reason = Reason.FIELDS_TOO_LARGE
         was_reused = is_refused and self._codec.is_draining
         self._on_stream_over()

@@ -5,7 +5,7 @@ or one in more frames than the limit, is a connection error: a block that is not
 """
 
 from proxy.h2 import frames
-from proxy.h2.errors import ErrorCode, RemoteProtocolError
+from proxy.h2.errors import ErrorCode, FieldsTooLargeError, RemoteProtocolError
 
 
 class Assembly:
@@ -39,11 +39,14 @@ class Assembly:
             raise RemoteProtocolError(ErrorCode.PROTOCOL_ERROR, reason)
         self._fragments.append(fragment)
         self._size_bytes += len(fragment)
-        if self._size_bytes > self._max_bytes or len(self._fragments) > self._max_continuations + 1:
+        is_too_large = self._size_bytes > self._max_bytes
+        if is_too_large or len(self._fragments) > self._max_continuations + 1:
             reason = (
                 f"field block of {self._size_bytes} bytes and more in {len(self._fragments)} frames, "
                 f"want at most {self._max_bytes} in {self._max_continuations + 1}"
             )
+            if is_too_large:
+                raise FieldsTooLargeError(reason)
             raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason)
         return b"".join(self._fragments) if flags & frames.END_HEADERS else None
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from proxy.h2 import events, frames
 from proxy.h2.abuse import Flood, Limits
-from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
+from proxy.h2.errors import ErrorCode, FieldsTooLargeError, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
 from proxy.h2.fieldcache import BlockDecoder, FieldCache, make_cache
 from proxy.h2.fieldlines import BlockEncoder, LineCache
@@ -91,7 +91,8 @@ class Connection(Receiving):
         except RemoteProtocolError as error:
             self._unread.clear()
             self.terminate(error.code, error.reason.encode())
-            received.append(events.ConnectionTerminated(error.code, error.reason))
+            are_fields_too_large = isinstance(error, FieldsTooLargeError)
+            received.append(events.ConnectionTerminated(error.code, error.reason, are_fields_too_large))
         # Events keep a whole read alive, which must not stay here until more arrives.
         self._events = []
         return received

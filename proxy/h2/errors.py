@@ -45,5 +45,12 @@ class RemoteProtocolError(ProtocolError):
         self.stream_id = stream_id
 
 
+class FieldsTooLargeError(RemoteProtocolError):
+    """The peer's fields exceed a limit of ours, but may be valid HTTP all the same."""
+
+    def __init__(self, reason: str, stream_id: int = 0) -> None:
+        super().__init__(ErrorCode.ENHANCE_YOUR_CALM, reason, stream_id)
+
+
 def protocol_error(reason: str, stream_id: int = 0) -> RemoteProtocolError:
     return RemoteProtocolError(ErrorCode.PROTOCOL_ERROR, reason, stream_id)

@@ -89,6 +89,8 @@ class StreamReset(Event):
     error_code: int
     by_peer: bool
     reason: str
+    are_fields_too_large: bool = False
+    """Not `by_peer`: its head or trailers exceed a limit of ours, but may be valid HTTP all the same."""
 
 
 class WindowUpdated(Event):
@@ -127,3 +129,5 @@ class ConnectionTerminated(Event):
 
     error_code: int
     reason: str
+    are_fields_too_large: bool = False
+    """Those of one stream, as in `StreamReset`: they are too large even to be decoded."""

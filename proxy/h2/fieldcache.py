@@ -13,7 +13,7 @@ request, and long ones stay out of it. Cookies stay until they age out: a client
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from proxy.h2 import huffman
-from proxy.h2.errors import ErrorCode, RemoteProtocolError
+from proxy.h2.errors import FieldsTooLargeError, RemoteProtocolError
 from proxy.h2.fields import FIRST_PSEUDO, FLAWED, HOST, KINDS, ORDINARY, Entry, FieldBlock, are_values, classify
 from proxy.h2.literals import (
     FAR,
@@ -64,8 +64,8 @@ def make_cache() -> FieldCache:
     return Recent(MAX_CACHED_FIELDS, MAX_CACHED_BYTES)
 
 
-def _too_large(limit_bytes: int) -> RemoteProtocolError:
-    return RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, f"field list over {limit_bytes} bytes")
+def _too_large(limit_bytes: int) -> FieldsTooLargeError:
+    return FieldsTooLargeError(f"field list over {limit_bytes} bytes")
 
 
 def _too_many_updates() -> RemoteProtocolError:

@@ -9,7 +9,7 @@ import sys
 from proxy.h2 import events, frames
 from proxy.h2.abuse import DRIBBLE_BYTES, Flood, FloodGuard, Limits
 from proxy.h2.blocks import Assembly, header_fragment
-from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
+from proxy.h2.errors import ErrorCode, FieldsTooLargeError, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
 from proxy.h2.fieldcache import BlockDecoder
 from proxy.h2.fieldlines import BlockEncoder
@@ -170,7 +170,7 @@ class Receiving(Sending):
         limit_bytes = self.settings.max_header_list_bytes
         if decoded.size_bytes > limit_bytes:
             reason = f"field list of {decoded.size_bytes} bytes, want at most {limit_bytes}"
-            raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason, stream.stream_id)
+            raise FieldsTooLargeError(reason, stream.stream_id)
 
     @staticmethod
     def _expect(stream: Stream, length: int, end_stream: bool) -> None:
@@ -334,7 +334,8 @@ class Receiving(Sending):
         if self.is_server and not stream.has_received_head:
             self._events.append(events.RequestRejected(stream_id, error.code, error.reason))
         else:
-            self._events.append(events.StreamReset(stream_id, error.code, False, error.reason))
+            are_fields_too_large = isinstance(error, FieldsTooLargeError)
+            self._events.append(events.StreamReset(stream_id, error.code, False, error.reason, are_fields_too_large))
 
     def _on_gone(self, stream_id: int, what: str) -> None:
         """A HEADERS or DATA frame on a stream that is not live (5.1)."""

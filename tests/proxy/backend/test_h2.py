@@ -496,6 +496,34 @@ def test_a_field_list_over_the_limit_fails_only_its_request() -> None:
         assert peer.connections == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ([(b"accept-encoding", b"gzip, deflate")] * 5_000, "field list over 262144 bytes"),
+        ([(b"x", b"y" * 16_000)] * 12, "want at most 131072 in 17"),
+    ],
+    ids=["large list", "large block"],
+)
+def test_fields_that_are_too_large_to_be_decoded_do_not_count_against_an_address(
+    fields: list[tuple[bytes, bytes]], detail: str
+) -> None:
+    """They end the connection, but a client may be able to provoke them, as over HTTP/1.1."""
+
+    def boast(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200"), *fields])
+
+    with backend(speaks(boast)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.FIELDS_TOO_LARGE, False)
+        assert failure.detail.endswith(detail)
+        assert not failure.blames_address
+        w.until(lambda: w.backend().connections == 0)
+
+
 def test_cancelling_resets_the_stream_and_keeps_the_connection() -> None:
     resets: list[int] = []
 

@@ -303,6 +303,7 @@ def test_a_response_over_the_field_limit_is_a_stream_error() -> None:
     reset = link.at_client[-1]
     assert isinstance(reset, StreamReset)
     assert (ErrorCode.ENHANCE_YOUR_CALM, False) == (reset.error_code, reset.by_peer)
+    assert reset.are_fields_too_large
     assert not link.client.is_terminated
 
 
@@ -319,6 +320,7 @@ def test_trailers_over_the_field_limit_are_a_stream_error(by_server: bool) -> No
     reset = received[-1]
     assert isinstance(reset, StreamReset)
     assert (ErrorCode.ENHANCE_YOUR_CALM, False) == (reset.error_code, reset.by_peer)
+    assert reset.are_fields_too_large
 
 
 def test_a_field_list_as_large_as_the_limit_is_taken() -> None:

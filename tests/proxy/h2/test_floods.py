@@ -193,13 +193,16 @@ def continued(fragment: bytes, count: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "raw", [continued(b"", 17), continued(bytes(16_000), 9)], ids=["many empty ones", "more bytes than a list may have"]
+    ("raw", "are_fields_too_large"),
+    [(continued(b"", 17), False), (continued(bytes(16_000), 9), True)],
+    ids=["many empty ones", "more bytes than a list may have"],
 )
-def test_a_continuation_flood_ends_the_connection(raw: bytes) -> None:
+def test_a_continuation_flood_ends_the_connection(raw: bytes, are_fields_too_large: bool) -> None:
     terminated = ended_by(new_server(), raw)
 
     assert terminated is not None
     assert ErrorCode.ENHANCE_YOUR_CALM == terminated.error_code
+    assert are_fields_too_large is terminated.are_fields_too_large
 
 
 def test_a_peer_that_never_acknowledges_our_settings_is_cut_off() -> None:
