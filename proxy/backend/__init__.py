@@ -5,8 +5,8 @@
     Destination     one address: counts its requests, judges its `health`; `probes` check it
     ConnectionPool  the connections to it, and the requests that wait for one
     H1Link, H2Link  one connection, and how long it is kept (`keeping`); `connecting` makes it, with `resolver`,
-                    `eyeballs` and `tls`
+                    `eyeballs` and `tls`; `resets`: what the reset of an HTTP/2 stream means
 
-Everything runs in the loop's thread; blocking work is done by a `threadpool`. `health`, `circuit` and `keeping` are
-pure.
+Everything runs in the loop's thread; blocking work is done by a `threadpool`. `health`, `circuit`, `keeping` and
+`resets` are pure.
 """

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from proxy.backend.keeping import SILENCE_S, Keeping, Sign
 from proxy.backend.request import Request
+from proxy.backend.resets import failure_of
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.h2 import (
@@ -34,7 +35,7 @@ from proxy.h2 import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.heads import Fields, RequestHead
+from proxy.heads import Fields
 from proxy.loop import Buffer, Creditor, Transport
 
 _PING: Final = b"alive?\0\0"
@@ -404,26 +405,15 @@ class H2Link:
         if request is None:
             return
         self._forget(request)
-        is_refused = event.by_peer and event.error_code == ErrorCode.REFUSED_STREAM
-        wants_http_1 = event.by_peer and event.error_code == ErrorCode.HTTP_1_1_REQUIRED and not request.is_answered
-        what = f"stream reset with error code {event.error_code}: {event.reason}"
-        reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
-        if event.are_fields_too_large:
-            reason = Reason.FIELDS_TOO_LARGE
-        was_reused = is_refused and self._codec.is_draining
-        self._on_stream_over()
-        error_code = event.error_code if event.by_peer else None
-        request.fail(
-            Failure(
-                reason,
-                f"{self._name}: {what}",
-                is_unprocessed=is_refused or wants_http_1,
-                was_reused=was_reused,
-                error_code=error_code,
-                is_by_deadline=error_code == ErrorCode.CANCEL and _has_deadline(request.head),
-                wants_http_1=wants_http_1,
-            )
+        failure = failure_of(
+            event,
+            request.head,
+            self._name,
+            is_answered=request.is_answered,
+            is_draining=self._codec.is_draining,
         )
+        self._on_stream_over()
+        request.fail(failure)
 
     def _on_window(self, stream_id: int) -> None:
         if stream_id:
@@ -538,7 +528,3 @@ class H2Link:
             self._is_gone = True
             self._tick.cancel()
             self._home.on_gone(self, unused)
-
-
-def _has_deadline(head: RequestHead) -> bool:
-    return any(name == b"grpc-timeout" for name, _ in head.fields)
