@@ -28,7 +28,7 @@ from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
 from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Pushed, PushTaken, Reached, Registered, Withdraw
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.remoteconfig import NO_VERSION
 from proxy.tunnel.responses import FAILURE_HEAD
@@ -150,7 +150,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: 
     loop.run()
     links.close()
     loop.close()
-    if not is_small and any(isinstance(report, Ended) and report.vain is Vain.YES for report in heard):
+    if not is_small and any(isinstance(report, Ended) and report.black_hole is BlackHole.YES for report in heard):
         is_well, step, text = _dial(address, means, registers=registers, is_small=True)
         if is_well:
             return is_well, step, f"{text}, only with small packets: full-size packets are lost on the way"

@@ -297,7 +297,7 @@ class Tunnel:
             place.waits = Waits()
         elif report.registered_for_s:
             place.waits.lost(report.registered_for_s)
-        if self._packet_size.ended(report.vain, time.monotonic(), was_small=place.is_small):
+        if self._packet_size.ended(report.black_hole, time.monotonic(), was_small=place.is_small):
             log.warning(
                 "full-size packets to the edge seem to be lost, sending smaller ones",
                 edge=edge,

@@ -179,7 +179,7 @@ def _bind(sock: socket.socket, source: str) -> None:
 
 def _explained(sock: ssl.SSLSocket, error: OSError, wire: WireBytes) -> str:
     if isinstance(error, TimeoutError):
-        lost = ": nothing that was sent has reached the edge" if wire.has_more and wire.repeats else ""
+        lost = ": nothing that was sent has reached the edge" if wire.has_more and wire.retransmits else ""
         return f"TLS was not set up within {HANDSHAKE_TIMEOUT_S:g} s{lost}"
     if isinstance(error, ssl.SSLCertVerificationError):
         issuer = _issuer_seen(sock)

@@ -2,7 +2,7 @@
 
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 
 
 class Ending:
@@ -29,8 +29,8 @@ class Ending:
     def note_registered(self, now_s: float) -> None:
         self._registered_at_s = now_s
 
-    def report(self, number: int, now_s: float, vain: Vain) -> Ended:
+    def report(self, number: int, now_s: float, black_hole: BlackHole) -> Ended:
         self.is_told = True
         registered_for_s = 0.0 if self._registered_at_s is None else max(now_s - self._registered_at_s, 0.001)
         error = self._error or "unregistered"
-        return Ended(number, self._cause, error, self.retry_after_s, registered_for_s, vain)
+        return Ended(number, self._cause, error, self.retry_after_s, registered_for_s, black_hole)

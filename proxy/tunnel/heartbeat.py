@@ -8,7 +8,7 @@ only if no data has moved meanwhile, or if its kernel has long acknowledged ever
 import math
 from typing import Final
 
-from proxy.tunnel.wirebytes import VAIN_REPEATS, WireBytes
+from proxy.tunnel.wirebytes import LOST_RETRANSMITS, WireBytes
 
 PING_PERIOD_S: Final = 10.0
 """The time between two checks."""
@@ -60,6 +60,6 @@ class Heartbeat:
             if acknowledged_bytes and self._wire.has_more:
                 return ""
             return f"the edge answered no PING within {PING_PERIOD_S:g} s"
-        if had_more and not acknowledged_bytes and self._wire.repeats >= VAIN_REPEATS:
+        if had_more and not acknowledged_bytes and self._wire.retransmits >= LOST_RETRANSMITS:
             return f"nothing that was sent has reached the edge for {PING_PERIOD_S:g} s, although it keeps sending"
         return ""

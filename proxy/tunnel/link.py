@@ -45,7 +45,7 @@ from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 from proxy.tunnel.pushes import Acknowledge, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import ConnectionDetails, Registration
@@ -318,14 +318,14 @@ class Link:
 
     def _report_end(self) -> None:
         if not self._ending.is_told:
-            self._home.report(self._ending.report(self.number, self._loop.now_s, self._vain()))
+            self._home.report(self._ending.report(self.number, self._loop.now_s, self._black_hole()))
 
-    def _vain(self) -> Vain:
+    def _black_hole(self) -> BlackHole:
         self._count_bytes()
         if self._wire is not None and self._wire.is_stuck:
-            return Vain.YES if self._heartbeat is not None and self._heartbeat.is_heard else Vain.PERHAPS
+            return BlackHole.YES if self._heartbeat is not None and self._heartbeat.is_heard else BlackHole.PERHAPS
         # The line is not cut, as the edge has just been reached.
-        return Vain.YES if self._dialling is not None and self._dialling.is_stuck else Vain.NO
+        return BlackHole.YES if self._dialling is not None and self._dialling.is_stuck else BlackHole.NO
 
     # -- watching ----------------------------------------------------------------------------------------------------
 

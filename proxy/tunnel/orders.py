@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 
 
 class Order(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -84,7 +84,7 @@ class Ended(Report, frozen=True):
     retry_after_s: float
     registered_for_s: float
     """0 if it was never registered."""
-    vain: Vain = Vain.NO
+    black_hole: BlackHole = BlackHole.NO
 
 
 class Pushed(Report, frozen=True):

@@ -1,10 +1,10 @@
 """Whether to dial the edge with packets smaller than full size.
 
-If a hop drops full-size packets without an ICMP message (PPPoE, VPNs, overlays), the kernel retransmits the same packet
-again and again. A connection whose first message fills a packet does not come up; others hang once a response fills
-one. So later dials use smaller packets, until connections with these end in the same way. Nothing else returns to full
-size: smaller packets cost next to nothing, while trying full-size ones on such a line costs a connection. Pure: the
-time is passed in.
+A path MTU black hole is a hop that drops full-size packets without an ICMP message (PPPoE, VPNs, overlays): the kernel
+retransmits the same packet again and again. A connection whose first message fills a packet does not come up; others
+hang once a response fills one. So later dials use smaller packets, until connections with these end in the same way.
+Nothing else returns to full size: smaller packets cost next to nothing, while trying full-size ones on such a line
+costs a connection. Pure: the time is passed in.
 """
 
 import math
@@ -19,8 +19,9 @@ next PING."""
 _DOUBT_S: Final = 120.0
 
 
-class Vain(StrEnum):
-    """Whether a connection ended while the kernel was retransmitting in vain more than a small packet holds."""
+class BlackHole(StrEnum):
+    """Whether a connection ended while the kernel was retransmitting in vain more than a small packet holds, as at a
+    path MTU black hole (RFC 2923, 2.1)."""
 
     NO = "no"
     PERHAPS = "perhaps"
@@ -38,15 +39,15 @@ class PacketSize:
         self._was_small = False
         """`is_small` was true at least once."""
 
-    def ended(self, vain: Vain, now_s: float, *, was_small: bool) -> bool:
+    def ended(self, black_hole: BlackHole, now_s: float, *, was_small: bool) -> bool:
         """A connection or an attempt has ended; `was_small`: it was dialled with small packets.
 
         Returns whether packets become small for the first time.
         """
-        if vain is Vain.NO:
+        if black_hole is BlackHole.NO:
             return False
         since_s, self._doubted_at_s = now_s - self._doubted_at_s, now_s
-        if vain is Vain.PERHAPS and not _CUT_S < since_s < _DOUBT_S:
+        if black_hole is BlackHole.PERHAPS and not _CUT_S < since_s < _DOUBT_S:
             return False
         self.is_small = not was_small
         is_news = self.is_small and not self._was_small

@@ -29,7 +29,7 @@ from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Dial, EdgeOrder, Ended, Registered, Withdraw
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 from tests.proxy.supervisor.playedworker import PlayedWorker, fleet_of
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
@@ -544,8 +544,8 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
     def registers(dial: Dial) -> None:
         worker.says(OfEdge(Registered(dial.number, "id", "LIS")))
 
-    def ends(dial: Dial, vain: Vain) -> None:
-        worker.says(OfEdge(Ended(dial.number, FailureCause.LOST, "gone", 0.0, 60.0, vain)))
+    def ends(dial: Dial, black_hole: BlackHole) -> None:
+        worker.says(OfEdge(Ended(dial.number, FailureCause.LOST, "gone", 0.0, 60.0, black_hole)))
 
     searches = Searches(edge, found(edge.addresses))
     with caplog.at_level("INFO"), fleet_of(worker) as fleet:
@@ -555,14 +555,14 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
         thread.start()
         registers(first := hears_dial())
         registers(second := hears_dial())
-        ends(first, Vain.NO)
+        ends(first, BlackHole.NO)
         registers(again := hears_dial())
-        ends(again, Vain.YES)
+        ends(again, BlackHole.YES)
         registers(small := hears_dial())
         assert worker.hears(ToEdge).order == Withdraw(second.number)
-        ends(second, Vain.NO)
+        ends(second, BlackHole.NO)
         registers(moved := hears_dial())
-        ends(small, Vain.YES)
+        ends(small, BlackHole.YES)
         not_helped = hears_dial()
         tunnel.stop_is_near()
         stop.set()

@@ -12,7 +12,7 @@ from proxy import h2
 from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.link import LINGER_S
 from proxy.tunnel.orders import Registered
-from proxy.tunnel.packetsize import Vain
+from proxy.tunnel.packetsize import BlackHole
 from proxy.tunnel.wirebytes import WireBytes
 from tests.proxy.tunnel.narrowline import NarrowLine
 from tests.proxy.tunnel.rig import Rig
@@ -128,12 +128,12 @@ def test_a_connection_whose_edge_sends_but_receives_nothing_is_closed(rig: Rig, 
         rig.pass_time(PING_PERIOD_S)
     end = rig.wait_for_end(1)
     assert "nothing that was sent has reached the edge" in end.error
-    assert end.vain is Vain.NO, "all of it fits into a small packet"
+    assert end.black_hole is BlackHole.NO, "all of it fits into a small packet"
 
 
-@pytest.mark.parametrize(("still_sends", "vain"), [(True, Vain.YES), (False, Vain.PERHAPS)])
+@pytest.mark.parametrize(("still_sends", "black_hole"), [(True, BlackHole.YES), (False, BlackHole.PERHAPS)])
 def test_a_large_response_that_does_not_reach_the_edge_may_be_lost_because_of_its_size(
-    rig: Rig, line: NarrowLine, still_sends: bool, vain: Vain
+    rig: Rig, line: NarrowLine, still_sends: bool, black_hole: BlackHole
 ) -> None:
     line.lose()
     rig.edge.call(f"/bulk/{MUCH_BYTES}")
@@ -145,7 +145,7 @@ def test_a_large_response_that_does_not_reach_the_edge_may_be_lost_because_of_it
             rig.edge.call("/hello")
             rig.services.begun.get(timeout=20)
         rig.pass_time(PING_PERIOD_S)
-    assert rig.wait_for_end(1).vain is vain
+    assert rig.wait_for_end(1).black_hole is black_hole
 
 
 def test_a_withdrawn_connection_from_which_nothing_reaches_the_edge_is_closed_after_the_linger_time(
@@ -159,5 +159,5 @@ def test_a_withdrawn_connection_from_which_nothing_reaches_the_edge_is_closed_af
     rig.withdraw(1)
     rig.pass_time(LINGER_S + 1)
     rig.pass_time(1)
-    assert rig.wait_for_end(1).vain is Vain.PERHAPS
+    assert rig.wait_for_end(1).black_hole is BlackHole.PERHAPS
     line.wait_until_closed()

@@ -2,41 +2,41 @@
 
 import pytest
 
-from proxy.tunnel.packetsize import PacketSize, Vain
+from proxy.tunnel.packetsize import BlackHole, PacketSize
 
 
 def test_connections_that_end_for_other_reasons_do_not_reduce_the_packet_size() -> None:
     size = PacketSize()
 
-    assert not any(size.ended(Vain.NO, float(now_s), was_small=False) for now_s in range(0, 900, 30))
+    assert not any(size.ended(BlackHole.NO, float(now_s), was_small=False) for now_s in range(0, 900, 30))
     assert not size.is_small
 
 
 def test_packets_become_small_once_full_ones_do_not_reach_the_edge_and_it_is_reported_once() -> None:
     size = PacketSize()
 
-    assert size.ended(Vain.YES, 0.0, was_small=False)
+    assert size.ended(BlackHole.YES, 0.0, was_small=False)
     assert size.is_small
-    assert not size.ended(Vain.YES, 1.0, was_small=False), "another that was dialled before"
+    assert not size.ended(BlackHole.YES, 1.0, was_small=False), "another that was dialled before"
     assert size.is_small
 
 
 def test_small_packets_that_do_not_help_are_given_up_and_tried_again_without_a_report() -> None:
     size = PacketSize()
-    size.ended(Vain.YES, 0.0, was_small=False)
+    size.ended(BlackHole.YES, 0.0, was_small=False)
 
-    assert not size.ended(Vain.YES, 20.0, was_small=True)
+    assert not size.ended(BlackHole.YES, 20.0, was_small=True)
     assert not size.is_small
-    assert not size.ended(Vain.YES, 40.0, was_small=False)
+    assert not size.ended(BlackHole.YES, 40.0, was_small=False)
     assert size.is_small
 
 
 def test_small_packets_stay_when_their_connections_end_for_other_reasons() -> None:
     size = PacketSize()
-    size.ended(Vain.YES, 0.0, was_small=False)
+    size.ended(BlackHole.YES, 0.0, was_small=False)
 
-    size.ended(Vain.NO, 1e6, was_small=True)
-    size.ended(Vain.PERHAPS, 2e6, was_small=True)
+    size.ended(BlackHole.NO, 1e6, was_small=True)
+    size.ended(BlackHole.PERHAPS, 2e6, was_small=True)
 
     assert size.is_small
 
@@ -52,6 +52,6 @@ def test_an_ending_that_may_be_an_outage_reduces_the_packet_size_when_it_is_repe
     size = PacketSize()
 
     for now_s in ends_at_s:
-        size.ended(Vain.PERHAPS, now_s, was_small=False)
+        size.ended(BlackHole.PERHAPS, now_s, was_small=False)
 
     assert size.is_small == is_small
