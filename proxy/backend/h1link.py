@@ -94,7 +94,7 @@ class H1Link:
         self.client: object | None = None
         """The client connection that a personal link belongs to."""
         self._transport = Transport(loop, sock, self)
-        self._transport.hears_out = True
+        self._transport.reads_rest_before_loss = True
         self._transport.start()
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class H1Link:
     def _end_output(self, request: Request) -> None:
         """The client has ended its side of an upgraded connection."""
         if self._transport.can_half_close:
-            self._transport.end_output()
+            self._transport.half_close()
         else:
             # Later: the caller is still handing over the last bytes.
             self._loop.call_soon(partial(self._hang_up, request))
@@ -220,7 +220,7 @@ class H1Link:
             self._leave()
             self._transport.abort()
             return
-        self._transport.limit_patience()
+        self._transport.set_user_timeout()
         if request.end_stream or self._transport.queued_bytes > MAX_HELD_BYTES:
             self.close()
             return

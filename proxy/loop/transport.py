@@ -21,6 +21,7 @@ from typing import Final
 from daemonkit.logs import get_logger
 from daemonkit.tlssocket import TlsSocket
 from proxy.loop.debts import Creditor
+from proxy.loop.finishing import LOOK_S, PATIENCE_S, Finishing
 from proxy.loop.loop import READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Output
 from proxy.loop.owner import NOBODY, Owner
@@ -31,9 +32,6 @@ log = get_logger(__name__)
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """The most that is read from a plain socket at once: each read allocates a buffer of this size."""
-_LINGER_S: Final = 2.0
-_PATIENCE_S: Final = 20.0
-"""How long `finish` waits for a peer that takes none of the queued output."""
 _MAX_SILENT_RECORDS: Final = 16
 """How many TLS records without data may precede a peer's last data: servers send two to four at the beginning."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -41,11 +39,9 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 class Transport:
     __slots__ = (
-        "_breach",
         "_debts",
-        "_give_up_at_s",
+        "_finishing",
         "_is_eof_seen",
-        "_is_finishing",
         "_is_flush_due",
         "_is_half_closing",
         "_is_paused",
@@ -56,13 +52,13 @@ class Transport:
         "_read_bytes",
         "_sock",
         "_tls",
-        "_unacknowledged_bytes",
+        "_withheld_loss",
         "before_close",
-        "hears_out",
         "is_closed",
         "is_cut_off",
         "is_output_ended",
         "is_writing",
+        "reads_rest_before_loss",
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
@@ -73,8 +69,9 @@ class Transport:
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
         self.before_close: Callable[[], None] | None = None
         """Called just before the socket is closed, while the kernel can still be asked about it."""
-        self.hears_out = False
-        """If the connection breaks while reading is paused, earlier data is still received once reading is resumed."""
+        self.reads_rest_before_loss = False
+        """If the connection breaks while reading is paused, `on_lost` waits until reading is resumed, and earlier data
+        has been received."""
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without close_notify, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -90,19 +87,17 @@ class Transport:
         """The socket has not taken everything that was fetched; `on_drained` follows."""
         self._is_paused = False
         self._is_eof_seen = False
-        self._is_finishing = False
+        self._finishing: Finishing | None = None
+        """Set by `finish`."""
         self.is_output_ended = False
         """Nothing can be sent any more. If it is true within `on_data`, the connection has broken, and `on_lost` or
         `on_eof` comes next."""
-        self._breach: OSError | None = None
-        """Why the connection has broken, while `hears_out` waits for reading to be resumed."""
+        self._withheld_loss: OSError | None = None
+        """Why the connection has broken, until `reads_rest_before_loss` lets `on_lost` be called."""
         self._linger = loop.deadline(self._on_linger)
-        self._give_up_at_s = 0.0
-        self._unacknowledged_bytes = 0
-        """As of the last call of `_on_linger`; 0 before the first."""
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else "finishing" if self._is_finishing else "open"
+        state = "closed" if self.is_closed else "finishing" if self._finishing is not None else "open"
         return f"<Transport {state}, {self.queued_bytes} bytes queued>"
 
     def start(self) -> None:
@@ -118,12 +113,12 @@ class Transport:
         with contextlib.suppress(OSError):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
-    def limit_patience(self) -> None:
-        """Make the kernel give up a peer that takes nothing when we do; otherwise it tries for minutes after
+    def set_user_timeout(self) -> None:
+        """Make the kernel give up a peer that takes nothing when we do (RFC 5482); otherwise it tries for minutes after
         closing."""
         # Unix sockets have no such limit, and need none.
         with contextlib.suppress(OSError):
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _PATIENCE_S))
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * PATIENCE_S))
 
     def hand_over(self, owner: Owner) -> None:
         """Call `owner` from now on: the connection goes on in another protocol."""
@@ -175,7 +170,7 @@ class Transport:
         """Data that TLS holds already is delivered by a later call of the loop, never from within this one."""
         if self._is_paused:
             self._is_paused = False
-            if self._breach is not None:
+            if self._withheld_loss is not None:
                 self._loop.call_soon(self._read_rest)
                 return
             self._rewatch()
@@ -198,7 +193,7 @@ class Transport:
             return
         if tls is not None and tls.holds_end:
             self._loop.call_soon(self._read_pending)
-        if self._is_finishing:
+        if self._finishing is not None:
             self._drop(data)
         elif data:
             if len(data) == self._read_bytes < _MAX_READ_BYTES:
@@ -219,9 +214,9 @@ class Transport:
                 self.on_bug()
 
     def _read_rest(self) -> None:
-        if self._breach is not None and not self.is_closed and not self._is_paused:
+        if self._withheld_loss is not None and not self.is_closed and not self._is_paused:
             try:
-                self._lose_output(self._breach)
+                self._lose_output(self._withheld_loss)
             except Exception:
                 log.exception("bug in the handler of a socket", handler=type(self).__name__)
                 self.on_bug()
@@ -252,7 +247,7 @@ class Transport:
     def flush(self) -> None:
         self._is_flush_due = False
         if self.is_closed or self.is_output_ended:
-            if self._breach is not None:
+            if self._withheld_loss is not None:
                 self._owner.buffers_to_send()
             self._debts.forgive()
             return
@@ -264,7 +259,7 @@ class Transport:
             return
         if is_done:
             self._debts.settle()
-            if self._is_finishing or self._is_half_closing:
+            if self._finishing is not None or self._is_half_closing:
                 self._end_if_asked()
         else:
             self._account()
@@ -280,7 +275,7 @@ class Transport:
         self._account()
         if self.is_writing or self.is_closed:
             return
-        if not self._is_finishing:
+        if self._finishing is None:
             self._owner.on_drained()
 
     def _account(self) -> None:
@@ -302,16 +297,15 @@ class Transport:
         What the peer still sends is read and dropped for a moment, since closing a socket with unread data would
         destroy the last output.
         """
-        if self._is_finishing or self.is_closed:
+        if self._finishing is not None or self.is_closed:
             return
-        self._is_finishing = True
+        self._finishing = Finishing(self._loop.now_s)
         self._is_paused = False
-        self._give_up_at_s = self._loop.now_s + _PATIENCE_S
-        self._linger.set(self._loop.now_s + _LINGER_S)
+        self._linger.set(self._loop.now_s + LOOK_S)
         self._rewatch()
         self.flush_later()
 
-    def end_output(self) -> None:
+    def half_close(self) -> None:
         """Send what is queued, then tell the peer that this was all; what it sends is still received.
 
         Does nothing unless `can_half_close`: peers take a close_notify of TLS for the end of both directions.
@@ -346,15 +340,18 @@ class Transport:
             self._lose(ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _end_if_asked(self) -> None:
-        """Everything queued has been sent: go on with `finish` or `end_output` if one was called."""
+        """Everything queued has been sent: go on with `finish` or `half_close` if one was called."""
         if self._is_flush_due:
             return
-        if self._is_finishing:
-            self._end_output()
+        if self._finishing is not None:
+            self._finish_output()
         elif self._is_half_closing:
-            self._half_close()
+            self._is_half_closing = False
+            # If the peer is gone, reading will tell.
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_WR)
 
-    def _end_output(self) -> None:
+    def _finish_output(self) -> None:
         self.is_output_ended = True
         if not self._say_end():
             # The socket has no room for close_notify, without which the peer would take the end for a cut.
@@ -364,7 +361,7 @@ class Transport:
         if self._is_eof_seen:
             self._close()
             return
-        self._linger.set(self._loop.now_s + _LINGER_S)
+        self._linger.set(self._loop.now_s + LOOK_S)
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -381,25 +378,14 @@ class Transport:
                 pass
         return True
 
-    def _half_close(self) -> None:
-        self._is_half_closing = False
-        # If the peer is gone, reading will tell.
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_WR)
-
     def _on_linger(self) -> None:
-        now_s = self._loop.now_s
-        before, self._unacknowledged_bytes = self._unacknowledged_bytes, self._output.unacknowledged_bytes
-        is_taking = self._unacknowledged_bytes < before
-        if is_taking:
-            self._give_up_at_s = now_s + _PATIENCE_S
-        # Output that only the kernel still holds would be lost too if the peer sends something. A FIN counts as one
-        # unacknowledged byte.
-        is_first_look = self._unacknowledged_bytes > 1 and not before
-        if (now_s < self._give_up_at_s) if self.is_writing else (is_taking or is_first_look):
-            self._linger.set(now_s + _LINGER_S)
+        now_s, finishing = self._loop.now_s, self._finishing
+        if finishing is None:
             return
-        self._close()
+        if finishing.goes_on(now_s, self._output.unacknowledged_bytes, is_queued=self.is_writing):
+            self._linger.set(now_s + LOOK_S)
+        else:
+            self._close()
 
     def _close(self) -> None:
         if not self.is_closed:
@@ -414,7 +400,7 @@ class Transport:
         self.is_output_ended = True
         tls = self._tls
         silent_records = 0
-        while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):
+        while not (self.is_closed or self._is_paused or self._is_eof_seen or self._finishing is not None):
             try:
                 data = self._sock.recv(_MAX_READ_BYTES) if tls is None else tls.receive(READ_BYTES)
             except NOT_NOW:
@@ -434,8 +420,8 @@ class Transport:
                 self._is_eof_seen = True
                 self._owner.on_eof()
             break
-        if self._is_paused and self.hears_out and not self.is_closed:
-            self._breach = error
+        if self._is_paused and self.reads_rest_before_loss and not self.is_closed:
+            self._withheld_loss = error
             self.is_writing = False
             self._rewatch()
             self._output.drop()
@@ -445,7 +431,7 @@ class Transport:
     def _lose(self, error: OSError) -> None:
         owner = self._owner
         self._let_go()
-        if self._is_finishing:
+        if self._finishing is not None:
             owner.on_closed()
         else:
             owner.on_lost(error)

@@ -140,7 +140,7 @@ def test_the_peers_eof_is_reported_and_output_still_flows() -> None:
 def test_our_eof_reaches_the_peer_and_input_still_flows() -> None:
     with linked() as link:
         link.send(b"that was all")
-        link.transport.end_output()
+        link.transport.half_close()
         turns(link.loop)
         assert receive(link.peer, 12) == b"that was all"
         assert has_ended(link.peer)
@@ -398,9 +398,9 @@ def test_input_before_a_reset_is_not_delivered_to_a_paused_reader() -> None:
         assert not link.side.received
 
 
-def test_a_paused_reader_with_hears_out_gets_input_before_a_reset_when_it_resumes() -> None:
+def test_a_paused_reader_that_wants_it_gets_the_rest_before_a_reset_when_it_resumes() -> None:
     with linked() as link:
-        link.transport.hears_out = True
+        link.transport.reads_rest_before_loss = True
         link.transport.pause_reading()
         queued = link.send(b"z" * MANY_BYTES)
         turns(link.loop)
@@ -422,9 +422,9 @@ def test_a_paused_reader_with_hears_out_gets_input_before_a_reset_when_it_resume
         assert link.side.error is not None
 
 
-def test_a_reader_with_hears_out_may_pause_again_before_and_within_the_remaining_input() -> None:
+def test_a_reader_that_wants_the_rest_may_pause_again_before_and_within_it() -> None:
     with linked() as link:
-        link.transport.hears_out = True
+        link.transport.reads_rest_before_loss = True
         link.transport.pause_reading()
         link.side.on_read = link.transport.pause_reading
         link.peer.sendall(b"no more, please")
@@ -449,7 +449,7 @@ def test_a_reader_with_hears_out_may_pause_again_before_and_within_the_remaining
 @pytest.mark.parametrize("end", [Transport.finish, Transport.close, Transport.abort])
 def test_a_connection_that_broke_while_reading_was_paused_can_be_ended(end: Callable[[Transport], None]) -> None:
     with linked() as link:
-        link.transport.hears_out = True
+        link.transport.reads_rest_before_loss = True
         link.transport.pause_reading()
         link.peer.sendall(b"no more, please")
         reset(link.peer)

@@ -293,9 +293,9 @@ def test_a_close_notify_before_a_reset_is_delivered_when_sending_discovers_the_r
         assert link.transport.is_closed
 
 
-def test_a_paused_reader_with_hears_out_gets_input_before_a_reset_when_it_resumes(authority: trustme.CA) -> None:
+def test_a_paused_reader_that_wants_it_gets_the_rest_before_a_reset_when_it_resumes(authority: trustme.CA) -> None:
     with linked(authority, kind=TlsSocket, is_client=True) as link:
-        link.transport.hears_out = True
+        link.transport.reads_rest_before_loss = True
         link.transport.pause_reading()
         link.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.peer.sendall(b"x" * 50_000)
