@@ -206,14 +206,14 @@ def connections() -> Row:
         panels=[
             graph(
                 "Client connections",
-                "Open ones, by door.",
+                "Open ones, by the address of the listener.",
                 Query(total(series("tunnelgw_proxy_connections"), "door"), "{{door}}"),
                 stacked=True,
             ),
             graph(
                 "Connections refused",
-                "Turned away or broken off, by door and cause. The manual of the proxy tells the causes, under Error "
-                "answers.",
+                "Turned away or broken off, by cause and the address of the listener. The manual of the proxy tells "
+                "the causes, under Error answers.",
                 Query(rate(series("tunnelgw_proxy_connections_refused_total"), "door, cause"), "{{cause}} at {{door}}"),
                 unit="cps",
             ),
