@@ -27,6 +27,17 @@ class Way(NamedTuple):
     """Id of the tunnel that leads there; empty: none does."""
 
 
+class Answers(NamedTuple):
+    """What both ends of a way have answered so far."""
+
+    proxies: Sequence[Receipt]
+    expected: int
+    """How many proxies the data plane has."""
+    tunnel: Receipt | None
+    has_tunnel: bool = False
+    """Whether a receipt of the tunnel is expected, too."""
+
+
 class Outcomes(Protocol):
     """The results of all deliveries, as known to `tunnelgw.deliver.dispatch.Dispatch`."""
 
@@ -45,13 +56,9 @@ class Outcomes(Protocol):
         """The listeners of the document with this digest; without `digest`, of the newest document."""
 
 
-def delivered(
-    proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool = False
-) -> Finding:
-    """The condition `tunnelgw.dev/Delivered` of a Gateway.
-
-    `expected`: how many proxies the data plane has. `has_tunnel`: whether a receipt of the tunnel is expected, too.
-    """
+def delivered(answers: Answers) -> Finding:
+    """The condition `tunnelgw.dev/Delivered` of a Gateway."""
+    proxies, expected, tunnel, has_tunnel = answers
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
     errors = [f"proxy {receipt.target}: {failure}" for receipt in proxies if (failure := receipt.failure)]
@@ -73,8 +80,9 @@ def delivered(
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
 
 
-def is_silent(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool) -> bool:
+def is_silent(answers: Answers) -> bool:
     """Whether a receipt that `delivered` needs is still missing, and none of the others reports a failure."""
+    proxies, expected, tunnel, has_tunnel = answers
     failures = not expected or any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
     return not failures and (len(proxies) < expected or (has_tunnel and tunnel is None))
 

@@ -8,7 +8,7 @@ Only the reconciler's thread calls this module.
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import Outcomes, Way, conflicts, delivered, is_silent, unbound, with_conflicts
+from tunnelgw.report.deliveries import Answers, Outcomes, Way, conflicts, delivered, is_silent, unbound, with_conflicts
 from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.firstwords import FirstWords
 from tunnelgw.report.holdback import HoldBack
@@ -155,15 +155,18 @@ class Reporter:
 
     def _news_of_deliveries(self, situation: Situation) -> set[ObjectId]:
         """Gateways and ListenerSets whose statuses must now say something else about deliveries."""
-        unbound_now = self._unbound_listeners(situation.planes)
+        # Read once: what a proxy answers between two reads would be missing in the status that its answer releases.
+        proxies = {plane: self._outcomes.proxy_receipts(plane) for plane in situation.planes}
+        unbound_now = self._unbound_listeners(proxies)
         found = {id_ for id_ in {*unbound_now, *self._unbound} if unbound_now.get(id_) != self._unbound.get(id_)}
         self._unbound = unbound_now
-        ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
-        ways |= {Way(plane, "") for plane in situation.planes}
         held = self._outcomes.held_planes()
-        tunnels = self._outcomes.tunnel_receipts()
-        deliveries = {way: self._delivery(way, situation, held, tunnels) for way in ways}
-        self._first.listen(ways, lambda way: self._is_silent(way, situation, tunnels))
+        answers = _by_way(situation, proxies, self._outcomes.tunnel_receipts())
+        deliveries = {
+            way: Delivery(way.plane in held, delivered(each)) if way.plane in proxies else Delivery(False)
+            for way, each in answers.items()
+        }
+        self._first.listen(answers.keys(), lambda way: is_silent(answers[way]))
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
         self._unheld -= different
@@ -206,30 +209,11 @@ class Reporter:
         left, self._left = self._left, set()
         return left
 
-    def _delivery(
-        self, way: Way, situation: Situation, held: Collection[str], tunnels: Mapping[str, Receipt]
-    ) -> Delivery:
-        plane = situation.planes.get(way.plane)
-        if plane is None:
-            return Delivery(False)
-        receipts = self._outcomes.proxy_receipts(way.plane)
-        tunnel = tunnels.get(way.tunnel)
-        has_tunnel = way.tunnel in situation.tunnels
-        finding = delivered(receipts, len(plane.endpoints), tunnel, has_tunnel=has_tunnel)
-        return Delivery(way.plane in held, finding)
-
-    def _is_silent(self, way: Way, situation: Situation, tunnels: Mapping[str, Receipt]) -> bool:
-        plane = situation.planes.get(way.plane)
-        expected = len(plane.endpoints) if plane else 0
-        has_tunnel = way.tunnel in situation.tunnels
-        return is_silent(
-            self._outcomes.proxy_receipts(way.plane), expected, tunnels.get(way.tunnel), has_tunnel=has_tunnel
-        )
-
-    def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
+    def _unbound_listeners(self, proxies: Mapping[str, Iterable[Receipt]]) -> dict[ObjectId, Mapping[str, str]]:
+        """`proxies`: receipts by data plane."""
         found: dict[ObjectId, Mapping[str, str]] = {}
-        for plane in planes:
-            for receipt in self._outcomes.proxy_receipts(plane):
+        for plane, receipts in proxies.items():
+            for receipt in receipts:
                 # Remarks refer to listeners by their index in the document that the proxy holds.
                 held = self._outcomes.listeners(plane, receipt.held)
                 told = unbound(held, receipt, self._outcomes.listeners(plane))
@@ -296,6 +280,23 @@ class Reporter:
         if not delivery.is_held:
             self._unheld.add(way)
         return StatusUpdate(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
+
+
+def _by_way(
+    situation: Situation, proxies: Mapping[str, Sequence[Receipt]], tunnels: Mapping[str, Receipt]
+) -> dict[Way, Answers]:
+    """`proxies`: receipts by data plane; `tunnels`: by id."""
+    ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
+    ways |= {Way(plane, "") for plane in situation.planes}
+    return {
+        way: Answers(
+            proxies.get(way.plane, ()),
+            expected=len(situation.planes[way.plane].endpoints) if way.plane in situation.planes else 0,
+            tunnel=tunnels.get(way.tunnel),
+            has_tunnel=way.tunnel in situation.tunnels,
+        )
+        for way in ways
+    }
 
 
 def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:

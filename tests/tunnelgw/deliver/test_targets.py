@@ -26,7 +26,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import GatewayClassConfig
 from tunnelgw.model.snapshot import Snapshot
-from tunnelgw.report.deliveries import delivered
+from tunnelgw.report.deliveries import Answers, delivered
 
 OURS = "tests.example/controller"
 ONE, TWO, THREE = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2, 3))
@@ -375,7 +375,7 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
 def status_of(tunnel_id: str, error: str = "") -> dict[str, Any]:
     """Of a Gateway whose proxy holds its document."""
     tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error)
-    finding = delivered([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel)
+    finding = delivered(Answers([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel))
     condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": finding.message}
     return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
 

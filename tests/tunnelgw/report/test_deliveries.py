@@ -10,7 +10,7 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.refs import ParentRef
-from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflicts
+from tunnelgw.report.deliveries import Answers, conflicts, delivered, unbound, with_conflicts
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, TunnelHost
 
 HELD = Receipt("http://10.0.0.1:8082", "d", "d")
@@ -25,14 +25,18 @@ def said(finding: Finding) -> tuple[Status, Reason, str]:
 
 
 def test_proxies_that_hold_the_wanted_document_are_counted() -> None:
-    assert said(delivered([HELD], 1, TUNNEL)) == (Status.TRUE, Reason.DELIVERED, "held by 1 proxy and tunnel 6f1c")
-    assert said(delivered([HELD, HELD], 2, None)) == (Status.TRUE, Reason.DELIVERED, "held by 2 proxies")
+    assert said(delivered(Answers([HELD], 1, TUNNEL))) == (
+        Status.TRUE,
+        Reason.DELIVERED,
+        "held by 1 proxy and tunnel 6f1c",
+    )
+    assert said(delivered(Answers([HELD, HELD], 2, None))) == (Status.TRUE, Reason.DELIVERED, "held by 2 proxies")
 
 
 def test_a_failed_target_is_named_with_the_reason() -> None:
     tunnel = msgspec.structs.replace(TUNNEL, error="authentication failed")
 
-    status, reason, message = said(delivered([HELD, DOWN], 2, tunnel))
+    status, reason, message = said(delivered(Answers([HELD, DOWN], 2, tunnel)))
 
     assert (status, reason) == (Status.FALSE, Reason.DELIVERY_FAILED)
     assert message == "proxy http://10.0.0.2:8082: connection refused; tunnel 6f1c: authentication failed"
@@ -41,7 +45,7 @@ def test_a_failed_target_is_named_with_the_reason() -> None:
 def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_holding_it() -> None:
     contested = msgspec.structs.replace(HELD, remarks=(Remark(RemarkKind.REPLACED, HELD.target, "by somebody else"),))
 
-    assert said(delivered([HELD, contested], 2, None)) == (
+    assert said(delivered(Answers([HELD, contested], 2, None))) == (
         Status.FALSE,
         Reason.DELIVERY_FAILED,
         f"proxy {HELD.target}: by somebody else",
@@ -52,16 +56,16 @@ def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_
 def test_of_many_failures_some_are_shown_and_the_others_counted() -> None:
     many = [msgspec.structs.replace(DOWN, target=f"p{number}") for number in range(7)]
 
-    message = said(delivered(many, 7, None))[2]
+    message = said(delivered(Answers(many, 7, None)))[2]
 
     assert "p4: " in message
     assert "p5" not in message
     assert message.endswith("; and 2 more")
-    assert said(delivered(many[:5], 5, None))[2].endswith("p4: connection refused"), "no others"
+    assert said(delivered(Answers(many[:5], 5, None)))[2].endswith("p4: connection refused"), "no others"
 
 
 def test_a_proxy_that_has_not_answered_yet_is_pending() -> None:
-    assert said(delivered([HELD], 2, None)) == (
+    assert said(delivered(Answers([HELD], 2, None))) == (
         Status.UNKNOWN,
         Reason.PENDING,
         "1 of 2 proxies have not answered yet",
@@ -71,7 +75,7 @@ def test_a_proxy_that_has_not_answered_yet_is_pending() -> None:
 def test_a_proxy_that_may_be_starting_is_pending_and_named() -> None:
     starting = msgspec.structs.replace(DOWN, is_starting=True)
 
-    assert said(delivered([HELD, starting], 3, None)) == (
+    assert said(delivered(Answers([HELD, starting], 3, None))) == (
         Status.UNKNOWN,
         Reason.PENDING,
         "2 of 3 proxies have not answered yet (proxy http://10.0.0.2:8082: connection refused)",
@@ -88,16 +92,16 @@ def test_a_remark_that_names_no_listener_of_ours_is_ignored() -> None:
 
 
 def test_delivered_is_pending_until_the_provider_has_the_hostnames() -> None:
-    assert said(delivered([HELD], 1, None, has_tunnel=True)) == (
+    assert said(delivered(Answers([HELD], 1, None, has_tunnel=True))) == (
         Status.UNKNOWN,
         Reason.PENDING,
         "the provider has not got the hostnames yet",
     )
-    assert said(delivered([HELD], 1, TUNNEL, has_tunnel=True))[0] is Status.TRUE
+    assert said(delivered(Answers([HELD], 1, TUNNEL, has_tunnel=True)))[0] is Status.TRUE
 
 
 def test_a_data_plane_without_proxies_is_not_delivered() -> None:
-    status, _, message = said(delivered([], 0, None))
+    status, _, message = said(delivered(Answers([], 0, None)))
 
     assert status is Status.FALSE
     assert "--proxy-endpoints" in message
@@ -107,7 +111,7 @@ def test_a_conflict_is_reported_on_the_gateway_and_by_hostname() -> None:
     everything = Remark(RemarkKind.CONFLICT, "*", "the catch-all is somebody else's")
     tunnel = msgspec.structs.replace(TUNNEL, remarks=(CONFLICT, everything))
 
-    assert said(delivered([HELD], 1, tunnel))[2] == f"{CONFLICT.message}; {everything.message}"
+    assert said(delivered(Answers([HELD], 1, tunnel)))[2] == f"{CONFLICT.message}; {everything.message}"
     assert conflicts({"6f1c": tunnel}) == {
         TunnelHost("6f1c", "a.example"): CONFLICT.message,
         TunnelHost("6f1c", ""): everything.message,
@@ -118,7 +122,7 @@ def test_a_foreign_rule_that_is_kept_is_not_a_conflict() -> None:
     kept = Remark(RemarkKind.FOREIGN_RULE, "theirs.example", "a rule for theirs.example that is not ours is kept")
     tunnel = msgspec.structs.replace(TUNNEL, remarks=(kept,))
 
-    assert said(delivered([HELD], 1, tunnel))[0] is Status.TRUE
+    assert said(delivered(Answers([HELD], 1, tunnel)))[0] is Status.TRUE
     assert conflicts({"6f1c": tunnel}) == {}
 
 

@@ -556,6 +556,32 @@ def test_a_reported_hostname_conflict_stays_even_if_the_tunnel_answers_meanwhile
         assert all(delivered_false(update) for update in updates if update is not None), looks
 
 
+class Answering(Answered):
+    """Its proxy answers after `silent_looks` looks."""
+
+    silent_looks = 1_000
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        self.silent_looks -= 1
+        in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
+        return () if self.silent_looks >= 0 else (msgspec.structs.replace(HOLDS, remarks=(in_use,)),)
+
+
+def test_what_a_proxy_answers_meanwhile_is_in_the_first_status_that_a_new_leader_writes() -> None:
+    for looks in range(10):
+        outcomes = Answering(tunnel=TOLD)
+        scene = Scene(outcomes)
+        assert scene.report(GATEWAY) == {}
+
+        outcomes.silent_looks = looks
+        deliveries = [update.delivery for _ in range(10) for update in scene.report().values()]
+
+        assert [delivery.unbound for delivery in deliveries] == [{"web": f"proxy {PROXY}: in use"}], looks
+        assert [delivery.finding.message for delivery in deliveries if delivery.finding] == [
+            f"held by 1 proxy and tunnel {ONE}"
+        ], looks
+
+
 def test_a_lasting_failure_of_a_tunnel_is_an_event_on_its_gateway_and_healthy_targets_get_none() -> None:
     scene = Scene()
     scene.outcomes.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
