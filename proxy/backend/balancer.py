@@ -96,7 +96,7 @@ class Balancer:
     def make_room(self) -> bool:
         """Close an unused connection, in any pool. Returns False if there is none."""
         pools = [pool for destination in self._all_destinations for pool in destination.pools]
-        return any(pool.close_idle() for pool in pools) or any(pool.close_personal() for pool in pools)
+        return any(pool.close_idle() for pool in pools) or any(pool.close_reserved() for pool in pools)
 
     def on_room(self) -> None:
         """There may be room for more connections: open those that requests wait for."""

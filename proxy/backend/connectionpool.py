@@ -65,7 +65,7 @@ class ConnectionPool:
         self._may_multiplex = is_h2c or (trust is not None and trust.offers_h2)
         """Whether connections carry several requests; also true until that is known."""
         self._idle: list[H1Link] = []
-        self._personal: dict[int, H1Link] = {}
+        self._reserved: dict[int, H1Link] = {}
         """Idle connections reserved for their client's next request, by the id of the client's connection."""
         self._multiplexed: list[H2Link] = []
         self._links: set[H1Link | H2Link] = set()
@@ -78,11 +78,11 @@ class ConnectionPool:
 
     def dispatch(self, request: Request) -> None:
         """Send the request, or queue it until it can be sent. Its receiver is never called from within this call."""
-        if self._personal and not request.wish.needs_new_connection:
-            link = self._personal.get(id(request.receiver.client_connection))
+        if self._reserved and not request.wish.needs_new_connection:
+            link = self._reserved.get(id(request.receiver.client_connection))
             if link is not None:
                 if link.begin(request):
-                    self._forget_personal(link)
+                    self._end_reservation(link)
                 return
         if self._idle and not request.wish.needs_new_connection:
             link = self._idle.pop()
@@ -240,8 +240,8 @@ class ConnectionPool:
 
     def on_free(self, link: H1Link) -> None:
         """A link is free for the next request."""
-        if link.is_personal:
-            self._keep_personal(link)
+        if link.is_authenticated:
+            self._reserve(link)
             return
         while self._waiting and (request := self._next_for(link)) is not None:
             self._take(request)
@@ -257,32 +257,29 @@ class ConnectionPool:
                 # Requests to another address may be waiting for room.
                 self._owner.on_room()
 
-    def _keep_personal(self, link: H1Link) -> None:
+    def _reserve(self, link: H1Link) -> None:
+        """Keep an authenticated link for its client, if that is known by its connection."""
         if link.client is None or self._is_retired:
             link.close()
             return
-        before = self._personal.get(id(link.client))
+        before = self._reserved.get(id(link.client))
         if before is not None:
             before.close()
-        self._personal[id(link.client)] = link
-        self._shared.personal.setdefault(id(link.client), set()).add(link)
+        self._reserved[id(link.client)] = link
+        self._shared.reserve(link, link.client)
         link.rest()
         if self._circuit.pending:
             self._owner.on_room()
 
-    def _forget_personal(self, link: H1Link) -> None:
-        """Drop the reservation; no-op unless the link is idle and reserved."""
-        key = id(link.client)
-        if self._personal.get(key) is link:
-            del self._personal[key]
-            of_client = self._shared.personal[key]
-            of_client.remove(link)
-            if not of_client:
-                del self._shared.personal[key]
+    def _end_reservation(self, link: H1Link) -> None:
+        """No-op unless the link is reserved."""
+        if self._reserved.get(id(link.client)) is link:
+            del self._reserved[id(link.client)]
+            self._shared.end_reservation(link, link.client)
 
     def keeps_for(self, client: object | None) -> bool:
         """Whether a connection is reserved for that client's next request."""
-        return id(client) in self._personal
+        return id(client) in self._reserved
 
     def _next_for(self, link: H1Link) -> Request | None:
         for request in self._waiting:
@@ -322,7 +319,7 @@ class ConnectionPool:
     def on_gone(self, link: H1Link | H2Link, failure: Failure | None = None) -> None:
         """`failure`: the peer does not speak HTTP/2, or closed before any request."""
         if isinstance(link, H1Link):
-            self._forget_personal(link)
+            self._end_reservation(link)
             if link in self._idle:
                 self._idle.remove(link)
         else:
@@ -354,17 +351,17 @@ class ConnectionPool:
                 return True
         return False
 
-    def close_personal(self) -> bool:
+    def close_reserved(self) -> bool:
         """Close a connection reserved for a client, which then has to authenticate a new one. False: there is none."""
-        for personal in self._personal.values():
-            personal.close()
+        for link in self._reserved.values():
+            link.close()
             return True
         return False
 
     def retire(self) -> None:
         """Close connections as soon as they are free; open new ones only for requests that still come."""
         self._is_retired = True
-        for unused in [*self._idle, *self._personal.values()]:
+        for unused in [*self._idle, *self._reserved.values()]:
             unused.close()
         for link in list(self._multiplexed):
             self.on_streams_left(link)

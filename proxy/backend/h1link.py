@@ -64,8 +64,8 @@ class H1Link:
         "_transport",
         "_until_s",
         "client",
+        "is_authenticated",
         "is_kept",
-        "is_personal",
     )
 
     def __init__(
@@ -90,9 +90,10 @@ class H1Link:
         """The body of the running request has not ended."""
         self.is_kept = False
         """The link was idle before the current request, whose failure therefore says little about the backend."""
-        self.is_personal = False
+        self.is_authenticated = False
+        """A client has authenticated the connection itself, so the link belongs to that client."""
         self.client: object | None = None
-        """The client connection that a personal link belongs to."""
+        """The client's connection, if that is known to carry requests of one client only."""
         self._transport = Transport(loop, sock, self)
         self._transport.reads_rest_before_loss = True
         self._transport.start()
@@ -113,7 +114,7 @@ class H1Link:
             self._loop.call_soon(partial(request.fail, failure))
             return False
         if self._codec.is_authenticated:
-            self.is_personal = True
+            self.is_authenticated = True
             self.client = request.receiver.client_connection
         self._request = request
         self._is_head_sent = False

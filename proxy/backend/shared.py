@@ -27,21 +27,32 @@ class Shared:
         self._certificates = ThreadPool(loop, "certificates", threads=1)
         self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
         self._turn = 0
-        self.personal: dict[int, set[Unused]] = {}
-        """Idle connections that only one client may use, by the id of the client's connection."""
+        self._reserved: dict[int, set[Unused]] = {}
+        """Unused connections that only one client may use, by the id of the client's connection."""
 
     def apply(self, limits: document.Limits) -> None:
         """Adopt the limits of a new document; 0 means no limit."""
         self.connect_timeout_s = document.seconds(limits.connect_timeout)
         self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
 
+    def reserve(self, unused: Unused, client: object) -> None:
+        """Nobody but this client may use the connection for its next request."""
+        self._reserved.setdefault(id(client), set()).add(unused)
+
+    def end_reservation(self, unused: Unused, client: object) -> None:
+        """The connection carries that client's next request, or is closed."""
+        of_client = self._reserved[id(client)]
+        of_client.remove(unused)
+        if not of_client:
+            del self._reserved[id(client)]
+
     def keeps_for(self, client: object | None) -> bool:
         """Whether a connection to any backend is reserved for that client's next request."""
-        return id(client) in self.personal
+        return id(client) in self._reserved
 
     def forget_client(self, client: object) -> None:
         """A client connection has closed: close the connections reserved for it, which no other client may use."""
-        for unused in tuple(self.personal.get(id(client), ())):
+        for unused in tuple(self._reserved.get(id(client), ())):
             unused.close()
 
     def next_turn(self) -> int:
