@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from daemonkit.logs import get_logger
-from proxy.doors.lastcall import HANDSHAKE_S, drop_new_handshakes
+from proxy.doors.synfilter import HANDSHAKE_S, drop_new_handshakes
 from proxy.loop import Loop
 
 log = get_logger(__name__).every(60.0)
@@ -67,7 +67,7 @@ class Acceptor:
         self._reserve = reserve
         self._owner = owner
         self._resume = loop.deadline(self._on_resume)
-        self._last_call = loop.deadline(self._on_last_call)
+        self._closing = loop.deadline(self._on_handshakes_done)
         self._on_closed: Callable[[], None] | None = None
         sock.setblocking(False)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -102,7 +102,7 @@ class Acceptor:
         has_dropped = not self.is_closed and drop_new_handshakes(self._sock)
         self._take_all()
         if has_dropped and not self.is_closed:
-            self._last_call.set(self._loop.now_s + HANDSHAKE_S)
+            self._closing.set(self._loop.now_s + HANDSHAKE_S)
         else:
             self.close()
 
@@ -112,14 +112,14 @@ class Acceptor:
 
     def close(self) -> None:
         self._resume.cancel()
-        self._last_call.cancel()
+        self._closing.cancel()
         self._loop.unwatch(self._sock)
         self._sock.close()
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             on_closed()
 
-    def _on_last_call(self) -> None:
+    def _on_handshakes_done(self) -> None:
         self._take_all()
         self.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
-from proxy.doors.farewell import Farewell
+from proxy.doors.lingeringclose import LingeringClose
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.peeking import Peeking
 from proxy.doors.refusals import refusal
@@ -43,7 +43,7 @@ class Greeting:
         self._choose = choose
         self._on_greeted = on_greeted
         self._handshake: Handshake[TlsSocket] | None = None
-        self._farewell: Farewell | None = None
+        self._lingering: LingeringClose | None = None
         self._peeking = Peeking(loop, sock, MAX_BYTES, self)
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
@@ -108,7 +108,7 @@ class Greeting:
         if isinstance(error, ssl.SSLError):
             # OpenSSL has sent its alert.
             self._handshake = None
-            self._say_farewell()
+            self._close_lingering()
         else:
             sock.close()
             self._leave()
@@ -125,18 +125,18 @@ class Greeting:
             return
         with contextlib.suppress(OSError):
             self._sock.send(last_words)
-        self._say_farewell()
+        self._close_lingering()
 
-    def _say_farewell(self) -> None:
+    def _close_lingering(self) -> None:
         self._deadline.cancel()
-        self._farewell = Farewell(self._loop, self._sock, self._give_up)
-        self._farewell.start()
+        self._lingering = LingeringClose(self._loop, self._sock, self._give_up)
+        self._lingering.start()
 
     def _give_up(self) -> None:
         if self._handshake is not None:
             self._handshake.cancel()
-        if self._farewell is not None:
-            self._farewell.end()
+        if self._lingering is not None:
+            self._lingering.end()
         self._peeking.stop()
         self._sock.close()
         self._leave()

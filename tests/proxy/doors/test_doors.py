@@ -15,7 +15,7 @@ from h2.settings import SettingCodes
 
 from proxy.doors.acceptor import Acceptor, Reserve
 from proxy.doors.h1connection import DRAIN_S, FIRST_S, RECENT_S
-from proxy.doors.lastcall import HANDSHAKE_S
+from proxy.doors.synfilter import HANDSHAKE_S
 from proxy.doors.turns import FULL_BYTES
 from proxy.loop import Loop
 from proxy.routing import socket_door

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from proxy.doors.lastcall import drop_new_handshakes
+from proxy.doors.synfilter import drop_new_handshakes
 
 
 def listener(family: socket.AddressFamily, port: int = 0) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The end of a connection whose client was refused with a short answer, which it gets a moment to read.
+"""The lingering close of a connection whose client was refused with a short answer (RFC 9112, 9.6).
 
 A client may have sent more by then, such as its request right after a handshake that we refuse. Data that is unread
 when a socket is closed, or that comes later, makes the kernel reset the connection; then the client fails to send, and
@@ -16,7 +16,7 @@ MAX_S: Final = 1.0
 _MAX_BYTES: Final = 256 * 1024
 
 
-class Farewell:
+class LingeringClose:
     """Calls `on_over` once, unless `end` is called before; the caller then closes the socket."""
 
     __slots__ = ("_deadline", "_left_bytes", "_loop", "_on_over", "_sock")
