@@ -103,7 +103,7 @@ class Exchange(Attempting):
         if departure is None:
             return
         self.active_s = self._shared.loop.now_s
-        edits, fields = departure.decision.response_edits, final_fields(head)
+        edits, fields = departure.decision.response_edits, self._dated(final_fields(head))
         self._reason = "denied"
         self._stop_request()
         fields = fields if edits is None else edits.apply(fields)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.backend.stream import NO_WISH, Reason
+from proxy.exchange.answers import http_date
 from proxy.exchange.asking import Asking
 from proxy.exchange.exchange import Exchange
 from proxy.heads import Fields
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
+from tests.proxy.exchange.sides import DATE, WALL_S, MemoryClient, MemoryStream, World, asked, config
 
 SERVER = "http://192.0.2.50:9091"
 
@@ -396,15 +397,28 @@ def test_a_denial_is_passed_on_to_the_client_and_nothing_is_forwarded(make_world
     world, client, question = begin(make_world, rule, method=b"POST", end_stream=False)
     client.send(b"secret")
     location = (b"location", b"https://login.example/")
-    question.answer_whole(b"log in\n", 302, [location, (b"set-cookie", b"a=b"), (b"keep-alive", b"timeout=5")])
+    question.answer_whole(b"log in\n", 302, [DATE, location, (b"set-cookie", b"a=b"), (b"keep-alive", b"timeout=5")])
 
     assert client.head is not None
     assert (client.head.status_code, client.body, client.is_ended) == (302, b"log in\n", True)
-    assert client.head.fields == [location, (b"set-cookie", b"a=b"), (b"x-seen", b"1")]
+    assert client.head.fields == [DATE, location, (b"set-cookie", b"a=b"), (b"x-seen", b"1")]
     assert (client.is_request_stopped, client.owed_bytes) == (True, 0)
     world.wait()
     assert len(world.pool.streams) == 1
     assert (world.record.status_code, world.record.reason, not world.services.running) == (302, "denied", True)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_denial_without_a_date_gets_the_time_of_its_arrival(make_world: MakeWorld, is_whole: bool) -> None:
+    """RFC 9110, 6.6.1, as for a response of the backend."""
+    world, client, question = begin(make_world)
+    world.wait(2.0)
+    if is_whole:
+        question.answer_whole(b"log in\n", 401)
+    else:
+        question.answer(401, end_stream=True)
+
+    assert client.field(b"date") == http_date(int(WALL_S) + 102)
 
 
 def test_a_long_denial_is_streamed(make_world: MakeWorld) -> None:
