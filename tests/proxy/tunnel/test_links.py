@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,15 @@ def settle(rig: Rig, record: Record) -> None:
     """Waits until all that either side had sent has arrived: the second round trip begins after the first has ended."""
     rig.edge.ping(record)
     rig.edge.ping(record)
+
+
+def join_handshakes(rig: Rig) -> None:
+    """Waits until the loop knows of each TLS handshake that its edge has completed."""
+    for thread in threading.enumerate():
+        if thread.name == "edge-handshake":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+    rig.call(lambda: None)
 
 
 # -- dialling and registering ------------------------------------------------------------------------------------------
@@ -211,6 +221,7 @@ def test_a_silent_edge_ends_a_connection_at_its_timeout_and_not_before(
     (record,) = rig.edge.wait_for_attempts(1)
     if hang is not Hang.BEFORE_TLS:
         rig.edge.wait_for(lambda: record.tls_version is not None, "TLS")
+        join_handshakes(rig)
         if hang is not Hang.BEFORE_HTTP:
             settle(rig, record)
     rig.pass_time(wait_s / 2)
