@@ -213,8 +213,7 @@ class Attempting(Ending, ABC):
             self._reason = reason
             self._abort()
             return
-        edits = None if self._departure is None else self._departure.decision.response_edits
-        self._answer(error_answer(GATEWAY_TIMEOUT, reason, text, edits))
+        self._answer(error_answer(GATEWAY_TIMEOUT, reason, text, self._response_edits))
 
 
 def _waits_for_100(head: RequestHead) -> bool:

@@ -19,7 +19,7 @@ from proxy.exchange.shared import Shared
 from proxy.exchange.timers import Timers
 from proxy.h2 import ErrorCode
 from proxy.heads import Field, RequestHead
-from proxy.routing import Answer, Rule
+from proxy.routing import Answer, HeaderEdits, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 
 _NO_LOOK: Final = (0.0, 0)
@@ -108,6 +108,11 @@ class Ending:
     @property
     def _id_field(self) -> Field:
         return self._terms.forwarding.request_id_name, self._request_id
+
+    @property
+    def _response_edits(self) -> HeaderEdits | None:
+        """What the rule changes in responses, our own errors included."""
+        return None if self._departure is None else self._departure.decision.response_edits
 
     def _answer(self, answer: Answer) -> None:
         self._reason = answer.reason

@@ -116,8 +116,7 @@ class Exchange(Attempting):
     def on_denied_unclearly(self, status_code: int) -> None:
         self._stream = None
         self._detail = f"asking for authorization: answered {status_code}, want 200"
-        edits = None if self._departure is None else self._departure.decision.response_edits
-        self._answer(error_answer(403, "denied", "the request is not authorized", edits))
+        self._answer(error_answer(403, "denied", "the request is not authorized", self._response_edits))
 
     # -- what the client does ----------------------------------------------------------------------------------------
 
@@ -400,5 +399,4 @@ class Exchange(Attempting):
         """The backend's head cannot be passed on."""
         self._detail = detail
         self._let_go()
-        edits = None if self._departure is None else self._departure.decision.response_edits
-        self._answer(answers.failure_answer(Reason.PROTOCOL, edits))
+        self._answer(answers.failure_answer(Reason.PROTOCOL, self._response_edits))
