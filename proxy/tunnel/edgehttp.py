@@ -1,7 +1,6 @@
 """HTTP/2 with the edge: a door's connection with higher limits, which can also ping its peer."""
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from proxy import h2
 from proxy.doors.h2connection import H2Connection
@@ -45,6 +44,19 @@ LIMITS: Final = Limits(
 """Thousands of clients are behind this one peer."""
 
 
+class EdgeKeeper(Keeper, Protocol):
+    """The edge connection whose HTTP/2 this is."""
+
+    def on_pong(self) -> None:
+        """The edge has answered the last PING."""
+
+    def on_goaway(self, words: str) -> None:
+        """The edge opens no more streams; `words` is for the log."""
+
+    def on_connection_end(self, cause: FailureCause, error: str) -> None:
+        """The edge has ended or broken the connection. The streams end after this call."""
+
+
 class EdgeHttp(H2Connection):
     peer = "edge"
 
@@ -53,18 +65,12 @@ class EdgeHttp(H2Connection):
         loop: Loop,
         terms: Terms,
         arrival: Arrival,
-        keeper: Keeper,
+        keeper: EdgeKeeper,
         codec: h2.Connection,
         dialect: Dialect,
-        on_pong: Callable[[], None],
-        on_goaway: Callable[[str], None],
-        on_end: Callable[[FailureCause, str], None],
     ) -> None:
-        """`on_end` gets the reason if the edge ends or breaks the connection, before its streams end."""
         super().__init__(loop, terms, arrival, keeper, codec, dialect=dialect)
-        self._on_pong = on_pong
-        self._on_goaway = on_goaway
-        self._on_end = on_end
+        self._edge_keeper = keeper
         self._pings = 0
 
     def ping(self) -> None:
@@ -73,20 +79,20 @@ class EdgeHttp(H2Connection):
         self._transport.flush_later()
 
     def on_eof(self) -> None:
-        self._on_end(FailureCause.LOST, "the edge closed the connection")
+        self._edge_keeper.on_connection_end(FailureCause.LOST, "the edge closed the connection")
         super().on_eof()
 
     def on_lost(self, error: OSError) -> None:
-        self._on_end(FailureCause.LOST, f"connection lost: {error.strerror or error}")
+        self._edge_keeper.on_connection_end(FailureCause.LOST, f"connection lost: {error.strerror or error}")
         super().on_lost(error)
 
     def on_broken(self, reason: str) -> None:
-        self._on_end(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
+        self._edge_keeper.on_connection_end(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
         super().on_broken(reason)
 
     def on_other(self, event: h2.Event) -> None:
         if isinstance(event, h2.PingAcked):
             if event.payload == self._pings.to_bytes(8, "big"):
-                self._on_pong()
+                self._edge_keeper.on_pong()
         elif isinstance(event, h2.GoawayReceived):
-            self._on_goaway(event.words)
+            self._edge_keeper.on_goaway(event.words)

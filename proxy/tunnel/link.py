@@ -85,7 +85,7 @@ class Home(Protocol):
 
 
 class Link:
-    """One connection to the edge; also the `Keeper` of its HTTP/2 connection."""
+    """One connection to the edge; also the `EdgeKeeper` of its HTTP/2 connection."""
 
     def __init__(
         self,
@@ -156,17 +156,7 @@ class Link:
         )
         codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
         codec.carried_by(_Line(self._loop, self._heartbeat))
-        http = self._http = EdgeHttp(
-            self._loop,
-            terms,
-            _NOBODY_YET,
-            self,
-            codec,
-            self._home.heads,
-            self._on_pong,
-            self._on_goaway,
-            self._on_connection_end,
-        )
+        http = self._http = EdgeHttp(self._loop, terms, _NOBODY_YET, self, codec, self._home.heads)
         transport = Transport(self._loop, sock, http)
         transport.before_close = self._count_bytes
         http.start(transport)
@@ -180,7 +170,7 @@ class Link:
 
     def refused(self, cause: str, detail: str) -> None:
         """Nothing to count: requests come from clients of the edge. If the edge itself breaks HTTP/2,
-        `_on_connection_end` is called."""
+        `on_connection_end` is called."""
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
@@ -282,8 +272,8 @@ class Link:
             self._dialling.cancel()
         self._end()
 
-    def _on_goaway(self, said: str) -> None:
-        reason = f"the edge takes this connection out of service ({said})"
+    def on_goaway(self, words: str) -> None:
+        reason = f"the edge takes this connection out of service ({words})"
         if self._phase is Phase.REGISTERED:
             self._ending.note(FailureCause.LOST, reason)
             self.withdraw()
@@ -301,7 +291,7 @@ class Link:
             self._control.close()
         self._http.close(error, code)
 
-    def _on_connection_end(self, cause: FailureCause, error: str) -> None:
+    def on_connection_end(self, cause: FailureCause, error: str) -> None:
         self._ending.note(
             cause, f"{error} before it opened its control stream" if self._phase is Phase.OPENING else error
         )
@@ -354,7 +344,7 @@ class Link:
             self._heartbeat.asked(self._loop.now_s)
             self._http.ping()
 
-    def _on_pong(self) -> None:
+    def on_pong(self) -> None:
         round_trip_s = None if self._heartbeat is None else self._heartbeat.answered(self._loop.now_s)
         if round_trip_s is not None:
             self._stats.round_trip_s = round_trip_s
