@@ -129,6 +129,7 @@ class H2Link:
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
         self._transport = Transport(loop, sock, self)
+        self._transport.reads_rest_before_loss = True
         self._transport.start()
         self._transport.flush_later()
 
@@ -274,8 +275,14 @@ class H2Link:
 
     def _read_on(self) -> None:
         """Decode the next turn's share of the bytes already received."""
-        if not self._is_gone:
-            self.on_data(b"")
+        if self._is_gone:
+            return
+        if self._transport.is_output_ended:
+            # The connection has broken, but responses that had arrived are still passed on. Streams opened since the
+            # last output was fetched count as unsent, and no others are opened.
+            self._last_id = self._sent_id
+            self._codec.drain()
+        self.on_data(b"")
 
     def on_eof(self) -> None:
         self._break(Reason.RESET, "connection closed by the backend")

@@ -2,6 +2,7 @@
 
 import gc
 import socket
+import threading
 import weakref
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ from proxy import document
 from proxy.backend.h2link import H2Link
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, OnEvent, h2c, opened, speaks
-from tests.proxy.backend.servers import backend
+from tests.proxy.backend.servers import PATIENCE_S, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
 
 WINDOW_BYTES = 65_535
@@ -117,6 +118,37 @@ def test_an_upload_that_ended_while_it_waited_for_the_window_is_not_kept_in_memo
 
         assert left() is None
         assert w.backend().connections == 1
+
+
+def test_a_response_that_takes_several_turns_to_decode_survives_a_reset_of_its_connection() -> None:
+    """The reset is noticed when more of the upload is sent. A request that follows meanwhile was not sent."""
+    gone = threading.Event()
+
+    def answer_and_leave(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"413")])
+            for _ in range(3_000):
+                peer.h2.send_data(event.stream_id, b"too large ")
+            peer.h2.end_stream(event.stream_id)
+            peer.flush()
+            peer.conn.reset()
+            gone.set()
+
+    with backend(speaks(answer_and_leave)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        upload = opened(w, w.get(method=b"POST", end_stream=False))
+        assert gone.wait(PATIENCE_S)
+        assert upload.request is not None
+        upload.request.send_data(b"x" * 1_000, False, Owed())
+        w.loop.turn()
+        assert not upload.is_over
+        late = w.get(method=b"POST")
+        w.until(lambda: upload.is_over and late.is_over)
+
+        assert (upload.failure, upload.status_code, bytes(upload.body)) == (None, 413, b"too large " * 3_000)
+        assert late.failure is not None
+        assert (late.failure.reason, late.failure.is_unprocessed) == (Reason.RESET, True)
+        assert (w.backend().connections, peer.connections) == (0, 1)
 
 
 @pytest.mark.parametrize(("method", "status"), BODILESS)
