@@ -40,7 +40,7 @@ class Client:
         may_login = True
         for sending in range(1, MAX_SENDINGS + 1):
             ticket, reply = self._send(request, deadline)
-            if not self._credentials.is_expired(reply):
+            if not self._credentials.is_expired(ticket, reply):
                 break
             if sending <= MAX_OUTDATED and self._credentials.is_outdated(ticket):
                 continue

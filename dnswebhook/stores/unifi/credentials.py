@@ -56,8 +56,8 @@ class Credentials(Protocol):
     def learn(self, ticket: Ticket, reply: Reply, /) -> None:
         """Record what the reply changes: a rotated CSRF token, a replaced cookie, the proof that the session works."""
 
-    def is_expired(self, reply: Reply, /) -> bool:
-        """Whether the reply says that the session is over, so that a renewal may help."""
+    def is_expired(self, ticket: Ticket, reply: Reply, /) -> bool:
+        """Whether the reply says that the session of `ticket` is over, so that a renewal may help."""
 
     def is_outdated(self, ticket: Ticket, /) -> bool:
         """Whether a parallel call has learned a newer CSRF token or cookie of the same session."""
@@ -77,7 +77,7 @@ class KeyCredentials:
     def learn(self, _ticket: Ticket, _reply: Reply) -> None:
         """Does nothing: a key never changes."""
 
-    def is_expired(self, _reply: Reply) -> bool:
+    def is_expired(self, _ticket: Ticket, _reply: Reply) -> bool:
         return False
 
     def is_outdated(self, _ticket: Ticket) -> bool:
@@ -150,7 +150,7 @@ class SessionCredentials:
         if reply.status_code == _STATUS_UNAUTHORIZED:
             return  # the session is over: token and cookies in the reply are for a new visitor
         token = _csrf_token(reply)
-        is_proof = reply.is_success and not self.is_expired(reply) and not self._is_about_site(reply)
+        is_proof = reply.is_success and not self.is_expired(ticket, reply) and not self._is_about_site(ticket, reply)
         with self._state_lock:
             session = self._session
             if session is None or session.generation != ticket.generation:
@@ -168,20 +168,22 @@ class SessionCredentials:
                 if is_proof:
                     self._pauses = _login_pauses()
 
-    def is_expired(self, reply: Reply) -> bool:
+    def is_expired(self, ticket: Ticket, reply: Reply) -> bool:
         """True for 401, 403, or a success with an object where an array was requested."""
         if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
-            return not replies.error_body(reply).words.endswith("NoPermission") and not self._is_about_site(reply)
+            has_permission = not replies.error_body(reply).words.endswith("NoPermission")
+            return has_permission and not self._is_about_site(ticket, reply)
         if not reply.is_success:
             return False
         if reply.request.wants_array:
-            return reply.body[:64].lstrip()[:1] == b"{" and not self._is_about_site(reply)
+            return reply.body[:64].lstrip()[:1] == b"{" and not self._is_about_site(ticket, reply)
         return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
 
-    def _is_about_site(self, reply: Reply) -> bool:
-        """Whether it concerns the site. If the session has worked before, only the next session's reply is believed."""
+    def _is_about_site(self, ticket: Ticket, reply: Reply) -> bool:
+        """Whether it concerns the site. If the session has worked before, only the next session's reply is believed;
+        another thread may have opened that one while this reply was on its way."""
         session = self._session
-        is_fresh = session is not None and not session.is_proven
+        is_fresh = session is not None and session.generation == ticket.generation and not session.is_proven
         return is_fresh and replies.is_about_site(replies.error_body(reply))
 
     def is_outdated(self, ticket: Ticket) -> bool:

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
@@ -14,8 +14,10 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreUnreachable
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import transport as transports
-from dnswebhook.stores.unifi.address import Flavour
+from dnswebhook.stores.unifi.address import Flavour, v2_path
+from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.credentials import SessionCredentials
+from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import Transport
@@ -123,12 +125,19 @@ def test_each_session_that_ends_during_parallel_writes_costs_one_login(
 
 @contextmanager
 def session_at(controller: Controller) -> Iterator[SessionCredentials]:
-    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
-    user, password = controller.username, Secret(controller.password)
-    transport = Transport(UnifiSettings(base_url=controller.url, user=user, password=password))
-    session = SessionCredentials(user, password, flavour, transport, lambda *_: None)
+    settings = settings_for(controller)
+    transport = Transport(settings)
+    session = SessionCredentials(settings.user, settings.password, flavour_of(controller), transport, lambda *_: None)
     with closing(transport):
         yield session
+
+
+def settings_for(controller: Controller) -> UnifiSettings:
+    return UnifiSettings(base_url=controller.url, user=controller.username, password=Secret(controller.password))
+
+
+def flavour_of(controller: Controller) -> Flavour:
+    return Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
 
 
 def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
@@ -210,7 +219,7 @@ def test_a_refused_login_is_not_repeated_soon(
 
 def test_pauses_between_refused_logins_double_up_to_ten_minutes(controller: Controller, deadline: Deadline) -> None:
     settings = UnifiSettings(base_url=controller.url, user="dns", password=Secret("wrong"))
-    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
+    flavour = flavour_of(controller)
     now = [1000.0]
     transport = Transport(settings)
     session = SessionCredentials("dns", Secret("wrong"), flavour, transport, lambda *_: None, lambda: now[0])
@@ -265,6 +274,37 @@ def test_a_site_that_the_controller_does_not_know_costs_no_logins(
             store.list_records(deadline)
 
     assert controller.sessions.logins == (2 if has_worked else 1)  # the first session may have expired
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_reply_about_the_site_to_the_ended_session_is_not_believed_because_another_thread_has_just_logged_in(
+    controller: Controller, deadline: Deadline, status: int
+) -> None:
+    meanwhile: list[Callable[[], object]] = []
+
+    class Overtaken(Transport):
+        """What happens `meanwhile` precedes the arrival of the next reply."""
+
+        def exchange(
+            self, request: transports.Request, headers: Mapping[str, str], deadline: Deadline
+        ) -> transports.Reply:
+            reply = super().exchange(request, headers, deadline)
+            while meanwhile:
+                meanwhile.pop()()
+            return reply
+
+    with session_at(controller) as session, closing(Overtaken(settings_for(controller))) as transport:
+        client = Client(transport, session, RetryPolicy(lambda: None))
+        listing = transports.Request("GET", v2_path(flavour_of(controller), "default"), wants_array=True)
+        client.call(listing, deadline)
+        old = session.ticket(deadline)
+        body = '{"meta":{"rc":"error","msg":"api.err.NoSiteContext"},"data":[]}'
+        controller.fault(Reply(status=status, body=body), on="list", count=1)
+        meanwhile.append(lambda: session.renew(old, UNAUTHORIZED, deadline))
+
+        assert client.call(listing, deadline).body == b"[]"
+
+    assert controller.sessions.logins == 2
 
 
 @pytest.mark.parametrize("code", ["api.err.LoginRequired", "api.err.NoSiteContext"])
