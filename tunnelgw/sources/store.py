@@ -270,14 +270,17 @@ class Store:
             self._turn.wait_for(lambda: self._unread.has_untried, timeout_s)
             return self._unread.ask()
 
-    def fill(self, entry: Entry, item: Object | None) -> None:
+    def fill(self, entry: Entry, found: Object | Unreadable | None) -> None:
         """The source has fetched an unread object; None: it does not exist. Ignored if a watch was quicker."""
         with self._turn:
-            if self._unread.awaits_answer(entry):
-                if item is None:
-                    self._remove(Kind(entry.table), entry.key)
-                else:
-                    self._put(Kind(entry.table), item, is_whole=True)
+            if not self._unread.awaits_answer(entry):
+                return
+            if found is None:
+                self._remove(Kind(entry.table), entry.key)
+            elif isinstance(found, Unreadable):
+                self._reject(Kind(entry.table), entry.key, found)
+            else:
+                self._put(Kind(entry.table), found, is_whole=True)
 
     def give_up(self, entry: Entry) -> None:
         """The object could not be fetched now. It stays unread, but nothing waits for it any longer."""

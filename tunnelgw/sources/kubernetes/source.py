@@ -25,7 +25,7 @@ from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.watch import LEFT_OUT_SECRETS, OnRestart, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
-from tunnelgw.sources.store import Store
+from tunnelgw.sources.store import Store, Unreadable
 
 _IDLE_S = 1.0
 _LONGEST_RETRY_S = 5.0
@@ -96,7 +96,7 @@ class KubernetesSource:
             return False
         return True
 
-    def _read(self, entry: Entry) -> Object | None:
+    def _read(self, entry: Entry) -> Object | Unreadable | None:
         kind = Kind(entry.table)
         resource = RESOURCES[kind]
         path = f"{resource.path}/namespaces/{entry.key.namespace}/{resource.plural}/{entry.key.name}"
@@ -107,8 +107,7 @@ class KubernetesSource:
                 return None
             raise
         if isinstance(item, Rejected):
-            self._store.reject(kind, item.key, item.problem)
-            return None
+            return item.problem
         if isinstance(item, Secret) and item.type in LEFT_OUT_SECRETS:  # lists leave it out, so it must not exist here
             return None
         return item

@@ -13,10 +13,12 @@ from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi
 from tests.tunnelgw.sources.objects import gateway, secret
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
-from tunnelgw.sources.store import Store
+from tunnelgw.sources.store import Store, Unreadable
 
 NAMES = ("a", "b", "c")
 FORBIDDEN = 403, {"code": 403, "reason": "Forbidden", "message": "no"}
@@ -56,3 +58,38 @@ def test_several_failed_fetches_are_logged_once_and_tried_until_they_succeed(
             thread.join(DEADLINE_S)
             server.close()
         assert not thread.is_alive()
+
+
+def test_a_fetched_object_that_cannot_be_read_does_not_replace_what_a_watch_has_shown_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """The next event of the watch might be days away."""
+    stop = threading.Event()
+    unreadable = {"metadata": {"name": "a", "namespace": "default"}, "data": 1}
+    newer = secret("a", key="bmV3")
+
+    class Overtaken(Store):
+        """The watch shows a newer version of the Secret while the fetch is under way."""
+
+        def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
+            asked = super().wait_unread(timeout_s)
+            if asked:
+                self.upsert(Kind.SECRET, newer)
+            return asked
+
+        def fill(self, entry: Entry, found: Object | Unreadable | None) -> None:
+            super().fill(entry, found)
+            stop.set()
+
+    store = Overtaken(())
+    store.upsert(Kind.SECRET, secret("a"))
+    store.upsert(Kind.GATEWAY, gateway("a", "a"))
+    with ScriptedApi() as api:
+        api.refusals = {"/api/v1/namespaces/default/secrets/a": (200, unreadable)}
+        server = ApiServer(lambda: load_configuration(str(api.kubeconfig(tmp_path))))
+        dict(KubernetesSource(server, store, stop).threads())["fetch-named"]()
+        server.close()
+
+    change = store.take()
+    assert change.unreadable == {}
+    assert change.snapshot.read(Entry(Kind.SECRET, newer.key)) == newer
