@@ -86,6 +86,8 @@ class Configuration:
         self._keeping = threading.Lock()
         """Held while a document is written to the disk, which may take long; guards `_kept`."""
         self._kept: Loaded | None = None
+        self._is_unawaited = False
+        """Whether somebody has given up waiting for the disk since the last document got there."""
         self._turn = threading.Lock()
         """Held while a document is loaded; guards all attributes below."""
         self._generation = 0
@@ -102,7 +104,10 @@ class Configuration:
     @property
     def is_kept(self) -> bool | None:
         """Whether documents get to the disk, as of the last attempt; None without a state directory."""
-        return None if self._state is None else self._state.is_writable
+        if self._state is None:
+            return None
+        # The disk may have got the document at the very moment at which somebody gave up waiting for it.
+        return self._state.is_writable and (not self._is_unawaited or self._kept is self.loaded)
 
     # -- loading documents -------------------------------------------------------------------------------------------
 
@@ -258,6 +263,7 @@ class Configuration:
             return
         if not self._keeping.acquire(timeout=KEEP_S):
             self._state.give_up(KEEP_S)
+            self._is_unawaited = True
             return
         try:
             self._write(self._state)
@@ -271,7 +277,7 @@ class Configuration:
             self._kept = None
             if not state.write(loaded.content.encode(loaded.version)):
                 return
-            self._kept = loaded
+            self._kept, self._is_unawaited = loaded, False
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

@@ -55,17 +55,17 @@ class StateFile:
         try:
             replace_file(self._path, content)
         except OSError as error:
+            self.is_writable = False
             self._say_unkept(_with_remedy(error))
             return False
         self.is_writable = True
         return True
 
     def give_up(self, after_s: float) -> None:
-        """Give up waiting for a write that another thread has not finished."""
+        """Warn that nobody waits any longer for a write that another thread has not finished."""
         self._say_unkept(TimeoutError(f"the disk has not finished the previous write within {after_s:g} s"))
 
     def _say_unkept(self, error: OSError | str) -> None:
-        self.is_writable = False
         log.warning(
             "cannot keep the document: a restart would begin with the one kept before, if any",
             error=error,

@@ -147,6 +147,30 @@ def test_only_one_document_waits_for_a_hanging_disk_and_the_last_one_is_kept_in_
     assert configuration.is_kept
 
 
+def test_a_document_that_the_disk_gets_just_when_its_wait_is_given_up_counts_as_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as not kept until the next document came, perhaps days later."""
+    disk = HangingDisk(monkeypatch)
+    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+
+    class Recovering(StateFile):
+        def give_up(self, after_s: float) -> None:
+            disk.answers.set()
+            first.join(DEADLINE_S)
+            super().give_up(after_s)
+
+    configuration = Configuration(Fleet([]), ListeningSockets(0), Recovering(tmp_path / "state"))
+    first = run_in_thread(partial(configuration.load_file, document_file(tmp_path, "first")))
+    assert disk.is_asked.wait(DEADLINE_S)
+
+    configuration.load_file(document_file(tmp_path, "second"))
+
+    assert not first.is_alive()
+    assert json.loads((tmp_path / "state" / NAME).read_text())["routes"][0]["name"] == "second"
+    assert configuration.is_kept
+
+
 def test_a_disk_that_hangs_at_the_start_does_not_block_a_document_and_gets_it_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
