@@ -185,7 +185,7 @@ class Reconciler:
         self._are_all_named = change.are_all_named
         self._wanted.want(self._translation, differences, self._number)
         gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
-        self._give_addresses(self._translation, gateways)
+        self._give_addresses(snapshot, self._translation, gateways)
         if gateways:
             self._wanted.find_planes_of_tunnels(self._translation, snapshot)
         if is_first:
@@ -211,11 +211,11 @@ class Reconciler:
         before, self._unknown = self._unknown, frozenset(key for key in unreadable if self._wanted.is_served(key))
         return before != self._unknown
 
-    def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
+    def _give_addresses(self, snapshot: Snapshot, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
-            verdict = translation.verdict(id_)
-            if isinstance(verdict, GatewayVerdict):
-                self._store.give(id_.key, verdict.bound)
+            verdict, gateway = translation.verdict(id_), snapshot.all(Kind.GATEWAY).get(id_.key)
+            if isinstance(verdict, GatewayVerdict) and gateway is not None:
+                self._store.give(gateway, verdict.bound)
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
         """Logged because a misspelt controllerName is an easy mistake that nothing else would show."""

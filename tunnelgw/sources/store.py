@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -72,6 +73,12 @@ class Change:
     """Whether `unreadable` is complete; False if the source has found something without even a readable name."""
 
 
+class _Given(NamedTuple):
+    uid: str
+    """Of the Gateway: one that was created again under its name did not get them."""
+    addresses: tuple[str, ...]
+
+
 class Store:
     def __init__(
         self,
@@ -102,7 +109,7 @@ class Store:
         """When the oldest change since the last snapshot came; None: nothing has changed."""
         self._has_given = False
         """Whether a snapshot was taken already."""
-        self._given: dict[Key, tuple[str, ...]] = {}
+        self._given: dict[Key, _Given] = {}
         """The addresses that the last turn gave to each Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._are_all_named = True
@@ -228,15 +235,16 @@ class Store:
             self._is_called = True
             self._turn.notify_all()
 
-    def give(self, gateway: Key, addresses: tuple[str, ...]) -> None:
+    def give(self, gateway: Object, addresses: tuple[str, ...]) -> None:
         """Record the addresses that the last turn gave to a Gateway, before its status shows them.
 
-        Otherwise another Gateway could get them if an older Gateway is deleted in the meantime.
+        Otherwise another Gateway could get them if an older Gateway is deleted in the meantime. `gateway`: as the turn
+        saw it; if it was created again since, the new one gets nothing.
         """
         with self._turn:
-            item = self._tables.get(Entry(Kind.GATEWAY, gateway))
-            if isinstance(item, Gateway):
-                self._given[gateway] = addresses
+            item = self._tables.get(Entry(Kind.GATEWAY, gateway.key))
+            if isinstance(item, Gateway) and item.metadata.uid == gateway.metadata.uid:
+                self._given[item.key] = _Given(item.metadata.uid, addresses)
                 self._put(Kind.GATEWAY, item)
 
     def take_settled(self) -> Change | None:
@@ -319,7 +327,8 @@ class Store:
         if isinstance(item, Secret | ConfigMap):
             item = self._kept(entry, item, is_whole=is_whole)
         elif isinstance(item, Gateway):
-            item = holding(item, self._given.get(item.key, ()))
+            given = self._given.get(item.key)
+            item = holding(item, given.addresses if given is not None and given.uid == item.metadata.uid else ())
         if isinstance(item, WithPreviousSpec):
             item = self._with_spec_of(old, entry, item)
         if self._tables.put(kind, item):

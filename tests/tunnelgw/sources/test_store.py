@@ -121,17 +121,34 @@ def test_a_gateway_holds_the_addresses_of_its_status_and_those_it_was_given_unti
     store.upsert(Kind.GATEWAY, gateway("gw"))
     assert held(store, "gw") == ()
 
-    store.give(Key("default", "gw"), ("192.0.2.2",))
+    store.give(gateway("gw"), ("192.0.2.2",))
     assert is_ready(store)
     assert held(store, "gw") == ("192.0.2.2",)
-    store.give(Key("default", "gw"), ("192.0.2.2",))
-    store.give(Key("default", "another"), ("192.0.2.2",))
+    store.give(gateway("gw"), ("192.0.2.2",))
+    store.give(gateway("another"), ("192.0.2.2",))
     assert not is_ready(store)
     store.upsert(Kind.GATEWAY, gateway("gw", status={"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}]}))
     assert held(store, "gw") == ("192.0.2.1", "192.0.2.2")
 
     store.delete(Kind.GATEWAY, Key("default", "gw"))
     store.upsert(Kind.GATEWAY, gateway("gw"))
+    assert held(store, "gw") == ()
+
+
+@pytest.mark.parametrize("is_before", [False, True], ids=["after", "before"])
+def test_a_gateway_that_was_created_again_does_not_hold_the_addresses_of_the_former_one(is_before: bool) -> None:
+    """A list after a gap of the watch shows only the new one; so does a turn that translated the former one."""
+    store = listed(Kind.GATEWAY)
+    former, new = (gateway("gw", metadata={"uid": uid}) for uid in ("1", "2"))
+    store.upsert(Kind.GATEWAY, former)
+    store.take()
+
+    if is_before:
+        store.give(former, ("192.0.2.2",))
+    store.replace(Kind.GATEWAY, [new])
+    if not is_before:
+        store.give(former, ("192.0.2.2",))
+
     assert held(store, "gw") == ()
 
 
@@ -589,7 +606,7 @@ def test_the_former_spec_outlives_edits_until_all_named_secrets_are_read() -> No
     store.take()
 
     store.upsert(Kind.GATEWAY, gateway("gw", "new", status={"attachedListenerSets": 1}))
-    store.give(GATEWAY.key, ("192.0.2.1",))
+    store.give(gateway("gw"), ("192.0.2.1",))
     touched = before(store.take().snapshot)
     store.upsert(Kind.GATEWAY, gateway("gw", "newer"))
     edited = before(store.take().snapshot)

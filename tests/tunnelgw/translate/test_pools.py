@@ -69,7 +69,7 @@ def test_an_address_that_was_given_meanwhile_is_kept_when_an_older_gateway_is_de
     assert queries.keep(pool_share, younger) == (POOL[1],)
 
     store.delete(Kind.GATEWAY, older)
-    store.give(younger, (POOL[1],))
+    store.give(gateway("b")[1], (POOL[1],))
     change = store.take()
     queries.update(change.snapshot, change.changed)
 
