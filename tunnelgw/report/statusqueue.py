@@ -66,8 +66,8 @@ class StatusQueue:
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
         """Objects that a thread is writing now: no two threads may write the same object at the same time."""
-        self._gone: set[ObjectId] = set()
-        """Members of `_in_hand` that no longer exist."""
+        self._unwanted: set[ObjectId] = set()
+        """Members of `_in_hand` whose updates are not wanted any more: if they fail, they are not tried again."""
         self._common_failures = 0
         """The number of common pauses in a row."""
         self._paused_until_s = 0.0
@@ -94,7 +94,7 @@ class StatusQueue:
             self._changed.notify(len(updates))
 
     def _put(self, id_: ObjectId, update: StatusUpdate) -> None:
-        self._gone.discard(id_)
+        self._unwanted.discard(id_)
         failed = self._failed.get(id_)
         if failed is not None and failed.is_outdated_by(update):
             self._fail(id_, None)
@@ -104,11 +104,12 @@ class StatusQueue:
         self._queue_of(id_).pop(id_, None)
         self._failed.pop(id_, None)
         if id_ in self._in_hand:
-            self._gone.add(id_)
+            self._unwanted.add(id_)
 
     def forget(self) -> None:
-        """Drop all updates."""
+        """Drop all updates, also those that are being written now, if they fail."""
         with self._changed:
+            self._unwanted |= self._in_hand
             self._unpaced.clear()
             self._paced.clear()
             self._failed.clear()
@@ -128,7 +129,7 @@ class StatusQueue:
             finally:
                 with self._changed:
                     self._in_hand.discard(id_)
-                    self._gone.discard(id_)
+                    self._unwanted.discard(id_)
                     if self.depth:
                         self._changed.notify()
             self._observe(id_.kind, outcome)
@@ -238,7 +239,7 @@ class StatusQueue:
 
     def _again(self, id_: ObjectId, update: StatusUpdate, written: Written) -> None:
         with self._changed:
-            if id_ in self._gone:
+            if id_ in self._unwanted:
                 return
             attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
             pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
@@ -252,7 +253,7 @@ class StatusQueue:
     def _pause(self, id_: ObjectId, update: StatusUpdate, written: Written) -> None:
         """Pause all threads. Other writes that are in progress and fail during the pause do not prolong it."""
         with self._changed:
-            if id_ not in self._gone:
+            if id_ not in self._unwanted:
                 self._queue_of(id_).setdefault(id_, update)
             now_s = self._clock()
             if now_s >= self._paused_until_s:

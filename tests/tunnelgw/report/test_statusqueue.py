@@ -464,6 +464,24 @@ def test_updates_that_are_forgotten_are_not_written() -> None:
         assert len(server.written) == 1
 
 
+@pytest.mark.parametrize("is_down", [False, True], ids=["this write fails", "every write fails"])
+def test_an_update_that_is_being_written_when_we_lose_the_lead_is_not_tried_again(is_down: bool) -> None:
+    """The server that does not answer is often the reason for the loss, and when we lead again, the status is old."""
+    server = Server()
+    server.is_down, server.outcomes = is_down, [Outcome.FAILED]
+    server.open.clear()
+    with working(server, threads=1) as office:
+        office.queue.want(update("one"))
+        server.wait_for("one for 1")
+
+        office.leads = False
+        office.queue.forget()
+        server.open.set()
+        office.wait_for(Outcome.FAILED)
+
+        assert office.queue.depth == 0
+
+
 def test_while_another_leads_updates_wait() -> None:
     server = Server()
     with working(server, threads=1) as office:
