@@ -42,6 +42,8 @@ class Readiness:
         self._on_verdict = on_verdict
         self._asked = threading.Event()
         self._is_woken = False
+        self._concluding = threading.Lock()
+        """Held while a verdict is passed on, so that the last one told is the one that counts."""
         self._problem: str | None = NOT_PROBED
 
     def problem(self) -> str | None:
@@ -82,10 +84,11 @@ class Readiness:
 
     def _conclude(self, reason: str | None, error: StoreError | str | None) -> None:
         problem = None if reason is None else _TEXTS.get(reason, _TEXTS["unreachable"])
-        changed, self._problem = problem != self._problem, problem
-        self._on_verdict(problem is None)
-        if changed and not self._stop.is_set():
-            if problem is None:
-                log.info("record store is ready")
-            else:
-                log.warning("record store is not ready", error=error, reason=reason)
+        with self._concluding:
+            changed, self._problem = problem != self._problem, problem
+            self._on_verdict(problem is None)
+            if changed and not self._stop.is_set():
+                if problem is None:
+                    log.info("record store is ready")
+                else:
+                    log.warning("record store is not ready", error=error, reason=reason)

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -175,3 +176,32 @@ def test_a_wake_call_just_before_the_next_probe_is_not_lost() -> None:
 
     thread.join(PROBE_INTERVAL_S / 2)
     assert not thread.is_alive()
+
+
+def test_of_two_verdicts_at_once_the_last_one_told_is_the_one_that_counts(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the metric and the log would say until the next change that the store is ready."""
+    verdicts: list[bool] = []
+    is_first_told, has_second_told = threading.Event(), threading.Event()
+
+    def note(is_ready: bool) -> None:
+        if is_ready:
+            is_first_told.set()
+            has_second_told.wait(0.5)
+        verdicts.append(is_ready)
+        if not is_ready:
+            has_second_told.set()
+
+    stop = threading.Event()
+    readiness = Readiness(MemoryStore(), stop, note)
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(1) as pool:
+        probing = pool.submit(readiness.run)
+        assert is_first_told.wait(WAIT_S)
+        readiness.credentials_refused()
+        problem = readiness.problem()
+        stop.set()
+        readiness.wake()
+        probing.result(WAIT_S)
+
+    assert problem == "the record store refuses the credentials"
+    assert verdicts == [True, False]
+    assert caplog.messages == ["record store is ready", "record store is not ready"]
