@@ -193,9 +193,10 @@ def _workers(slots: list[Slot], *, is_stopping: bool) -> Iterator[Metric]:
     resident = GaugeMetricFamily(_P + "worker_resident_memory_bytes", "Resident memory", labels=label)
     descriptors = GaugeMetricFamily(_P + "worker_open_fds", "Open file descriptors", labels=label)
     for slot in slots:
-        name, usage = [str(slot.index)], slot.usage
-        if slot.taken or not is_stopping:
-            up.add_metric(name, 1 if slot.taken else 0)
+        # Read once: a worker that ends between two reads while the proxy stops would seem to be missing.
+        name, usage, is_serving = [str(slot.index)], slot.usage, slot.taken > 0
+        if is_serving or not is_stopping:
+            up.add_metric(name, int(is_serving))
         version.add_metric(name, slot.totals.table_version)
         swap.add_metric(name, slot.totals.last_swap_s)
         jit.add_metric(name, 1 if slot.jit else 0)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin
 from proxy.stats import REFUSAL_CAUSES
+from proxy.supervisor.certificates import ApiCertificate
+from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.metrics import ProxyCollector
+from proxy.supervisor.slot import Slot
+from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, fixed, forwarding, reserved_port
 from tests.support.process import REPOSITORY
 
@@ -155,3 +164,35 @@ def test_the_counters_of_a_removed_route_never_decrease() -> None:
         proxy.use(before)
         ask(port)
         assert requests_of_gone() == 9
+
+
+def test_a_worker_that_ends_during_a_scrape_while_the_proxy_stops_does_not_count_as_missing() -> None:
+    class Ending(Slot):
+        """Its worker ends after `looks_left` looks at what it serves."""
+
+        looks_left = 0
+
+        @property
+        def taken(self) -> int:
+            self.looks_left -= 1
+            return 1 if self.looks_left >= 0 else 0
+
+        @taken.setter
+        def taken(self, generation: int) -> None:
+            """Follows from the looks."""
+
+    fleet = Fleet([])
+    slot = Ending(Begin(0, "error", "json", AccessLogSettings("off", 1.0)), threading.Condition())
+    fleet.slots.append(slot)
+    fleet.stop_is_near()
+    collector = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(0), None), ApiCertificate())
+
+    for looks in range(5):
+        slot.looks_left = looks
+        seen = [
+            sample.value
+            for family in collector.collect()
+            for sample in family.samples
+            if sample.name == "tunnelgw_proxy_worker_up"
+        ]
+        assert 0 not in seen, looks
