@@ -3,10 +3,20 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from proxy.supervisor.slot import Slot
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.retry import Waits
+
+
+class Registration(NamedTuple):
+    at_s: float
+    """By the monotonic clock."""
+    location: str
+    edge: str
+    worker: int
+    """The worker's index."""
 
 
 @dataclass(eq=False)
@@ -29,11 +39,10 @@ class Place:
     """The token that it was dialled with."""
     is_small: bool = False
     """Dialled with small packets."""
-    is_registered: bool = False
-    registered_at_s: float = 0.0
+    registration: Registration | None = None
+    """None: not registered. Replaced as a whole, so that a metric has no label of an earlier or later one."""
     is_moving: bool = False
     """Withdrawn by us, to be dialled again at once."""
-    location: str = ""
     registrations: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     """By cause, lost connections included."""
@@ -41,9 +50,12 @@ class Place:
     def __repr__(self) -> str:
         return f"<Place {self.index}, dial {self.number}>"
 
+    @property
+    def is_registered(self) -> bool:
+        return self.registration is not None
+
     def clear(self) -> None:
         """The connection is gone."""
         self.number = 0
         self.slot = self.pid = None
-        self.is_registered = False
-        self.location = ""
+        self.registration = None

@@ -22,7 +22,7 @@ from daemonkit.secret import Secret
 from proxy.supervisor.edgefinder import EdgeFinder
 from proxy.supervisor.edgesearch import EdgeSearch
 from proxy.supervisor.edgetrust import EdgeTrust
-from proxy.supervisor.places import Place
+from proxy.supervisor.places import Place, Registration
 from proxy.supervisor.slot import Slot
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.failures import FailureCause
@@ -245,7 +245,7 @@ class Tunnel:
             case Reached():
                 self._take_reached(place)
             case Registered():
-                self._take_registered(place, report)
+                self._take_registered(place, slot, report)
             case Ended():
                 self._take_ended(place, report)
 
@@ -257,19 +257,18 @@ class Tunnel:
         place.waits = Waits()
         place.due_s = time.monotonic() + (0.0 if self._has_document else PROBE_PERIOD_S)
 
-    def _take_registered(self, place: Place, report: Registered) -> None:
-        place.is_registered = True
-        place.registered_at_s = time.monotonic()
+    def _take_registered(self, place: Place, slot: Slot, report: Registered) -> None:
+        edge = str(place.address)
+        place.registration = Registration(time.monotonic(), report.location, edge, slot.index)
         place.is_moving = False
-        place.location = report.location
         place.registrations += 1
         log.info(
             "edge connection registered",
             conn_index=place.index,
-            edge=str(place.address),
+            edge=edge,
             location=report.location,
             connection_id=report.connection_id,
-            worker=place.slot.index if place.slot is not None else None,
+            worker=slot.index,
         )
         if not self._has_registered:
             self._has_registered = True
@@ -345,7 +344,8 @@ class Tunnel:
         """The slot's worker has started, has ended, or has taken or refused a document."""
         for place in self.places:
             if place.number and place.slot is slot and place.pid != slot.pid:
-                registered_for_s = time.monotonic() - place.registered_at_s if place.is_registered else 0.0
+                registration = place.registration
+                registered_for_s = time.monotonic() - registration.at_s if registration is not None else 0.0
                 ended = Ended(place.number, FailureCause.LOST, "its worker died", 0.0, registered_for_s)
                 self._take_ended(place, ended)
         self._spread_later()

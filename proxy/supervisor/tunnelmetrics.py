@@ -56,10 +56,10 @@ def _places(places: list[Place]) -> Iterator[Metric]:
     )
     for place in places:
         label = [str(place.index)]
-        up.add_metric(label, int(place.is_registered))
-        slot = place.slot
-        if place.is_registered and slot is not None:
-            info.add_metric([*label, place.location, str(place.address), str(slot.index)], 1)
+        registration = place.registration  # read once
+        up.add_metric(label, int(registration is not None))
+        if registration is not None:
+            info.add_metric([*label, registration.location, registration.edge, str(registration.worker)], 1)
         registrations.add_metric(label, place.registrations)
         for cause in FailureCause:  # all of them, so that the first of each shows as an increase
             failures.add_metric([*label, cause], place.failures[cause])

@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 
 import msgspec
@@ -24,6 +24,7 @@ from proxy.supervisor.edgetrust import TrustUnavailable
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot, State
 from proxy.supervisor.tunnel import Tunnel, TunnelSettings
+from proxy.supervisor.tunnelmetrics import TunnelCollector
 from proxy.tunnel import retry
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
@@ -572,3 +573,27 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
     assert [dial.is_small for dial in dials] == [False, False, False, True, True, False]
     told = lines_of(caplog, "full-size packets to the edge seem to be lost, sending smaller ones")
     assert len(told) == 1
+
+
+def test_a_scrape_at_any_moment_shows_where_a_registered_connection_is(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Mapping[str, str]] = []
+    collectors: list[TunnelCollector] = []
+    is_begun = threading.Event()
+
+    def scraping() -> float:
+        assert is_begun.wait(WAIT_S)
+        for collector in collectors:
+            samples = (sample for family in collector.collect() for sample in family.samples)
+            seen.extend(each.labels for each in samples if each.name == "tunnelgw_proxy_tunnel_connection_info")
+        return time.monotonic()
+
+    monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=scraping))
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        collectors.append(TunnelCollector(Fleet([]), tunnel))
+        is_begun.set()
+        until(lambda: tunnel.registered == 1, "the connection")
+        until(lambda: bool(seen), "a scrape after that")
+
+    assert [labels for labels in seen if not labels["location"]] == []
