@@ -7,6 +7,7 @@ in HTTP.
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -163,6 +164,6 @@ def _plain_answer(received: bytes) -> bytes:
     """The answer to an HTTP/1.1 request; empty if it is none."""
     if not received[:1].isalpha() or b" " not in received[:32]:
         return b""
-    head, body = refusal(400, "this port speaks https, and the request came in plain http")
+    head, body = refusal(400, "this port speaks https, and the request came in plain http", time.time())
     lines = b"".join(b"%b: %b\r\n" % (name.title(), value) for name, value in head.fields)
     return b"HTTP/1.1 400 Bad Request\r\n%bConnection: close\r\n\r\n%b" % (lines, body)

@@ -9,6 +9,7 @@ There is one deadline at a time: first until the first head is complete; later u
 its head is complete. While an exchange runs, it does its own timing.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -320,7 +321,7 @@ class H1Connection:
         self._keeper.refused(cause, detail)
         if not has_answered and status_code != h1.NOT_HTTP:
             self._codec.drain()
-            head, body = refusal(status_code, detail)
+            head, body = refusal(status_code, detail, time.time())
             self._codec.send_headers(head)
             self._codec.send_data(body, True)
         self._finish()

@@ -10,6 +10,7 @@ first; streams are refused later (RFC 9113, 6.8). If a client does not respond t
 its streams have ended.
 """
 
+import time
 from typing import ClassVar, Final
 
 from daemonkit.logs import get_logger
@@ -17,13 +18,12 @@ from proxy import h2
 from proxy.doors.h2stream import Dialect, H2Stream
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.misdirected import Misdirection
-from proxy.doors.refusals import MISDIRECTED, refusal
+from proxy.doors.refusals import MISDIRECTED, refusal, silent_refusal
 from proxy.doors.rests import Rests
 from proxy.doors.terms import Terms
 from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
 from proxy.h2 import ErrorCode
-from proxy.heads import ResponseHead
 from proxy.loop import Buffer, Loop, Transport
 from proxy.stats import RefusalCause
 
@@ -282,12 +282,12 @@ class H2Connection:
     def _refuse(self, stream_id: int, method: bytes | None, status_code: int, detail: str, cause: RefusalCause) -> None:
         """Answer a stream that has no exchange. The text is left out if the window is too small for it."""
         self._keeper.refused(cause, detail)
-        head, body = refusal(status_code, detail)
+        head, body = refusal(status_code, detail, time.time())
         codec = self._codec
         if method == b"HEAD":
             body = b""
         elif codec.sendable(stream_id) < len(body):
-            head, body = ResponseHead(status_code, []), b""
+            head, body = silent_refusal(status_code, time.time()), b""
         if self.dialect is not None:
             head = self.dialect.encode(head)
         codec.send_headers(stream_id, head, not body)

@@ -1,5 +1,6 @@
 """TLS clients that do not get as far as a request: plain HTTP, silence, half a handshake."""
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -19,6 +20,7 @@ def test_plain_http_on_a_tls_door_is_answered_400() -> None:
         answer = read_all(client)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"https" in answer
+        assert re.search(rb"\r\nDate: \w{3}, [^\r]+ GMT\r\n", answer)
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])

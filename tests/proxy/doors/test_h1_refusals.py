@@ -29,6 +29,10 @@ MALFORMED = {
 }
 
 
+def dates_of(answer: bytes) -> list[bytes]:
+    return re.findall(rb"\r\nDate: (\w{3}, [^\r]+ GMT)\r\n", answer)
+
+
 @pytest.mark.parametrize(("raw", "status_code"), MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, status_code: int) -> None:
     with serving() as rig, rig.connect() as client:
@@ -38,6 +42,7 @@ def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, s
 
         assert answer.startswith(b"HTTP/1.1 %d " % status_code)
         assert b"Connection: close\r\n" in answer
+        assert len(dates_of(answer)) == 1
         assert re.search(rb"\r\n\r\n%d [a-z- ]+: .+\n$" % status_code, answer)
         assert rig.services.begun.empty()
         assert {"protocol": 1} == rig.door_stats.refused
@@ -103,7 +108,9 @@ def test_an_incomplete_head_is_answered_408() -> None:
         wait_for_a_part_of_a_head(rig)
         rig.pass_time(HEADER_TIMEOUT_S)
 
-        assert read_all(client).startswith(b"HTTP/1.1 408 ")
+        answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert len(dates_of(answer)) == 1
         assert {"header_timeout": 1} == rig.door_stats.refused
 
 

@@ -470,6 +470,7 @@ def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes,
         answer = client.answer(client.ask(path, fields=fields))
 
         assert status_code == answer.status_code
+        assert answer.headers[b"date"].endswith(b" GMT")
         assert answer.body
         assert rig.services.begun.empty()
         assert {"protocol": 1} == rig.door_stats.refused
@@ -499,6 +500,7 @@ def test_a_refusal_has_no_body_when_the_window_of_the_client_is_too_small() -> N
         answer = client.get("/" + "a" * 300)
 
         assert (414, b"", None) == (answer.status_code, answer.body, answer.reset_code)
+        assert {b":status", b"date"} == set(answer.headers)
 
 
 def test_a_client_with_many_requests_at_once_does_not_keep_others_waiting() -> None:
