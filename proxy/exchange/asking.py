@@ -104,7 +104,6 @@ class Asking:
             applicant.on_denied(head, end_stream)
         else:
             self._applicant = None
-            self.stream.cancel()
             applicant.on_denied_unclearly(head.status_code)
             self._end()
             return

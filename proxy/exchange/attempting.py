@@ -8,6 +8,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import Final
 
+import msgspec
+
 from proxy.backend.stream import NO_WISH, BackendStream, Wish
 from proxy.exchange.answers import error_answer
 from proxy.exchange.attempts import GATEWAY_TIMEOUT, Attempts
@@ -40,7 +42,7 @@ class Attempting(Ending, ABC):
             shared.nonce,
         )
         if isinstance(departure, Answer):
-            self._answer(departure)
+            self._answer(msgspec.structs.replace(departure, response_edits=decision.response_edits))
             return
         self._departure = departure
         if not self._is_request_complete:

@@ -110,13 +110,18 @@ class Ending:
         return self._terms.forwarding.request_id_name, self._request_id
 
     @property
+    def _wall_s(self) -> float:
+        """Now, in seconds since 1970."""
+        return self._began_wall_s + self._shared.loop.now_s - self._began_s
+
+    @property
     def _response_edits(self) -> HeaderEdits | None:
         """What the rule changes in responses, our own errors included."""
         return None if self._departure is None else self._departure.decision.response_edits
 
     def _answer(self, answer: Answer) -> None:
         self._reason = answer.reason
-        reply = answers.reply_to(answer, self._head, self._id_field, self._began_wall_s)
+        reply = answers.reply_to(answer, self._head, self._id_field, self._wall_s)
         self._send_own(answers.for_edge(reply, answer) if self._client.arrival.is_edge else reply)
 
     def _send_own(self, reply: Reply) -> None:

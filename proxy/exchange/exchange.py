@@ -19,6 +19,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
+
 from proxy.backend.stream import BackendStream, Failure, Reason, Wish
 from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
@@ -62,10 +64,10 @@ class Exchange(Attempting):
             self._forward(decision)
         elif isinstance(decision, Redirect):
             self._reason = "redirect"
-            self._send_own(answers.redirect_reply(decision, self._id_field, self._began_wall_s))
+            self._send_own(answers.redirect_reply(decision, self._id_field, self._wall_s))
         elif self._head.method == b"CONNECT" and decision.status_code < HTTPStatus.MULTIPLE_CHOICES:
             # A 2xx would tell the client that its websocket is open (RFC 8441, 5).
-            self._answer(_NO_WEBSOCKET)
+            self._answer(msgspec.structs.replace(_NO_WEBSOCKET, response_edits=decision.response_edits))
         else:
             self._answer(decision)
 
@@ -114,7 +116,7 @@ class Exchange(Attempting):
             self._pass_data(data, True, NOBODY)
 
     def on_denied_unclearly(self, status_code: int) -> None:
-        self._stream = None
+        self._let_go()
         self._detail = f"asking for authorization: answered {status_code}, want 200"
         self._answer(error_answer(403, "denied", "the request is not authorized", self._response_edits))
 
@@ -317,7 +319,7 @@ class Exchange(Attempting):
         for name, _ in fields:
             if name == b"date":
                 return fields
-        return [*fields, (b"date", answers.http_date(int(self._began_wall_s + self.active_s - self._began_s)))]
+        return [*fields, (b"date", answers.http_date(int(self._wall_s)))]
 
     def _edited(self, departure: Departure, fields: Fields) -> Fields:
         """The fields of a response, changed as its rule wants."""

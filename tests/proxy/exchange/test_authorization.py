@@ -461,6 +461,7 @@ def test_a_response_that_is_neither_200_nor_3xx_to_5xx_becomes_403(make_world: M
         "denied",
         f"asking for authorization: answered {status_code}, want 200",
     )
+    assert world.record.address == question.address
     world.wait()
     assert len(world.pool.streams) == 1
 

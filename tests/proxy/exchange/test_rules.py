@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.backend.stream import Reason
+from proxy.heads import RequestHead
 from proxy.routing import fingerprint
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import DATE, arrived, asked, config, config_of
@@ -35,6 +36,26 @@ def test_response_header_modifiers_apply_to_errors_too(make_world: MakeWorld) ->
     world.pool.stream.fail(Reason.REFUSED)
 
     assert client.field(b"server") == b"ours"
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status_code"),
+    [
+        (asked(authority=b"a.example:80,evil.example"), 400),
+        (asked(b"OPTIONS", fields=[(b"max-forwards", b"0")]), 204),
+        (asked(b"TRACE", fields=[(b"max-forwards", b"0")]), 405),
+        (asked(protocol=b"websocket"), 400),
+    ],
+    ids=["unusable host", "last hop", "last hop of TRACE", "no websocket key"],
+)
+def test_response_header_modifiers_apply_to_answers_in_place_of_forwarding(
+    make_world: MakeWorld, request_head: RequestHead, status_code: int
+) -> None:
+    world = make_world(EDITED)
+    client = world.begin(request_head)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.field(b"server"), world.pool.streams) == (status_code, b"ours", [])
 
 
 def test_the_original_of_a_rewritten_host_is_sent_as_x_forwarded_host(make_world: MakeWorld) -> None:

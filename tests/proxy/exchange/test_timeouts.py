@@ -3,9 +3,10 @@
 import pytest
 
 from proxy.document import Document
+from proxy.exchange.answers import http_date
 from proxy.heads import ResponseHead
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import GRPC, MemoryClient, World, arrived, asked, config
+from tests.proxy.exchange.sides import GRPC, WALL_S, MemoryClient, World, arrived, asked, config
 
 REQUEST = config('"timeouts": {"request": "2s"},')
 BACKEND = config('"timeouts": {"request": "10s", "backendRequest": "2s"},')
@@ -30,6 +31,7 @@ def test_a_response_that_does_not_begin_in_time_is_answered_504(
     world.wait(0.2)
 
     assert (status_code_of(client), world.record.reason) == (504, reason)
+    assert client.field(b"date") == http_date(int(WALL_S + 102.1))
     assert (world.pool.stream.is_cancelled, world.pool.stream.is_timed_out) == (True, True)
 
 

@@ -221,7 +221,8 @@ def test_an_upgrade_to_another_protocol_is_not_forwarded_over_http2(make_world: 
 @pytest.mark.parametrize("status_code", [200, 204, 299])
 def test_a_2xx_response_of_a_rule_does_not_open_a_websocket(make_world: MakeWorld, status_code: int) -> None:
     """Over HTTP/2 any 2xx response means that it is open."""
-    rule = f'{{"respond": {{"statusCode": {status_code}}}}}'
+    filters = '{"responseHeaderModifier": {"set": [{"name": "Server", "value": "ours"}]}}'
+    rule = f'{{"filters": {filters}, "respond": {{"statusCode": {status_code}}}}}'
     world = make_world(
         config_of(f"""{{"listeners": [{{"name": "web", "port": 80}}], "routes": [{{"rules": [{rule}]}}]}}""")
     )
@@ -229,6 +230,7 @@ def test_a_2xx_response_of_a_rule_does_not_open_a_websocket(make_world: MakeWorl
 
     assert client.head is not None
     assert (client.head.status_code, world.record.reason) == (400, "bad_upgrade")
+    assert client.field(b"server") == b"ours"
     assert client.is_ended
 
 
