@@ -15,6 +15,7 @@ import select
 import socket
 import ssl
 import time
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
@@ -105,6 +106,8 @@ class Request(HTTPRequest):
     """One request and its response."""
 
     header_reader = StrictHeaderReader()
+    method = b""
+    """Empty until the request line has been read."""
     body: RequestBody | None = None
 
     def read_request_line(self) -> bool:
@@ -168,8 +171,10 @@ class Request(HTTPRequest):
         self.close_connection = True
         self.sent_headers = True
         self.conn.must_linger = True
+        content = error_body(status_code, message)
+        response = closing_response(status_code, content, is_to_head=self.method == b"HEAD")
         with contextlib.suppress(OSError):
-            self.conn.wfile.write(closing_response(status_code, error_body(status_code, message)))
+            self.conn.wfile.write(response)
 
 
 _SIMPLE_MESSAGES = {
@@ -180,15 +185,15 @@ _SIMPLE_MESSAGES = {
 }
 
 
-def closing_response(status_code: int, content: bytes) -> bytes:
-    """A whole response after which the connection closes."""
+def closing_response(status_code: int, content: bytes, *, is_to_head: bool = False) -> bytes:
+    """A whole response after which the connection closes; only its head if the request's method is HEAD."""
     reason = HTTPStatus(status_code).phrase
     retry = "Retry-After: 1\r\n" if status_code == 503 else ""
     head = (
         f"HTTP/1.1 {status_code} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-        f"{retry}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        f"Date: {formatdate(usegmt=True)}\r\n{retry}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
     )
-    return head.encode("ascii") + content
+    return head.encode("ascii") + (b"" if is_to_head else content)
 
 
 class Gateway(Gateway_10):

@@ -38,16 +38,21 @@ class RawClient:
         return self.answer()
 
     def answer(self) -> Answer:
+        status_code, fields, _ = self.head()
+        length = int(fields.get("content-length", 0))
+        while len(self._buffer) < length:
+            assert self._more(), "closed inside a body"
+        body, self._buffer = self._buffer[:length], self._buffer[length:]
+        return Answer(status_code, fields, body)
+
+    def head(self) -> Answer:
+        """An answer without content, as to HEAD."""
         while b"\r\n\r\n" not in self._buffer:
             assert self._more(), f"closed inside a head: {self._buffer!r}"
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         status_line, *lines = head.decode("latin-1").split("\r\n")
         fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        length = int(fields.get("content-length", 0))
-        while len(self._buffer) < length:
-            assert self._more(), "closed inside a body"
-        body, self._buffer = self._buffer[:length], self._buffer[length:]
-        return Answer(int(status_line.split()[1]), fields, body)
+        return Answer(int(status_line.split()[1]), fields, b"")
 
     def is_closed_by_server(self) -> bool:
         """Waits until the server closes (True), or sends something (False)."""

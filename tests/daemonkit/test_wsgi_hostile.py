@@ -8,6 +8,8 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -238,6 +240,28 @@ def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, reques
         assert (answer.status_code, answer.fields["content-type"]) == (400, "application/json")
         assert answer.json["error"] == "bad request"
         assert answer.json["message"]
+        assert client.is_closed_by_server()
+
+
+def test_every_refusal_has_the_date_at_which_it_is_made(serve: Serve) -> None:
+    """RFC 9110, 6.6.1; also where no worker is involved, as for the 408."""
+    port = serve(header_timeout_s=0.3).bound_address.port
+    for request_, status_code in ((b"GET x HTTP/1.1\r\nHost: x\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n", 408)):
+        with RawClient(port) as client:
+            before = datetime.now(UTC).replace(microsecond=0)
+            client.send(request_)
+
+            answer = client.answer()
+            assert answer.status_code == status_code
+            assert before <= parsedate_to_datetime(answer.fields["date"]) <= datetime.now(UTC)
+
+
+def test_a_refused_head_request_is_answered_without_content(serve: Serve) -> None:
+    """RFC 9110, 9.3.2: a client would take it for the beginning of the next response."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"HEAD / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
+
+        assert client.head().status_code == 400
         assert client.is_closed_by_server()
 
 
