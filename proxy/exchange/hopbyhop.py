@@ -26,7 +26,13 @@ _ALWAYS: Final[dict[bytes, int]] = {
     b"upgrade": DROP,
 }
 _PROXY: Final = b"proxy-"
-"""Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us."""
+"""Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us.
+
+RFC 9110, 7.6.1 no longer asks for the removal of the latter two, and proxies differ: Go's and Apache's remove the
+challenge of a backend's 407, nginx and HAProxy pass it. To clients we are the origin, not their proxy, and proxies that
+do not cooperate keep credentials to themselves (11.7.1, 11.7.2). So no client could answer the challenge through us; it
+would only seem to come from the client's own proxy, as a request for the credentials that are meant for that one.
+"""
 _LENGTH: Final = b"content-length"
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
 _BODILESS: Final = frozenset({101, 204})
