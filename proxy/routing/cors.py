@@ -2,7 +2,9 @@
 
 Preflights are answered here and never forwarded. Other requests are forwarded whatever their origin. CORS fields that
 the backend wrote are removed from the response, since the rule decides; if the origin is allowed, the rule's are added.
-If the response depends on the origin, `Vary: Origin` keeps caches from mixing them up.
+If the response depends on the origin, `Vary: Origin` keeps caches from mixing them up. In the answer to a preflight it
+also names the fields that are echoed, and is the same if the origin is denied: responses to OPTIONS are not cacheable
+(RFC 9110, 9.3.7), but some caches can be told to keep them.
 """
 
 import re
@@ -20,7 +22,6 @@ _ALLOW_HEADERS = b"access-control-allow-headers"
 _EXPOSE_HEADERS = b"access-control-expose-headers"
 _MAX_AGE = b"access-control-max-age"
 _OURS = frozenset({_ALLOW_ORIGIN, _ALLOW_CREDENTIALS, _EXPOSE_HEADERS})
-_VARY_ORIGIN: Field = (b"vary", b"Origin")
 # Host of an Origin that a wildcard may cover: neither a path nor a list of origins.
 _NAME = re.compile(rb"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
@@ -44,7 +45,9 @@ class CorsPolicy:
         "_max_age",
         "_methods",
         "_origins",
+        "_preflight_vary",
         "_suffixes",
+        "_vary",
     )
 
     def __init__(self, spec: document.Cors) -> None:
@@ -60,7 +63,14 @@ class CorsPolicy:
         self._headers = ", ".join(spec.allow_headers).encode()
         self._expose = ", ".join(spec.expose_headers).encode()
         self._max_age = b"%d" % spec.max_age
-        self._foreign_edits = HeaderEdits(_OURS, () if self._is_same_for_all else (_VARY_ORIGIN,))
+        self._vary: tuple[Field, ...] = ()
+        self._preflight_vary: tuple[Field, ...] = ()
+        if not self._is_same_for_all:
+            echoed = [b"Access-Control-Request-Method"] if self._is_echoed(self._methods) else []
+            echoed += [b"Access-Control-Request-Headers"] if self._is_echoed(self._headers) else []
+            self._vary = ((b"vary", b"Origin"),)
+            self._preflight_vary = ((b"vary", b", ".join((b"Origin", *echoed))),)
+        self._foreign_edits = HeaderEdits(_OURS, self._vary)
 
     @property
     def _is_same_for_all(self) -> bool:
@@ -86,12 +96,12 @@ class CorsPolicy:
             for wanted_scheme, suffix, wanted_port in self._suffixes
         )
 
-    def preflight_fields(self, head: Head) -> tuple[Field, ...] | None:
-        """The header fields of the answer to a preflight; None if its origin is not allowed."""
+    def preflight_answer(self, head: Head) -> tuple[int, tuple[Field, ...]]:
+        """Status code and header fields of the answer to a preflight; 403 if its origin is not allowed."""
         origin = header(head, b"origin") or b""
         if not self.allows(origin):
-            return None
-        fields = self._shared_fields(origin)
+            return 403, self._preflight_vary
+        fields = self._shared_fields(origin, self._preflight_vary)
         method = self._or_requested(self._methods, header(head, REQUEST_METHOD))
         if method:
             fields.append((_ALLOW_METHODS, method))
@@ -99,19 +109,19 @@ class CorsPolicy:
         if headers:
             fields.append((_ALLOW_HEADERS, headers))
         fields.append((_MAX_AGE, self._max_age))
-        return tuple(fields)
+        return 204, tuple(fields)
 
     def response_edits(self, head: Head) -> HeaderEdits | None:
         """The changes to the response of a request other than a preflight; None: no change."""
         origin = header(head, b"origin")
         if origin is None:
-            return None if self._is_same_for_all else HeaderEdits(append=(_VARY_ORIGIN,))
+            return HeaderEdits(append=self._vary) if self._vary else None
         if not self.allows(origin):
             return self._foreign_edits
-        return HeaderEdits(_OURS, tuple(self._shared_fields(origin)))
+        return HeaderEdits(_OURS, tuple(self._shared_fields(origin, self._vary)))
 
-    def _shared_fields(self, origin: bytes) -> list[Field]:
-        fields = [(_ALLOW_ORIGIN, b"*")] if self._is_same_for_all else [(_ALLOW_ORIGIN, origin), _VARY_ORIGIN]
+    def _shared_fields(self, origin: bytes, vary: tuple[Field, ...]) -> list[Field]:
+        fields = [(_ALLOW_ORIGIN, b"*" if self._is_same_for_all else origin), *vary]
         if self._credentials:
             fields.append((_ALLOW_CREDENTIALS, b"true"))
         # With credentials, browsers take `*` for the name of a header, so it is left out.
@@ -120,8 +130,12 @@ class CorsPolicy:
         return fields
 
     def _or_requested(self, configured: bytes, requested: bytes | None) -> bytes | None:
-        """The methods or headers to allow. With credentials, browsers take `*` literally, so `requested` is echoed."""
-        return requested if configured == b"*" and self._credentials else configured
+        """The methods or headers to allow."""
+        return requested if self._is_echoed(configured) else configured
+
+    def _is_echoed(self, configured: bytes) -> bool:
+        """With credentials, browsers take `*` literally, so what the preflight asks for is echoed."""
+        return configured == b"*" and self._credentials
 
 
 def _parts(origin: bytes) -> tuple[bytes, bytes, bytes]:

@@ -139,9 +139,8 @@ class _Request:
         return self._forward(branch, session, draw)
 
     def _preflight(self) -> Answer:
-        fields = self._rule.cors.preflight_fields(self._head)  # type: ignore[union-attr]  # asked for with a policy only
-        status_code = 403 if fields is None else 204
-        return Answer(status_code, "preflight", b"", fields or (), 7, self._listener, self._rule)
+        status_code, fields = self._rule.cors.preflight_answer(self._head)  # type: ignore[union-attr]  # there is a policy
+        return Answer(status_code, "preflight", b"", fields, 7, self._listener, self._rule)
 
     def _redirect(self, plan: RedirectPlan) -> Decision:
         own = self._listener.scheme

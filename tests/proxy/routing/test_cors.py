@@ -93,6 +93,29 @@ def test_no_wildcard_is_sent_with_credentials() -> None:
     assert b"x-a, x-b" == fields[b"access-control-allow-headers"]
 
 
+@pytest.mark.parametrize(
+    ("cors", "named"),
+    [
+        ({}, b"Origin"),
+        ({"allowMethods": ["*"], "allowHeaders": ["*"]}, b"Origin"),
+        ({"allowMethods": ["*"], "allowCredentials": True}, b"Origin, Access-Control-Request-Method"),
+        ({"allowHeaders": ["*"], "allowCredentials": True}, b"Origin, Access-Control-Request-Headers"),
+        (
+            {"allowMethods": ["*"], "allowHeaders": ["*"], "allowCredentials": True},
+            b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+        ),
+    ],
+)
+def test_preflights_vary_by_the_fields_that_their_answers_depend_on_denied_or_not(
+    cors: dict[str, Any], named: bytes
+) -> None:
+    for origin in ("https://a.example", "https://foreign.example"):
+        answer = answered(table_with(**cors), request("h/", "OPTIONS", **{**PREFLIGHT, "origin": origin}))
+
+        assert named == dict(answer.headers).get(b"vary"), origin
+        assert [b"vary"] == [name for name, _ in answer.headers if name == b"vary"]
+
+
 def test_an_empty_repetition_of_a_preflight_field_is_ignored() -> None:
     """A value that ends in a space cannot be sent (RFC 9113, 8.2.1)."""
     everything = ["*"]
