@@ -22,10 +22,12 @@ class ApiServerError(Exception):
 class Unreachable(ApiServerError):
     """No answer, or no complete one."""
 
-    def __init__(self, message: str, *, has_answered: bool = True) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.has_answered = has_answered
+        self.has_answered = True
         """Whether at least the head of an answer has come."""
+        self.returns = 0
+        """What `Reach.lost` returned for it."""
 
 
 class Refused(ApiServerError):

@@ -29,16 +29,12 @@ class Reach:
         self._is_told = False
         """Whether this loss was logged."""
         self._returns = 0
+        """How many times the server has answered again after a loss."""
         self._is_over = False
 
-    @property
-    def returns(self) -> int:
-        """How many times the server has answered again after a loss."""
-        with self._lock:
-            return self._returns
-
     def wait(self, returns: int, timeout_s: float) -> None:
-        """Wait until there are more than `returns`, but at most `timeout_s`; after `end` do not wait."""
+        """Wait until the server has answered again after the loss of which `lost` returned this, but at most
+        `timeout_s`; after `end` do not wait."""
         with self._lock:
             self._lock.wait_for(lambda: self._returns > returns or self._is_over, timeout_s)
 
@@ -59,14 +55,15 @@ class Reach:
         if was_told:
             _log.info("API server answers again", after_s=round(away_s, 1))
 
-    def lost(self, error: Exception) -> None:
-        """A request got no answer, or an incomplete one."""
+    def lost(self, error: Exception) -> int:
+        """A request got no answer, or an incomplete one. Returns what `wait` needs to know."""
         with self._lock:
             now_s = self._clock()
             if self._lost_s is None:
                 self._lost_s = now_s
-            away_s = now_s - self._lost_s
+            away_s, returns = now_s - self._lost_s, self._returns
             if away_s < _PATIENCE_S or (self._told_s is not None and now_s - self._told_s < _SAY_EVERY_S):
-                return
+                return returns
             self._told_s, self._is_told = now_s, True
         _log.warning("API server cannot be reached, retrying", error, since_s=round(away_s, 1))
+        return returns

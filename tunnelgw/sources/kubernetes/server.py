@@ -131,20 +131,20 @@ class ApiServer:
                     raise refusal(response.status, response.headers, response.read())
                 yield response
         except Unreachable as error:  # no credentials; or the caller found that the answer is not the API's
-            error.has_answered = has_answered
-            self.reach.lost(error)
+            self._note(error, has_answered=has_answered)
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
             words = _words(list(causes_of(error)), access.host, call.timeout_s)
             forget_frames(error)
             what = f"{call.method} {call.path}: {words}"
-            raise self._lost(what, has_answered) from None  # the causes would add nothing
+            lost = Unreachable(what)
+            self._note(lost, has_answered=has_answered)
+            raise lost from None  # the causes would add nothing
 
-    def _lost(self, message: str, has_answered: bool) -> Unreachable:
-        lost = Unreachable(message, has_answered=has_answered)
-        self.reach.lost(lost)
-        return lost
+    def _note(self, error: Unreachable, *, has_answered: bool) -> None:
+        error.has_answered = has_answered
+        error.returns = self.reach.lost(error)
 
     def _current(self) -> "_Access":
         with self._lock:
@@ -152,8 +152,7 @@ class ApiServer:
                 try:
                     self._access = self._read()
                 except Unreachable as error:
-                    error.has_answered = False
-                    self.reach.lost(error)
+                    self._note(error, has_answered=False)
                     raise
             return self._access
 

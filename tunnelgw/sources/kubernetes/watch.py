@@ -337,7 +337,6 @@ class Watch:
 
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
         """`is_general`: watches of other kinds have the same problem at this time."""
-        returns = self._server.reach.returns
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
@@ -356,10 +355,12 @@ class Watch:
             log.warning("watch refused, retrying", error, **fields)
         elif cause is Restart.DISCONNECTED:
             log.info("watch disconnected, retrying", error, **fields)
-        is_away = isinstance(error, Unreachable) and not error.has_answered
-        soon_s = min(delay_s, _SOON_S) if is_away else delay_s
+        if not isinstance(error, Unreachable) or error.has_answered:
+            self._stop.wait(delay_s)
+            return
+        soon_s = min(delay_s, _SOON_S)
         if not self._stop.wait(soon_s):
-            self._server.reach.wait(returns, delay_s - soon_s)
+            self._server.reach.wait(error.returns, delay_s - soon_s)
 
     def _say_rejected(self, rejected: Rejected) -> None:
         namespace, name = rejected.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
 import socket
 import threading
@@ -12,10 +13,17 @@ import pytest
 from kubernetes.client import Configuration
 
 from daemonkit.logformat import describe_error
+from daemonkit.logs import get_logger
 from tests.e2e.controller.fronts import Front
 from tests.support.ports import ReservedPort
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.sources.kubernetes.discovery import Bell
 from tunnelgw.sources.kubernetes.failures import Unreachable
+from tunnelgw.sources.kubernetes.reach import Reach
 from tunnelgw.sources.kubernetes.server import ApiServer
+from tunnelgw.sources.kubernetes.setbacks import Restart
+from tunnelgw.sources.kubernetes.watch import Timing, Watch
+from tunnelgw.sources.store import Store
 
 WAIT_S = 60.0
 Talk = Callable[[socket.socket], None]
@@ -144,3 +152,43 @@ def test_an_outage_is_logged_once_a_minute_and_its_end_once(
             now_s += 6.0
             assert ask("/away") == [], "nor is a server that comes and goes told of more often"
             assert ask("/there") == []
+
+
+class AnsweredElsewhere(Reach):
+    """Another thread gets an answer just when a request has failed."""
+
+    def lost(self, error: Exception) -> int:
+        returns = super().lost(error)
+        self.answered()
+        return returns
+
+
+def test_a_watch_waits_no_longer_when_another_thread_got_an_answer_just_after_its_own_request_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("backoff.full_jitter", lambda _cap_s: 3600.0)
+    configuration, stop = Configuration(), threading.Event()
+    failures: queue.Queue[Restart] = queue.Queue()
+    with ReservedPort() as port:
+        configuration.host = f"http://{port.address}"
+        server = ApiServer(lambda: configuration, reach=AnsweredElsewhere())
+        watch = Watch(
+            RESOURCES[Kind.HTTP_ROUTE],
+            server,
+            Store(),
+            Bell(),
+            stop,
+            Timing(),
+            lambda _kind, cause, _error: failures.put(cause),
+            get_logger("test").every(60.0),
+        )
+        thread = threading.Thread(target=watch.run, daemon=True)
+        thread.start()
+        try:
+            assert [failures.get(timeout=WAIT_S) for _ in range(2)] == [Restart.DISCONNECTED] * 2
+        finally:
+            stop.set()
+            server.interrupt()
+            thread.join(WAIT_S)
+            server.close()
+        assert not thread.is_alive()
