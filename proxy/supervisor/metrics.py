@@ -76,9 +76,10 @@ class ProxyCollector(Collector):
     def _hash(self, loaded: Loaded | None) -> int:
         if loaded is None:
             return 0
-        if self._hashed is None or self._hashed[0] is not loaded:
-            self._hashed = loaded, loaded.content.hash()
-        return self._hashed[1]
+        hashed = self._hashed  # read once: another scrape may replace it by that of a newer document
+        if hashed is None or hashed[0] is not loaded:
+            hashed = self._hashed = loaded, loaded.content.hash()
+        return hashed[1]
 
 
 def _certificates(listeners: "Mapping[str, Validity]", own: "Validity | None") -> Iterator[Metric]:

@@ -15,7 +15,7 @@ from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin
 from proxy.stats import REFUSAL_CAUSES
 from proxy.supervisor.certificates import ApiCertificate
-from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.configuration import Configuration, Loaded
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.slot import Slot
@@ -196,3 +196,47 @@ def test_a_worker_that_ends_during_a_scrape_while_the_proxy_stops_does_not_count
             if sample.name == "tunnelgw_proxy_worker_up"
         ]
         assert 0 not in seen, looks
+
+
+def test_a_scrape_that_is_overtaken_by_one_of_a_newer_document_shows_the_hash_of_its_own(tmp_path: Path) -> None:
+    class Overtaken(ProxyCollector):
+        """At the end of `looks_left` looks at the last hash, another scrape of a newer document begins and ends."""
+
+        looks_left = 0
+        last: tuple[Loaded, int] | None = None
+
+        @property
+        def _hashed(self) -> tuple[Loaded, int] | None:
+            self.looks_left -= 1
+            if self.looks_left == 0:
+                configuration.load_file(newer)
+                assert hash_seen(self) != wanted
+            return self.last
+
+        @_hashed.setter
+        def _hashed(self, hashed: tuple[Loaded, int] | None) -> None:
+            self.last = hashed
+
+    def hash_seen(collector: ProxyCollector) -> float:
+        families = {family.name: family for family in collector.collect()}
+        (sample,) = families["tunnelgw_proxy_config_hash"].samples
+        return sample.value
+
+    older, newer = tmp_path / "older.json", tmp_path / "newer.json"
+    older.write_text('{"routes": []}')
+    newer.write_text('{"routes": [], "mergeSlashes": false}')
+    fleet = Fleet([])
+    configuration = Configuration(fleet, ListeningSockets(0), None)
+    collector = Overtaken(fleet, configuration, ApiCertificate())
+    configuration.load_file(older)
+    wanted = hash_seen(collector)
+
+    for is_known in (True, False):
+        for looks in range(1, 5):
+            configuration.load_file(older)
+            collector.looks_left = 0
+            assert hash_seen(collector) == wanted
+            if not is_known:
+                collector.last = None
+            collector.looks_left = looks
+            assert hash_seen(collector) == wanted, (is_known, looks)
