@@ -117,10 +117,11 @@ class Fleet:
             with self._news:
                 self._departed.forget([slot.totals for slot in self.slots], now_s)
             for slot in self.slots:
+                pid = slot.pid  # before the rest, which a successor resets: it must not be killed for this worker
                 is_silent = now_s - slot.heard_s > STANDSTILL_S and slot.looks >= STANDSTILL_LOOKS
                 if is_silent and slot.state in (State.RUNNING, State.STARTING):
-                    log.error("worker hangs, killing it", worker=slot.index, pid=slot.pid)
-                    slot.kill()
+                    log.error("worker hangs, killing it", worker=slot.index, pid=pid)
+                    slot.kill(pid)
 
     # -- life --------------------------------------------------------------------------------------------------------
 

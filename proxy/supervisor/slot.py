@@ -326,10 +326,10 @@ class Slot:
                 self._process.channel.hang_up()
                 self._process.kill()
 
-    def kill(self) -> None:
-        """Kill the process, to be replaced by a new one."""
+    def kill(self, pid: int | None) -> None:
+        """Kill the process with this pid, to be replaced by a new one; do nothing if it has been already."""
         with self._sending:
-            if self._process is not None:
+            if self._process is not None and self._process.pid == pid:
                 self._process.kill()
 
     def _send(self, message: ToEdge | Drain | Cut, descriptors: Sequence[int] = ()) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import mmap
 import os
 import queue
@@ -20,6 +21,7 @@ from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, Report, sealed_file
 from proxy.stats import RouteStats, Stats
 from proxy.supervisor import fleet as fleets
+from proxy.supervisor import slot as slots
 from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.departed import LINGER_S
@@ -176,6 +178,32 @@ def test_a_worker_that_answers_none_of_the_looks_is_killed() -> None:
     with fleet_of(worker) as fleet:
         fleet.watch(Looks(fleets.STANDSTILL_LOOKS))
         assert worker.is_killed
+
+
+@pytest.mark.usefixtures("after_a_pause")
+def test_the_successor_of_a_silent_worker_that_dies_before_it_is_killed_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, successor = PlayedWorker(), PlayedWorker()
+    worker.pid, successor.pid = 1, 2
+    monkeypatch.setattr(slots, "WorkerProcess", lambda _jit: successor)
+
+    class Dying(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "worker hangs, killing it":
+                worker.kill()
+                successor.hears(Begin)
+
+    dying = Dying()
+    fleets_log = logging.getLogger("proxy.supervisor.fleet")
+    fleets_log.addHandler(dying)
+    try:
+        with fleet_of(worker) as fleet:
+            fleet.watch(Looks(fleets.STANDSTILL_LOOKS))
+            assert not successor.is_killed
+            assert fleet.slots[0].pid == successor.pid
+    finally:
+        fleets_log.removeHandler(dying)
 
 
 def test_a_worker_silent_for_20_seconds_is_not_killed_however_many_looks_it_missed(

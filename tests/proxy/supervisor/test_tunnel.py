@@ -287,7 +287,7 @@ def test_an_order_that_reaches_the_successor_of_its_worker_is_carried_out(
     def order(slot: Slot, what: EdgeOrder, content: bytes | None = None) -> int | None:
         monkeypatch.setattr(Slot, "order", obeyed)
         before = slot.pid
-        slot.kill()
+        slot.kill(before)
         until(lambda: slot.pid not in (None, before) and slot.state is State.RUNNING, "the next worker")
         return slot.order(what, content)
 
@@ -306,7 +306,7 @@ def test_an_order_to_a_worker_that_has_died_waits_for_another(edge: Edge, monkey
     def order(slot: Slot, what: EdgeOrder, content: bytes | None = None) -> int | None:
         if not dead.is_set():
             before = slot.pid
-            slot.kill()
+            slot.kill(before)
             until(lambda: slot.pid != before, "its death")
             dead.set()
         return obeyed(slot, what, content)
@@ -521,7 +521,7 @@ def test_connections_are_redistributed_when_a_worker_has_been_restarted(
             until(lambda: counts_of(tunnel) == [2, 2], "two for each worker")
             moved = len(lines_of(caplog, "moving an edge connection to another worker"))
             (killed,) = {place.slot for place in tunnel.places if place.slot is not None and place.slot.index == 1}
-            killed.kill()
+            killed.kill(killed.pid)
             until(lambda: counts_of(tunnel) == [0, 4], "all in the worker that is left")
             returned.set()
             until(lambda: counts_of(tunnel) == [2, 2], "two for each worker again")
