@@ -36,6 +36,23 @@ def test_parents_left_out_of_a_full_status_are_reported_once(
     assert [record.getMessage() for record in caplog.records] == ["status has no room"] * 4
 
 
+def test_an_event_that_was_not_accepted_is_tried_again_and_the_log_says_nothing_twice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "tunnelgw")
+    recorder = Recorder()
+    lists = FullLists(recorder)
+
+    said = []
+    for is_full in (True, True, False, False):
+        recorder.is_full = is_full
+        lists.note(ObjectId(Kind.HTTP_ROUTE, WEB), route("web"), (ONE,))
+        said.append(len(recorder.said))
+
+    assert said == [0, 0, 1, 1]
+    assert [record.getMessage() for record in caplog.records] == ["status has no room"]
+
+
 def test_the_memory_of_reported_objects_is_bounded() -> None:
     """Objects are created and deleted for months, and deletions are not reported here."""
     recorder = Recorder()
