@@ -20,8 +20,16 @@ _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux])|\\[1-9Z
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 # Counts in Python, literal text in RE2.
 _COUNT_IN_PYTHON = re.compile(r"\{(?:,\d*|0\d+(?:,\d*)?|\d+,0\d+)\}")
+# RE2 takes no count above 1,000.
+_COUNT_TOO_HIGH = re.compile(r"(?<!\\)\{(?:\d+,)?(?:1(?!000)\d{3}|[2-9]\d{3}|\d{5,})(?:,\d*)?\}")
 # Bytes of the environment that are not UTF-8.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
+# An escape, a class, or a literal beyond ASCII.
+_CHARACTER = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|[^\x00-\x7f]", re.DOTALL)
+_ESCAPE = re.compile(r"\\.")
+_MEMBERS = {r"\w": "0-9A-Za-z_", r"\d": "0-9", r"\s": r"\t\n\f\r "}
+# Classes that cannot be written out, and Turkish letters, which Python takes for an `i`.
+_ALWAYS_ASCII = re.compile(r"^\\|\\[WDS]|[\u0130\u0131]")
 
 
 def unicode_name(name: str) -> str:
@@ -134,12 +142,29 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
             f"{option}: regular expression {pattern!r} uses {count.group()!r}, which external-dns (RE2) takes for "
             "literal text: write a count such as {0,2}, without zeros in front"
         )
+    count = _COUNT_TOO_HIGH.search(pattern)
+    if count:
+        raise ValueError(
+            f"{option}: regular expression {pattern!r} uses {count.group()!r}, which external-dns (RE2) refuses: "
+            "write counts of at most 1000"
+        )
     if _NO_CHARACTER.search(pattern):
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is not UTF-8")
     try:
-        return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 defines them
+        re.compile(pattern, re.ASCII)  # first, so that errors name places in what was written
+        # With this flag, `\w`, `\d` and `\b` are as RE2 defines them.
+        return re.compile(_CHARACTER.sub(_in_either_case, pattern), re.ASCII)
     except re.error as error:
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: {error}") from error
+
+
+def _in_either_case(found: re.Match[str]) -> str:
+    """What RE2 takes the same text for: there `(?i)` applies to all letters, with `re.ASCII` to those of ASCII only."""
+    text = found.group()
+    if text.isascii() or _ALWAYS_ASCII.search(text):
+        return text
+    members = _ESCAPE.sub(lambda escape: _MEMBERS.get(escape.group(), escape.group()), text)
+    return f"(?u:{members})"
 
 
 class ProtectedNames:

@@ -155,6 +155,42 @@ def test_a_count_that_external_dns_takes_for_text_is_refused(pattern: str) -> No
         DomainFilter(regex_include=pattern)
 
 
+@pytest.mark.parametrize("pattern", [r"a{1001}", r"a{1001,}", r"a{2,1001}", r"a{2000,3000}", r"a{99999}"])
+def test_a_count_that_external_dns_refuses_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="refuses: write counts of at most 1000"):
+        DomainFilter(regex_include=pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        (r"(?i)^BÜCHER\.", "bücher.example", True),
+        (r"^BÜCHER\.", "bücher.example", False),
+        (r"(?i:BÜ)cher", "bücher.example", True),
+        (r"(?i:B)Ücher", "bücher.example", False),
+        (r"(?i)Ü+$", "xüü", True),
+        (r"(?i)^[A-ZÄÖÜ]+$", "bücher", True),
+        (r"(?i)^[^Ü]+$", "bücher", False),
+        (r"(?i)^ΣΟΦΟΣ$", "σοφος", True),
+        (r"(?i)^ISPARTA", "ısparta", False),
+        (r"(?i)^ı", "isparta", False),
+        (r"(?i)^[ı]", "isparta", False),
+        (r"^\w+$", "bücher", False),
+        (r"^[\wÜ]+$", "bücher", False),
+        (r"(?i)^[\wÜ]+$", "bücher", True),
+        (r"(?i)^[\wÜ]+$", "bùcher", False),
+        (r"^[\Wb]+$", "bù", True),
+        (r"(?i)^[\WÜ]+$", "üù", True),
+        (r"(?i)^[]\]Ü]$", "ü", True),
+    ],
+)
+def test_letters_in_either_case_and_classes_of_ascii_match_as_in_external_dns(
+    pattern: str, name: str, expected: bool
+) -> None:
+    """RE2 says the same of each."""
+    assert expected is DomainFilter(regex_include=pattern).matches(name)
+
+
 def test_an_expression_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(ValueError, match=r"REGEXP_DOMAIN_FILTER: .* it is not UTF-8"):
         DomainFilter(regex_include=os.fsdecode(b"gr\xfc"))
@@ -186,6 +222,8 @@ def test_the_end_anchor_of_re2_is_accepted_from_python_3_14_on_and_refused_befor
         r"[a-z*]{2,}",
         r"\bapp",
         r"a{0,10}b{0}c{10}",
+        r"a{1000}b{0,1000}c{1000,}",
+        r"a\{2000\}",
     ],
 )
 def test_an_expression_that_external_dns_and_python_can_read_is_accepted(pattern: str) -> None:
