@@ -1,6 +1,7 @@
 """Small files in a state directory: written completely or not at all, readable only by their owner."""
 
 import contextlib
+import errno
 import os
 import tempfile
 import time
@@ -18,6 +19,8 @@ def remedy(error: Exception, option: str) -> str:
     if isinstance(error, PermissionError):
         user = f"this user (uid {os.geteuid()})"
         return f"give {user} write access to the directory and its files, or choose another {option}"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return "raise the limit of the size of files (ulimit -f; systemd: LimitFSIZE=)"
     return "is the disk full, or the directory read-only?"
 
 

@@ -89,3 +89,16 @@ def test_where_access_is_denied_the_remedy_names_the_user_that_needs_it(tmp_path
     uid, _, said = done.stdout.partition(" ")
     want = f"give this user (uid {uid}) write access to the directory and its files, or choose another --state-dir\n"
     assert said == want
+
+
+def test_where_a_limit_of_the_process_is_too_low_for_the_file_the_remedy_names_it(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path; from daemonkit.statefile import remedy, replace_file\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4, 4))\n"
+        "try: replace_file(Path(sys.argv[1], 'known.json'), b'content')\n"
+        "except OSError as error: sys.exit(remedy(error, '--state-dir'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+
+    assert done.stderr == "raise the limit of the size of files (ulimit -f; systemd: LimitFSIZE=)\n"
+    assert not [*tmp_path.iterdir()]
