@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cheroot.connections import ConnectionManager
+from cheroot.workers.threadpool import ThreadPool
 from cheroot.wsgi import Server
 
 from daemonkit.logs import Logger
@@ -129,6 +130,23 @@ class _Connections(ConnectionManager):
         self._hand_on(0.0, most_accepted=_MAX_ACCEPTED_AT_STOP)
 
 
+class _Threads(ThreadPool):
+    """The workers. cheroot's own go by the wall clock when they are to end: they cut off requests at once if it is set
+    forward, and late if it is set back."""
+
+    _deadline_s = 0.0
+
+    def stop(self, timeout: float = 0.0) -> None:
+        self._deadline_s = time.monotonic() + timeout
+        super().stop(0)
+
+    def _clear_threads(self) -> Iterator[threading.Thread]:
+        """The threads, all of which were told to end; cheroot cuts off each that has not when it is yielded."""
+        for thread in super()._clear_threads():  # type: ignore[misc]
+            thread.join(max(0.0, self._deadline_s - time.monotonic()))
+            yield thread
+
+
 class Engine(Server):
     """Serves one listening socket, which its owner opens and closes."""
 
@@ -149,12 +167,9 @@ class Engine(Server):
         super().__init__(
             where if isinstance(where, str) else where[:2],
             app,
-            numthreads=limits.threads,
-            max=limits.threads,
             server_name=name,
-            accepted_queue_size=limits.request_queue,
-            accepted_queue_timeout=0,
         )
+        self.requests = _Threads(self, limits.threads, limits.threads, limits.request_queue, 0)
         self.log = log
         self.rare_log = log.every(10.0)
         self.gateway = Gateway

@@ -1,6 +1,7 @@
 """The HTTP server with clients that are slow, broken or hostile: each costs little and ends in time."""
 
 import contextlib
+import itertools
 import logging
 import select
 import socket
@@ -165,6 +166,30 @@ def test_a_clock_that_is_set_back_delays_no_timeout(serve: Serve, monkeypatch: p
 
     with RawClient(port) as client:
         assert client.is_closed_by_server()
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0], ids=["forward", "back"])
+def test_a_server_that_stops_while_the_clock_is_set_gives_requests_just_the_time_that_they_have(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    server = serve(body_timeout_s=2 * DEADLINE_S)
+    port = server.bound_address.port
+    with RawClient(port) as quick, RawClient(port) as slow:
+        for client in (quick, slow):
+            client.send(CHUNKED + b"3\r\nabc\r\n")
+        clock = itertools.count(time.time(), step_s)
+        monkeypatch.setattr(time, "time", lambda: next(clock))
+        stopping = threading.Thread(target=server.drain, args=(time.monotonic() + 2.0,))
+        stopping.start()
+        stopping.join(0.5)
+
+        assert stopping.is_alive(), "it waits for both"
+        quick.send(b"3\r\ndef\r\n0\r\n\r\n")
+        assert quick.answer().body == b"POST /x 6"
+        assert slow.answer().status_code == 400, "its body was cut off"
+        assert slow.is_closed_by_server()
+    stopping.join(DEADLINE_S)
+    assert not stopping.is_alive()
 
 
 def test_a_client_that_does_not_read_its_response_is_disconnected(serve: Serve) -> None:
