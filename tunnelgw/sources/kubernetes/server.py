@@ -131,20 +131,19 @@ class ApiServer:
                     raise refusal(response.status, response.headers, response.read())
                 yield response
         except Unreachable as error:  # no credentials; or the caller found that the answer is not the API's
-            self._note(error, has_answered=has_answered)
+            self._noted(error, has_answered=has_answered)
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
             words = _words(list(causes_of(error)), access.host, call.timeout_s)
             forget_frames(error)
             what = f"{call.method} {call.path}: {words}"
-            lost = Unreachable(what)
-            self._note(lost, has_answered=has_answered)
-            raise lost from None  # the causes would add nothing
+            raise self._noted(Unreachable(what), has_answered=has_answered) from None  # the causes would add nothing
 
-    def _note(self, error: Unreachable, *, has_answered: bool) -> None:
+    def _noted(self, error: Unreachable, *, has_answered: bool) -> Unreachable:
         error.has_answered = has_answered
         error.returns = self.reach.lost(error)
+        return error
 
     def _current(self) -> "_Access":
         with self._lock:
@@ -152,7 +151,7 @@ class ApiServer:
                 try:
                     self._access = self._read()
                 except Unreachable as error:
-                    self._note(error, has_answered=False)
+                    self._noted(error, has_answered=False)
                     raise
             return self._access
 
