@@ -142,12 +142,18 @@ class H1Connection:
                 self._pause()
         elif codec.should_close:
             self._finish()
-        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
-            self._is_clogged = True
-            self._pause()
+        elif self._wait_for_reader():
+            return
         elif not self._is_head_timed and not codec.is_idle:
             self._is_head_timed = True
             self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
+
+    def _wait_for_reader(self) -> bool:
+        """Between two requests: whether the client has to read its answers first. Then nothing is read meanwhile."""
+        if self._transport.queued_bytes > MAX_QUEUED_BYTES:
+            self._is_clogged = True
+            self._pause()
+        return self._is_clogged
 
     def _take_pipelined(self) -> None:
         is_wanted = self._stream is None or self._stream.is_switched
@@ -205,7 +211,8 @@ class H1Connection:
         if is_switched or self._codec.should_close:
             self._finish()
             return
-        self._resume()
+        if not self._wait_for_reader():
+            self._resume()
         now_s = self.idle_since_s = self._loop.now_s
         # While draining: this response had begun before, so its head does not tell the client to close.
         self._deadline.set(now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))

@@ -2,7 +2,7 @@
 they keep the contract of `proxy.exchange.client` about credit, partial writes and the end.
 
     /hello            200 and a short body, from within `begin`
-    /later            the same, in a later call of the loop
+    /later            the same, in a later call of the loop; /later/N answers N bytes
     /echo             the request's body, as it comes; its credit is given back when the client has taken the bytes
     /count, others    100 if it is expected; reads the body, then reports how many bytes arrived, and which trailers
     /bulk/N           N bytes
@@ -117,8 +117,16 @@ class Exchange:
     def _do_hello(self) -> None:
         self.hello()
 
-    def _do_later(self) -> None:
-        self.services.loop.call_soon(lambda: None if self.is_over else self.hello())
+    def _do_later(self, size: str = "") -> None:
+        def answer() -> None:
+            if self.is_over:
+                return
+            if size:
+                self._do_bulk(size)
+            else:
+                self.hello()
+
+        self.services.loop.call_soon(answer)
 
     def _do_echo(self) -> None:
         self.client.send_headers(ResponseHead(200, [TEXT]), False)

@@ -218,11 +218,13 @@ def test_a_refused_client_that_is_still_sending_gets_the_response() -> None:
         rig.wait_for_connections(0)
 
 
-def test_requests_of_a_client_that_does_not_read_are_not_begun_without_bound() -> None:
+@pytest.mark.parametrize("path", ["/bulk/10000", "/later/10000"])
+def test_requests_of_a_client_that_does_not_read_are_not_begun_without_bound(path: str) -> None:
+    """Whether they are answered at once, or later, as a backend does."""
     count = 20_000
     with serving() as rig, rig.connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        client.sendall(b"GET /bulk/10000 HTTP/1.1\r\nHost: a\r\n\r\n" * count)
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() * count)
         rig.wait_for(Standstill(rig.services.begun.qsize), "the end of new exchanges")
 
         assert rig.services.begun.qsize() * 10_000 < 32 * 1024 * 1024
@@ -232,18 +234,20 @@ def test_requests_of_a_client_that_does_not_read_are_not_begun_without_bound() -
         assert count == rig.services.begun.qsize()
 
 
-def test_a_client_that_reads_again_is_served_again() -> None:
+@pytest.mark.parametrize("path", ["/bulk/10000", "/later/10000"])
+def test_a_client_that_reads_again_is_served_again(path: str) -> None:
     with Rig() as rig, rig.open_plain(send_buffer_bytes=65536).connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        ask(client, "/bulk/10000")
+        ask(client, path)
         rig.services.begun.get(timeout=WAIT_S)
         (connection,) = rig.call(lambda: [*rig.doors._registry])
         assert isinstance(connection, H1Connection)
         count = 1
         while not rig.call(lambda: connection._is_clogged):
-            ask(client, "/bulk/10000")
+            ask(client, path)
             rig.services.begun.get(timeout=WAIT_S)
             count += 1
+            assert count < 10_000, "100 MB of answers wait for the client"
         answer_bytes = 0
         while answer_bytes < count * 10_000:
             answer_bytes += client.recv(1 << 20).count(b"\0")
