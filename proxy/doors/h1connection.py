@@ -87,7 +87,8 @@ class H1Connection:
     # -- what the client sends ---------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        self._take(self._codec.receive(data, MAX_CHUNKS))
+        if not self._is_left:
+            self._take(self._codec.receive(data, MAX_CHUNKS))
 
     def _read_on(self) -> None:
         """Read the next turn's share of what the codec holds."""
@@ -102,8 +103,13 @@ class H1Connection:
             transport = self._transport
             has_all = self._codec.is_length_reached and not (transport.is_sending or transport.is_output_ended)
             self.abort("" if has_all else "closed by the client")
-        else:
+        elif not self._is_left:
             self._take(self._codec.receive_eof())
+
+    @property
+    def _is_left(self) -> bool:
+        """The client has sent what comes now before it left: nobody waits for the answer to another request."""
+        return self._stream is None and self._transport.is_output_ended
 
     def _take(self, events: Sequence[h1.Event]) -> None:
         preface: h1.Http2PrefaceReceived | None = None
@@ -161,9 +167,6 @@ class H1Connection:
             self._take(self._codec.receive(b"", MAX_CHUNKS))
 
     def _begin(self, event: h1.RequestReceived) -> None:
-        if self._transport.is_output_ended:
-            # The client sent this before it left; nobody waits for an answer.
-            return
         head = event.head
         self._deadline.clear()
         self._is_head_timed = False

@@ -10,6 +10,7 @@ from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, serving
+from tests.proxy.doors.tlsrig import A, TLSRig, https
 
 RESET_ON_CLOSE = b"\1\0\0\0\0\0\0\0"
 
@@ -58,3 +59,30 @@ def test_a_request_is_not_begun_when_sending_an_earlier_response_discovers_a_res
         rig.wait_for_connections(0)
 
         assert rig.services.begun.empty()
+
+
+def test_pipelined_requests_of_a_client_that_has_reset_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """More of them than are held, in several TLS records, which are received one at a time."""
+    with TLSRig().open(https("web", A)) as rig, rig.handshake() as client:
+        ask(client, "/hold")
+        rig.services.begun.get(timeout=WAIT_S)
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        for _ in range(5):
+            client.sendall(b"GET /count HTTP/1.1\r\nHost: a.example\r\n\r\n" * 400)
+        rig.wait_for(lambda: not connection._codec.wants_data, "the limit of held requests")
+
+        def ask_and_break_off_before_the_answer() -> None:
+            for _ in range(3):
+                ask(client, "/count")
+            sock = servers_socket(rig)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            client.close()
+            wait_for_the_reset_of(sock)
+            rig.services.let_go()
+
+        rig.call(ask_and_break_off_before_the_answer)
+        rig.wait_for_connections(0)
+
+        assert rig.services.begun.empty()
+        assert "bug" not in caplog.text
