@@ -80,6 +80,11 @@ def delivered(answers: Answers) -> Finding:
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
 
 
+def without_plane() -> Finding:
+    """The same condition where the Gateway's own configuration, and so its data plane, is missing or cannot be read."""
+    return _failed("it is not known where its proxies are: see the condition Accepted")
+
+
 def is_silent(answers: Answers) -> bool:
     """Whether a receipt that `delivered` needs is still missing, and none of the others reports a failure."""
     proxies, expected, tunnel, has_tunnel = answers

@@ -22,7 +22,17 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import Answers, Outcomes, Way, conflicts, delivered, is_silent, unbound, with_conflicts
+from tunnelgw.report.deliveries import (
+    Answers,
+    Outcomes,
+    Way,
+    conflicts,
+    delivered,
+    is_silent,
+    unbound,
+    with_conflicts,
+    without_plane,
+)
 from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.firstwords import FirstWords
 from tunnelgw.report.holdback import HoldBack
@@ -42,6 +52,7 @@ from tunnelgw.translate.verdicts import (
 )
 
 _DELIVERED = ConditionType.DELIVERED.value.encode()
+_WITHOUT_PLANE = Delivery(False, without_plane())
 
 
 class Situation(NamedTuple):
@@ -163,7 +174,7 @@ class Reporter:
         held = self._outcomes.held_planes()
         answers = _by_way(situation, proxies, self._outcomes.tunnel_receipts())
         deliveries = {
-            way: Delivery(way.plane in held, delivered(each)) if way.plane in proxies else Delivery(False)
+            way: Delivery(way.plane in held, delivered(each)) if way.plane in proxies else _WITHOUT_PLANE
             for way, each in answers.items()
         }
         self._first.listen(answers.keys(), lambda way: is_silent(answers[way]))
@@ -276,7 +287,7 @@ class Reporter:
             return StatusUpdate(item, verdict, left_alone=_left_alone(situation, item), unheard=self._unheard)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
             return StatusUpdate(item, verdict, left_alone=_left_alone(situation, item))
-        delivery = self._deliveries.get(way := _way(verdict), Delivery(False))
+        delivery = self._deliveries.get(way := _way(verdict), _WITHOUT_PLANE)
         if not delivery.is_held:
             self._unheld.add(way)
         return StatusUpdate(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))

@@ -199,6 +199,20 @@ def test_statuses_are_withdrawn_when_the_class_was_deleted_or_changed_hands_whil
         assert arena.read(Kind.GATEWAY, "handed-over")["status"].get("addresses", []) == []
 
 
+def test_a_gateway_that_never_got_a_data_plane_loses_its_verdict_with_its_class_too(arena: Arena, proxy: Proxy) -> None:
+    cluster, gateway_class = arena.cluster, arena.gateway_class()
+    arena.gateway(gateway_class)
+    missing = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "missing"}}
+    cluster.patch(Kind.GATEWAY, "gw", arena.namespace, {"spec": {"infrastructure": missing}})
+    with arena.controller(proxies=[proxy]):
+        arena.until(Kind.GATEWAY, "gw", "Accepted", "False")
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "False")
+        cluster.delete(Kind.GATEWAY_CLASS, gateway_class)
+
+        arena.until(Kind.GATEWAY, "gw", "Accepted", "Unknown")
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", None)
+
+
 def test_a_controller_that_has_not_seen_a_gateway_leaves_its_listener_sets_to_the_other_controller(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:

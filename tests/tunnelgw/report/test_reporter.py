@@ -22,7 +22,7 @@ from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import Credentials, Plane, planes, tunnel_name
 from tunnelgw.metrics import Metrics
-from tunnelgw.model.conditions import ConditionType
+from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.routes import HttpRoute
@@ -272,7 +272,7 @@ class Scene:
     def report(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, StatusUpdate]:
         """What is wanted after one more turn."""
         snapshot = Snapshot.of(self.items)
-        found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+        found = {id_: plane for id_, plane in planes(snapshot, DISCOVERY).items() if id_ == "shop/gw"}
         situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {ONE: {"shop/gw"}}, {ONE})
         self._turn += 1
         self.reporter.owe(owed, self._turn, frozenset())
@@ -348,6 +348,23 @@ def test_a_new_leader_reports_a_gateway_without_proxies_at_once() -> None:
     (message,) = scene.delivered().values()
 
     assert message.startswith("no proxy is known for this data plane")
+
+
+def test_a_gateway_whose_configuration_is_missing_says_so_and_when_that_is_found_what_its_proxy_holds() -> None:
+    """`Delivered` also shows who wrote the status: without it, the rest would stay when the class is gone."""
+    scene = Scene()
+    missing = scene.items.pop(2)
+
+    update = scene.report(GATEWAY)[GATEWAY]
+
+    finding = update.delivery.finding
+    assert finding is not None
+    assert (finding.status, finding.message) == (
+        Status.FALSE,
+        "it is not known where its proxies are: see the condition Accepted",
+    )
+    scene.items.insert(2, missing)
+    assert scene.report(GATEWAY)[GATEWAY].delivery.finding != finding
 
 
 def test_a_gateway_that_is_edited_while_its_deliveries_are_unknown_waits_for_its_newer_document_too() -> None:
