@@ -22,16 +22,20 @@ _ALWAYS: Final[dict[bytes, int]] = {
     b"connection": CONNECTION,
     b"http2-settings": DROP,
     b"keep-alive": DROP,
+    b"proxy-authenticate": DROP,
+    b"proxy-authentication-info": DROP,
+    b"proxy-authorization": DROP,
+    b"proxy-connection": DROP,
     b"transfer-encoding": DROP,
     b"upgrade": DROP,
 }
-_PROXY: Final = b"proxy-"
-"""Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us.
+"""The fields of proxy authentication are for the next hop, which is us.
 
-RFC 9110, 7.6.1 no longer asks for the removal of the latter two, and proxies differ: Go's and Apache's remove the
-challenge of a backend's 407, nginx and HAProxy pass it. To clients we are the origin, not their proxy, and proxies that
-do not cooperate keep credentials to themselves (11.7.1, 11.7.2). So no client could answer the challenge through us; it
-would only seem to come from the client's own proxy, as a request for the credentials that are meant for that one.
+RFC 9110, 7.6.1 no longer asks for their removal, and proxies differ: Go's and Apache's remove the challenge of a
+backend's 407, nginx and HAProxy pass it. To clients we are the origin, not their proxy, and proxies that do not
+cooperate keep credentials to themselves (11.7.1, 11.7.2). So no client could answer the challenge through us; it would
+only seem to come from the client's own proxy, as a request for the credentials that are meant for that one.
+Proxy-Status stays, since it tells of the whole chain (RFC 9209, 2).
 """
 _LENGTH: Final = b"content-length"
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
@@ -57,7 +61,7 @@ class Verdicts:
         begin with one of `usual_prefixes`.
         """
         self._fixed = {**_ALWAYS, **special}
-        self._dropped_prefixes = (_PROXY, *dropped_prefixes)
+        self._dropped_prefixes = dropped_prefixes
         self._usual_prefixes = usual_prefixes
         self.known: dict[bytes, int] = dict(self._fixed)
 

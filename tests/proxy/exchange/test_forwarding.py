@@ -59,6 +59,7 @@ def test_a_client_on_a_unix_socket_is_described_without_an_address() -> None:
 @pytest.mark.parametrize(
     "name",
     b"connection keep-alive proxy-connection proxy-authorization proxy-authenticate transfer-encoding upgrade"
+    b" proxy_authorization"
     b" http2-settings x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-user"
     b" x-forwarded-client-cert forwarded x-real-ip true-client-ip cf-connecting-ip cf-ray x-request-id"
     b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection content_length"
@@ -413,6 +414,7 @@ def test_hop_by_hop_fields_are_removed_from_responses() -> None:
         (b"connection", b"keep-alive, Keep-Alive"),
         (b"keep-alive", b"timeout=5"),
         (b"proxy-authenticate", b"Basic"),
+        (b"proxy-authentication-info", b"nextnonce=1"),
         (b"transfer-encoding", b"chunked"),
         (b"upgrade", b"h2c"),
         (b"set-cookie", b"a=1"),
@@ -420,6 +422,13 @@ def test_hop_by_hop_fields_are_removed_from_responses() -> None:
     ]
 
     assert response_fields(fields) == [(b"server", b"s"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
+
+
+def test_what_proxies_before_us_tell_of_a_response_is_passed_on() -> None:
+    """RFC 9209, 2: Proxy-Status describes the whole chain."""
+    told = [(b"proxy-status", b"cache.example; error=dns_timeout")]
+
+    assert response_fields(told) == told
 
 
 def test_framing_and_upgrade_are_removed_from_interim_responses() -> None:
