@@ -5,9 +5,18 @@ Python 3.13 and later, and urllib3 there, reject a CA certificate that lacks fie
 browsers and earlier Pythons accept such certificates: as proof they are just as good.
 """
 
+import contextlib
 import http.client
 import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
+from daemonkit.filereading import read_input
+from daemonkit.memoryfile import memory_file
+
+MAX_AUTHORITIES_BYTES: Final = 16 * 1024 * 1024
+"""Bundles of all public authorities have 0.25 MiB."""
 _NO_TLS = "WRONG_VERSION_NUMBER"
 """OpenSSL's reason when the peer does not speak TLS."""
 DATE_ERRORS = frozenset((9, 10))
@@ -34,7 +43,18 @@ def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
 
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:
     """Trusts the authorities in `ca_file` (PEM), or the system's. Raises OSError, including `ssl.SSLError`."""
-    return without_formalities(ssl.create_default_context(cafile=ca_file))
+    if ca_file is None:
+        return without_formalities(ssl.create_default_context())
+    with authorities(ca_file) as path:
+        return without_formalities(ssl.create_default_context(cafile=path))
+
+
+@contextlib.contextmanager
+def authorities(ca_file: str | Path) -> Iterator[str]:
+    """A path at which OpenSSL can read the file, which may be anything: itself, OpenSSL would wait for a pipe without
+    end. Raises OSError."""
+    with memory_file(read_input(ca_file, MAX_AUTHORITIES_BYTES)) as path:
+        yield path
 
 
 def without_formalities(context: ssl.SSLContext) -> ssl.SSLContext:

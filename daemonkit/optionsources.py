@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
+from daemonkit.filereading import TooLarge, read_input
 from daemonkit.optionspec import OptionSpec
 from daemonkit.secret import Secret
 
@@ -103,15 +103,14 @@ def _secret(text: str, when_empty: str, path: str = "") -> Secret:
 def read_secret(path: str, names: str) -> Secret:
     """The secret in a file; `names` is used in error messages. Raises ValueError."""
     try:
-        with Path(path).open("rb") as file:
-            octets = file.read(MAX_SECRET_FILE_BYTES + 1)
+        octets = read_input(path, MAX_SECRET_FILE_BYTES)
+    except TooLarge as error:
+        raise ValueError(
+            f"{names}: the file {path!r} is larger than {MAX_SECRET_FILE_BYTES} bytes, too large for a secret"
+        ) from error
     except (OSError, ValueError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"{names}: cannot read the file {path!r}: {detail}") from error
-    if len(octets) > MAX_SECRET_FILE_BYTES:
-        raise ValueError(
-            f"{names}: the file {path!r} is larger than {MAX_SECRET_FILE_BYTES} bytes, too large for a secret"
-        )
     try:
         text = octets.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -8,15 +8,19 @@ import contextlib
 import socket
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cheroot import errors
 from cheroot.ssl import Adapter
 
+from daemonkit.filereading import read_input
 from daemonkit.logs import Logger
+from daemonkit.memoryfile import memory_file
 from daemonkit.tlssocket import TlsSocket
+
+_MAX_BYTES: Final = 1024 * 1024
 
 _FileState = tuple[int, int, int]
 _PIPE: _FileState = (0, 0, 0)
@@ -60,7 +64,7 @@ class Tls(Adapter):
         # Look before reading: changes made meanwhile are seen the next time.
         states = self._look()
         if states == self._states or _PIPE in states:
-            # Opening a pipe again would block the accepting thread until somebody writes.
+            # Reading a pipe again would block the accepting thread until somebody writes, for some seconds.
             return
         try:
             context = _context_of(self.certificate, self.private_key)
@@ -94,11 +98,16 @@ def _state_of(path: str) -> _FileState | None:
 
 def _context_of(chain: str, key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    contents: dict[str, bytes] = {}
     try:
-        # Without a password here, OpenSSL would ask for an encrypted key's on the terminal.
-        context.load_cert_chain(chain, key, password="")
+        for path in (chain, key):  # often one file; and a pipe gives its content only once
+            if path not in contents:
+                contents[path] = read_input(path, _MAX_BYTES)
+        with memory_file(contents[chain]) as chain_path, memory_file(contents[key]) as key_path:
+            # Without a password here, OpenSSL would ask for an encrypted key's on the terminal.
+            context.load_cert_chain(chain_path, key_path, password="")
     except (OSError, ValueError) as error:
-        flaw = _flaw_of(chain, key) or error
+        flaw = _flaw_of(chain, key, contents, error)
         raise UnusablePair(
             f"cannot use the certificate chain in {chain} with the private key in {key}: {flaw}"
         ) from error
@@ -125,17 +134,13 @@ def _presented_by(context: ssl.SSLContext) -> bytes:
     return b""
 
 
-def _flaw_of(chain: str, key: str) -> str:
+def _flaw_of(chain: str, key: str, contents: Mapping[str, bytes], error: Exception) -> Exception | str:
     """What OpenSSL does not say: which file is wrong, and what it lacks."""
     for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
-        if _state_of(path) == _PIPE:
-            continue  # its content has been read; reading again would wait for more
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            return f"cannot read {path}: {error.strerror}"
-        if label not in content:
+        if path not in contents:
+            return f"cannot read {path}: {getattr(error, 'strerror', error)}"
+        if label not in contents[path]:
             return f"no {wanted} in PEM format in {path}"
-        if path == key and b"ENCRYPTED" in content:
+        if path == key and b"ENCRYPTED" in contents[path]:
             return f"the private key in {path} is encrypted, want it without a passphrase"
-    return ""
+    return error

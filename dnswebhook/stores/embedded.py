@@ -14,6 +14,7 @@ the file that is there now; that file accepts writes once it has been listed.
 
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -230,6 +231,7 @@ class EmbeddedStore:
 
     def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _want_regular(self.path)
         is_new = _make_file(self.path)
         # Before SQLite opens the file: if it is replaced in between, the next call notices.
         identity = _identity(self.path)
@@ -344,6 +346,13 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
     ).fetchone()
     if found:
         raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")
+
+
+def _want_regular(path: Path) -> None:
+    """SQLite would open a device and whatever else, and say that the disk is full. Raises StoreFailed, OSError."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreFailed(f"{path} is no regular file; {_DAMAGE_REMEDY}")
 
 
 def _make_file(path: Path) -> bool:

@@ -4,16 +4,17 @@ import http.client
 import ssl
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
+from daemonkit.filereading import read_input
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
 from daemonkit.unixhttp import UnixHTTPConnection
 from proxy.options import PREFIX, Options
+from proxy.supervisor.state import MAX_DOCUMENT_BYTES
 
 _TIMEOUT_S: Final = 10.0
 
@@ -26,7 +27,7 @@ def read_file(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return read_input(name, MAX_DOCUMENT_BYTES)
     except OSError as error:
         raise SourceError(f"cannot read {name}: {error.strerror}") from error
 

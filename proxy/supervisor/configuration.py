@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daemonkit.filereading import read_input
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.document import Content, DocumentError, Problem, Reading
@@ -22,7 +23,7 @@ from proxy.supervisor.certificates import CertificateCheck, tell_of_expired
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
-from proxy.supervisor.state import StateFile
+from proxy.supervisor.state import MAX_DOCUMENT_BYTES, StateFile
 
 if TYPE_CHECKING:
     from proxy.tls.validity import Validity
@@ -77,7 +78,15 @@ class Loaded:
 class Configuration:
     """Thread-safe."""
 
-    def __init__(self, fleet: Fleet, sockets: ListeningSockets, state: StateFile | None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        sockets: ListeningSockets,
+        state: StateFile | None,
+        most_bytes: int = MAX_DOCUMENT_BYTES,
+    ) -> None:
+        """`most_bytes`: the limit for a document in a file."""
+        self._most_bytes = most_bytes
         self._fleet = fleet
         self._sockets = sockets
         self._state = state
@@ -218,7 +227,7 @@ class Configuration:
 
     def _content_of(self, path: Path) -> bytes:
         try:
-            return path.read_bytes()
+            return read_input(path, self._most_bytes)
         except OSError:
             with self._turn:
                 self.refused += 1

@@ -14,6 +14,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from daemonkit.clienttls import MAX_AUTHORITIES_BYTES
+from daemonkit.filereading import read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 
@@ -57,7 +59,7 @@ class NamedAuthorities:
 
     def roots(self) -> str:
         try:
-            roots = self._path.read_text(encoding="ascii", errors="ignore")
+            roots = read_regular(self._path, MAX_AUTHORITIES_BYTES).decode("ascii", "ignore")
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=roots)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
@@ -85,7 +87,7 @@ class PublishedRoots:
         if self._path is None:
             return ""
         try:
-            roots = self._path.read_text(encoding="ascii", errors="ignore")
+            roots = read_regular(self._path, _MAX_BYTES * len(self._published)).decode("ascii", "ignore")
             if sorted(_fingerprints(roots)) == sorted(root.sha256 for root in self._published):
                 return roots
             log.warning("the edge's roots in the state directory are not the published ones", path=str(self._path))

@@ -24,7 +24,7 @@ from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
-from proxy.supervisor.state import StateFile
+from proxy.supervisor.state import MAX_DOCUMENT_BYTES, StateFile
 from proxy.supervisor.workerprocess import WorkerProcess
 from proxy.tunnel.token import TunnelToken
 
@@ -47,8 +47,10 @@ def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None
     settings = options.access_log_settings()
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
     fleet = Fleet(begins, first, jit)
-    state = StateFile(options.state_path) if options.state_path else None
-    configuration = Configuration(fleet, sockets, state)
+    # Written out, a document may be longer than as it was sent.
+    most_bytes = max(MAX_DOCUMENT_BYTES, 2 * options.max_document_bytes)
+    state = StateFile(options.state_path, most_bytes) if options.state_path else None
+    configuration = Configuration(fleet, sockets, state, most_bytes)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
     tunnel = _tunnel(daemon, options, fleet)
     api = _api(options, configuration, fleet, tunnel)

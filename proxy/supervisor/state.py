@@ -2,19 +2,24 @@
 
 import tempfile
 from pathlib import Path
+from typing import Final
 
+from daemonkit.filereading import read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import remedy, replace_file
 
 log = get_logger(__name__)
 
 NAME = "document.json"
+MAX_DOCUMENT_BYTES: Final = 128 * 1024 * 1024
+"""For documents in files, unless larger ones are accepted otherwise."""
 
 
 class StateFile:
     """Mode 0600, replaced atomically. A failing disk causes a warning, but never affects traffic."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, most_bytes: int = MAX_DOCUMENT_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._path = directory / NAME
         self.is_writable = True
         """As of the last attempt."""
@@ -41,7 +46,7 @@ class StateFile:
 
     def read(self) -> bytes | None:
         try:
-            return self._path.read_bytes()
+            return read_regular(self._path, self._most_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -28,7 +28,7 @@ class TokenFile:
         while not stop.wait(_PERIOD_S):
             try:
                 if Path(self._token.path).is_fifo():
-                    # It gives its token only once: opening it again would block this thread until somebody writes.
+                    # It gives its token only once: reading it again would wait for a writer, and fail.
                     continue
                 token = read_secret(self._token.path, "TUNNEL_TOKEN_FILE")
                 if token != self._token:

@@ -6,11 +6,11 @@ says nothing about the document, and passes.
 """
 
 import contextlib
-import os
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
+from daemonkit.memoryfile import memory_file
 from proxy.document import Certificate
 
 _ORDER: Final = "want the leaf first, then its intermediates"
@@ -49,7 +49,7 @@ def make_context(protocol: ssl._SSLMethod, alpn: Iterable[str]) -> ssl.SSLContex
 def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
     """Present this certificate to peers. Raises UnusableTLS, OSError."""
     try:
-        with _memory_file(f"{pair.certificate}\n{pair.private_key}\n".encode()) as path:
+        with memory_file(f"{pair.certificate}\n{pair.private_key}\n".encode()) as path:
             # Without a password, OpenSSL would prompt for that of an encrypted key on the terminal.
             context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError) as error:
@@ -91,17 +91,6 @@ def load_authorities_of_system(context: ssl.SSLContext) -> None:
         # never trust anybody. A file that cannot be read at all is up to the system: there may be a directory as well.
         with contextlib.suppress(ssl.SSLError, PermissionError):
             context.load_verify_locations(cafile=file)
-
-
-@contextlib.contextmanager
-def _memory_file(content: bytes) -> Iterator[str]:
-    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _said(error: Exception) -> str:

@@ -1,12 +1,16 @@
 """Which certificates a client trusts: the same with every Python."""
 
+import os
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from daemonkit import filereading
 from daemonkit.clienttls import distrust_hint, trusting, without_formalities
 from tests.support.certificates import Authority, bare_authority
 
@@ -30,6 +34,20 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME
         with suppress(ssl.SSLWantReadError):
             theirs.do_handshake()
     assert ours.getpeercert()
+
+
+def test_authorities_come_from_a_pipe_too_which_is_not_waited_for_without_end(
+    bare: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "ca.pem"
+    os.mkfifo(pipe)
+    threading.Thread(target=pipe.write_bytes, args=[bare.file.read_bytes()], daemon=True).start()
+
+    shake_hands(trusting(str(pipe)), bare.server_context(bare.issue(NAME)))
+
+    monkeypatch.setattr(filereading, "WRITER_S", 0.1)
+    with pytest.raises(OSError, match="nobody has written into this pipe"):
+        trusting(str(pipe))
 
 
 def test_a_ca_certificate_without_key_usage_is_trusted(bare: Authority) -> None:

@@ -21,6 +21,7 @@ import requests
 import trustme
 from cryptography.hazmat.primitives import serialization
 
+from daemonkit import filereading
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
@@ -233,6 +234,19 @@ def test_a_key_from_a_pipe_is_not_read_again_when_the_chain_is_renewed(serve: Se
     files.write_chain()
 
     assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
+
+
+def test_a_pipe_into_which_nobody_writes_fails_the_start(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a writer without a word."""
+    monkeypatch.setattr(filereading, "WRITER_S", 0.1)
+    files = Renewal(tmp_path)
+    files.key.unlink()
+    os.mkfifo(files.key)
+
+    with pytest.raises(StartFailed, match=f"cannot read {files.key}: nobody has written into this pipe for 0.1 s"):
+        serve(tls=(str(files.chain), str(files.key)))
 
 
 def test_an_empty_pipe_in_place_of_the_key_fails_the_start(serve: Serve, tmp_path: Path) -> None:

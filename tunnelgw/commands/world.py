@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.filereading import read_input
 from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
@@ -15,11 +16,14 @@ from tunnelgw.sources.directory.admission import Problem, Remembered
 from tunnelgw.sources.directory.folder import Folder
 from tunnelgw.sources.directory.lastgood import LastGood, LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
+from tunnelgw.sources.directory.manifests import MOST_BYTES
 from tunnelgw.sources.directory.reading import read_all
 from tunnelgw.sources.directory.statuses import StatusFolder, is_status
 from tunnelgw.sources.directory.surroundings import surroundings
 
 STATUS = "status"
+_MAX_BYTES = 16 * MOST_BYTES
+"""Larger files are not even read."""
 
 
 class NoWorld(Exception):
@@ -96,7 +100,7 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
             yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))
         else:
             try:
-                yield name, path.read_bytes()
+                yield name, read_input(path, _MAX_BYTES)
             except OSError as error:  # not every OSError has the file name
                 raise NoWorld(f"{name}: {error.strerror or error}") from error
 

@@ -6,6 +6,7 @@ import threading
 import uuid
 from pathlib import Path
 
+from daemonkit.filereading import read_regular
 from daemonkit.secret import Secret
 from tunnelgw.model.meta import Key
 from tunnelgw.options import Options
@@ -21,6 +22,8 @@ from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.store import Store
 from tunnelgw.sources.writing import Writer
+
+_MAX_KUBECONFIG_BYTES = 16 * 1024 * 1024
 
 
 class ApiServerOrigin:
@@ -91,7 +94,7 @@ def _require_kubeconfig(options: Options) -> None:
     failure: OSError | None = None
     for name in filter(None, (options.kubeconfig or "").split(os.pathsep)):
         try:
-            Path(name).expanduser().open("rb").close()
+            read_regular(Path(name).expanduser(), _MAX_KUBECONFIG_BYTES)
         except OSError as error:
             reason = f"{error.strerror}: want a kubeconfig, see --kubeconfig and KUBECONFIG"
             failure = OSError(error.errno, reason, name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.filereading import read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 from dnswebhook.stores.unifi.address import Flavour
@@ -17,6 +18,7 @@ from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
 log = get_logger(__name__)
 
 _FILE_NAME = "unifi-api.json"
+_MAX_BYTES = 64 * 1024
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -59,10 +61,10 @@ class DecisionFile:
         if self._path is None:
             return None
         try:
-            remembered = msgspec.json.decode(self._path.read_bytes(), type=_Remembered)
+            remembered = msgspec.json.decode(read_regular(self._path, _MAX_BYTES), type=_Remembered)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning("saved controller API cannot be read, asking the controller", error=error, path=str(self._path))
             return None
         is_same = remembered.base_url == self._settings.address.base_url

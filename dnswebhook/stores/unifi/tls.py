@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from daemonkit.clienttls import trusting
+from daemonkit.clienttls import authorities, trusting
 from dnswebhook.stores.unifi import sockets
 from dnswebhook.stores.unifi.address import ControllerAddress
 from dnswebhook.stores.unifi.settings import UnifiSettings
@@ -32,7 +32,8 @@ def context_for(settings: UnifiSettings) -> ssl.SSLContext:
 
 def _load_authorities(context: ssl.SSLContext, ca_cert: Path) -> None:
     try:
-        context.load_verify_locations(cafile=ca_cert)
+        with authorities(ca_cert) as path:
+            context.load_verify_locations(cafile=path)
     except ssl.SSLError as error:
         raise ValueError(f"UNIFI_CA_CERT {ca_cert} holds no PEM certificate: {error}") from error
     except OSError as error:

@@ -18,6 +18,7 @@ from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores import embedded
 from dnswebhook.stores.base import Grade
 from dnswebhook.stores.embedded import FILE_NAME, SCHEMA_VERSION, EmbeddedStore
+from tests.support.oddfiles import endless_device, pipe
 
 A = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
 CNAME = RecordSpec("app.example.com", "CNAME", "host.example.net")
@@ -247,6 +248,19 @@ def test_processes_that_open_a_new_file_at_the_same_time_wait_for_each_other(
 
 
 # Files.
+
+
+@pytest.mark.parametrize("put_odd_file", [pipe, endless_device, Path.mkdir])
+def test_what_is_no_regular_file_is_a_failure_with_a_remedy(
+    tmp_path: Path, store: EmbeddedStore, put_odd_file: Callable[[Path], None]
+) -> None:
+    """The error asked whether the disk was full."""
+    path = tmp_path / FILE_NAME
+    put_odd_file(path)
+
+    for call in (lambda: store.list_records(soon()), lambda: store.probe(soon()), lambda: store.create(A, soon())):
+        with pytest.raises(StoreFailed, match=f"^{path} is no regular file; move the file away: external-dns"):
+            call()
 
 
 @pytest.mark.parametrize("content", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 5000])

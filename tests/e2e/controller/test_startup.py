@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from http import HTTPStatus
 from pathlib import Path
@@ -248,6 +249,19 @@ def test_a_missing_kubeconfig_or_folder_ends_the_controller_and_is_not_created(
     assert str(misspelt) in line["error"]
     assert flag in line["error"]
     assert not misspelt.exists()
+
+
+def test_a_pipe_in_place_of_the_kubeconfig_ends_the_controller(tmp_path: Path) -> None:
+    """It waited for a writer, and then could not have read the file again."""
+    pipe = tmp_path / "kubeconfig"
+    os.mkfifo(pipe)
+
+    with Process("tunnelgw", [sys.executable, "-m", "tunnelgw", "run", "--kubeconfig", str(pipe)]) as controller:
+        exit_code = controller.wait(DEADLINE_S)
+
+    line = json.loads(controller.lines[-1])
+    assert (exit_code, line["msg"]) == (1, "exiting")
+    assert "it is a pipe, want a regular file" in line["error"]
 
 
 # -- a folder instead of an API server -------------------------------------------------------------------------------

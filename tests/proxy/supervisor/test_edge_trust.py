@@ -7,7 +7,7 @@ import http.server
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from proxy.supervisor.edgetrust import (
     edge_trust,
     fetch,
 )
+from tests.support.oddfiles import in_its_place
 
 
 class Publisher:
@@ -118,6 +119,29 @@ def test_roots_that_were_altered_in_the_state_directory_are_fetched_again(publis
         fingerprint(part + "-----END CERTIFICATE-----") for part in roots.split("-----END CERTIFICATE-----")[:2]
     ] == [root.sha256 for root in published]
     assert publisher.requests == 2
+
+
+@in_its_place
+def test_something_else_in_place_of_the_kept_roots_is_replaced(
+    publisher: Publisher, tmp_path: Path, put_odd_file: Callable[[Path], None]
+) -> None:
+    put_odd_file(tmp_path / NAME)
+
+    roots = PublishedRoots(tmp_path, publisher.published).roots()
+
+    assert (tmp_path / NAME).read_text() == roots
+    assert publisher.requests == 2
+
+
+@in_its_place
+def test_an_edge_ca_file_is_a_regular_file_since_it_is_read_again(
+    tmp_path: Path, put_odd_file: Callable[[Path], None]
+) -> None:
+    """A pipe was waited for without end, at the start or at the first search for the edge."""
+    put_odd_file(tmp_path / "edge.pem")
+
+    with pytest.raises(TrustUnavailable, match=r"cannot read --edge-ca-file .*edge\.pem: it (is|has more than) "):
+        edge_trust(str(tmp_path / "edge.pem"), None).roots()
 
 
 @pytest.mark.parametrize("url", ["https://localhost:1/x.pem", "https://nowhere.invalid/x.pem"])

@@ -22,6 +22,7 @@ from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import NAME, StateFile
 from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, eventually, fixed, reserved_port
+from tests.support.oddfiles import in_its_place
 
 
 def test_a_restarted_proxy_serves_the_last_document_with_its_version(tmp_path: Path) -> None:
@@ -219,34 +220,75 @@ def test_the_kept_document_is_loaded_even_if_no_thread_can_be_started(tmp_path: 
     assert json.loads(configuration.loaded.content.encode(1))["routes"][0]["name"] == "kept"
 
 
-def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_kept_document_later(tmp_path: Path) -> None:
+_HANGS = """
+import os
+_open = os.open
+def _open_when_the_disk_answers(path, *more, **named):
+    if str(path) == os.environ["KEPT"]:
+        os.close(_open(os.environ["DISK"], os.O_RDONLY))
+    return _open(path, *more, **named)
+os.open = _open_when_the_disk_answers
+"""
+"""As `sitecustomize`: the kept document cannot be opened until somebody opens the pipe DISK for writing."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    path = tmp_path / "disk"
+    os.mkfifo(path)
+    return path
+
+
+def on_hanging(disk: Path, kept: Path) -> Proxy:
+    """A proxy whose state directory hangs."""
+    customized = disk.with_name("customized")
+    customized.mkdir()
+    (customized / "sitecustomize.py").write_text(_HANGS)
+    env = {"PYTHONPATH": str(customized), "DISK": str(disk), "KEPT": str(kept)}
+    return Proxy("--state-dir", str(kept.parent), env=env)
+
+
+def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_kept_document_later(
+    tmp_path: Path, disk: Path
+) -> None:
     """It neither answered nor logged anything until then."""
     kept = tmp_path / NAME
-    os.mkfifo(kept)
-    with reserved_port() as port, Proxy("--state-dir", str(tmp_path)) as proxy:
+    with reserved_port() as port, on_hanging(disk, kept) as proxy:
+        kept.write_text(json.dumps({"version": 41, **fixed(port, "kept")}))
         line = proxy.wait_for_message("the state directory does not answer, starting without it until it does")
         assert (line["level"], line["path"]) == ("WARNING", str(tmp_path))
         eventually(lambda: proxy.readiness() == (503, "no configuration is loaded yet"), "an answer")
 
-        # The reader waits for a writer.
-        descriptor = os.open(kept, os.O_WRONLY | os.O_NONBLOCK)
-        try:
-            os.write(descriptor, json.dumps({"version": 41, **fixed(port, "kept")}).encode())
-        finally:
-            os.close(descriptor)
+        os.close(os.open(disk, os.O_WRONLY | os.O_NONBLOCK))  # the reader waits for a writer
 
         eventually(lambda: proxy.readiness() == (200, "ready"), "ready without a PUT")
         assert ask(port).text == "kept"
         assert proxy.get().json()["version"] == 41
 
 
-def test_a_proxy_whose_disk_hangs_at_the_start_can_be_stopped(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / NAME)
-    with Proxy("--state-dir", str(tmp_path)) as proxy:
+def test_a_proxy_whose_disk_hangs_at_the_start_can_be_stopped(tmp_path: Path, disk: Path) -> None:
+    with on_hanging(disk, tmp_path / NAME) as proxy:
         proxy.wait_for_message("the state directory does not answer, starting without it until it does")
         eventually(lambda: proxy.readiness()[0] == 503, "an answer")
 
         assert proxy.stop() == 0
+
+
+@in_its_place
+def test_something_else_in_place_of_the_kept_document_is_logged_and_replaced(
+    tmp_path: Path, put_odd_file: Callable[[Path], None]
+) -> None:
+    """It waited for a pipe, and read whatever there was into its memory."""
+    put_odd_file(tmp_path / NAME)
+    with reserved_port() as port:
+        with Proxy("--state-dir", str(tmp_path)) as proxy:
+            line = proxy.wait_for_message("cannot read the state directory, starting without its document")
+            assert (line["level"], line["path"]) == ("WARNING", str(tmp_path / NAME))
+            proxy.use(fixed(port, "kept"))
+
+        with Proxy("--state-dir", str(tmp_path)) as again:
+            eventually(lambda: again.readiness() == (200, "ready"), "ready without a PUT")
+            assert ask(port).text == "kept"
 
 
 def test_a_state_directory_that_cannot_be_written_causes_a_warning_only(tmp_path: Path) -> None:

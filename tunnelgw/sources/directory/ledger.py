@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.filereading import TooLarge, read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 from tunnelgw.model.kinds import Kind
@@ -16,6 +17,8 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Remembered
 
 _FILE = ".ledger.json"
+_MAX_BYTES = 256 * 1024 * 1024
+"""Room for a million objects."""
 
 _log = get_logger("tunnelgw.sources.directory")
 
@@ -27,10 +30,11 @@ class Ledger:
         self._entries: dict[Entry, Remembered] = {}
         self._is_dirty = False
         try:
-            rows = msgspec.json.decode(self._path.read_bytes(), type=list[tuple[Kind, str, str, Remembered]])
+            content = read_regular(self._path, _MAX_BYTES)
+            rows = msgspec.json.decode(content, type=list[tuple[Kind, str, str, Remembered]])
         except FileNotFoundError:
             return
-        except (ValueError, RecursionError) as error:
+        except (TooLarge, ValueError, RecursionError) as error:
             _log.warning("saved generations of manifests are damaged, ignoring them", error, file=str(self._path))
             return
         self._entries = {Entry(kind, Key(namespace, name)): found for kind, namespace, name, found in rows}

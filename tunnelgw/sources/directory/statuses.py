@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from daemonkit.filereading import read_regular
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
@@ -30,6 +31,8 @@ else:
 _LONGEST_CHARACTERS = 224
 """With the rest of a temporary file's name, this is within the 255 bytes that all file systems allow."""
 _DIGITS = 32
+_MAX_BYTES = 16 * 1024 * 1024
+"""Room for the longest status that an API server would store, in YAML."""
 _HEAD = "# Written by tunnelgw; edits are overwritten.\n"
 
 
@@ -45,7 +48,7 @@ class StatusFolder:
     def read(self, entry: Entry, uid: str) -> bytes:
         """The status as JSON; empty if there is none for this object, or if it is damaged."""
         try:
-            document = yaml.load(self.path(entry).read_bytes(), SafeLoader)
+            document = yaml.load(read_regular(self.path(entry), _MAX_BYTES), SafeLoader)
             if document["metadata"]["uid"] != uid:
                 return b""
             status = msgspec.json.encode(document["status"])
@@ -73,7 +76,9 @@ class StatusFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.new")
         text = yaml.dump(document, Dumper=SafeDumper, sort_keys=False, allow_unicode=True)
-        temporary.write_text(_HEAD + text, encoding="utf-8")
+        temporary.unlink(missing_ok=True)  # whatever it is, writing into a pipe or a link would not replace it
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(_HEAD + text)
         temporary.replace(path)
 
     def remove(self, entry: Entry) -> None:

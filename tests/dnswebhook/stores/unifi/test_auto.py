@@ -1,6 +1,7 @@
 """Which API is used, when that is decided, and what is remembered of it."""
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import PATIENCE_S, OpenStore
 from tests.support.controller import Controller, Hang, Reply, Reset, faults
+from tests.support.oddfiles import in_its_place
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
 FILE = "unifi-api.json"
@@ -163,6 +165,23 @@ def test_a_damaged_file_is_ignored_and_replaced(
     controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path, damage: bytes
 ) -> None:
     (tmp_path / FILE).write_bytes(damage)
+    store = open_store(controller, state_dir=tmp_path)
+    with pytest.raises(CapabilitiesUnknown):
+        store.capabilities()
+    store.list_records(deadline)
+
+    assert b"integration" in (tmp_path / FILE).read_bytes()
+
+
+@in_its_place
+def test_something_else_in_place_of_the_file_is_ignored_and_replaced(
+    controller: Controller,
+    open_store: OpenStore,
+    deadline: Deadline,
+    tmp_path: Path,
+    put_odd_file: Callable[[Path], None],
+) -> None:
+    put_odd_file(tmp_path / FILE)
     store = open_store(controller, state_dir=tmp_path)
     with pytest.raises(CapabilitiesUnknown):
         store.capabilities()

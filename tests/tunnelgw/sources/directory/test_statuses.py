@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.support.oddfiles import in_its_place
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -39,6 +41,27 @@ def test_a_status_of_the_longest_name_is_written_found_again_and_removed(tmp_pat
     assert {file["metadata"]["name"] for file in files} == {*names}
     assert [json.loads(bytes(item.status)) for item in found if item] == [json.loads(STATUS)] * 2
     assert not list(site.status.rglob("*.yaml"))
+
+
+@in_its_place
+def test_what_lies_in_place_of_a_status_is_not_waited_for_and_is_replaced(
+    tmp_path: Path, put_odd_file: Callable[[Path], None]
+) -> None:
+    """The controller waited for a pipe, also when it was to stop: it held the lock for statuses and manifests."""
+    site = Site(tmp_path)
+    site.write("web.yaml", route("web"))
+    folder = site.status / "httproute" / "default"
+    folder.mkdir(parents=True)
+    put_odd_file(folder / "web.yaml")
+    put_odd_file(folder / ".web.yaml.new")
+    item = site.route(WEB)
+    assert item is not None
+
+    written = site.source.writer().write(Kind.HTTP_ROUTE, item, STATUS)
+
+    assert (bytes(item.status), written.outcome, written.error) == (b"{}", Outcome.WRITTEN, "")
+    assert [path.name for path in folder.iterdir()] == ["web.yaml"]
+    assert yaml.safe_load((folder / "web.yaml").read_text())["status"] == json.loads(STATUS)
 
 
 def test_a_status_that_is_read_as_a_manifest_is_refused_with_what_it_is(tmp_path: Path) -> None:
