@@ -15,6 +15,7 @@ notes are dropped: we may have written since. Only the thread whose turn it is t
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import time
 import weakref
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.filereading import read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 from dnswebhook.vouchers import Voucher
@@ -32,16 +34,32 @@ log = get_logger(__name__)
 FILE_NAME = "unsettled-ownership.json"
 MAX_AGE_S = 3600.0
 REFRESH_S = 600.0
+_MAX_BYTES = 64 * 1024 * 1024
+"""More than notes about the largest accepted body need."""
 
 
 class _Notes(msgspec.Struct, frozen=True):
     store: str
-    vouchers: tuple[Voucher, ...]
+    vouchers: msgspec.Raw
     written_at: float
     """Seconds since 1970."""
+    sha256: str = ""
+    """Of `vouchers`, in hex: following a wrong note could remove somebody else's ownership record."""
 
 
 _decoder = msgspec.json.Decoder(_Notes)
+_vouchers_decoder = msgspec.json.Decoder(tuple[Voucher, ...])
+
+
+def _vouchers_of(notes: _Notes) -> tuple[Voucher, ...]:
+    """Raises ValueError if they are not what was written."""
+    if notes.sha256 and notes.sha256 != _digest(notes.vouchers):
+        raise ValueError("the content is not what was written, is the disk failing?")
+    return _vouchers_decoder.decode(notes.vouchers)
+
+
+def _digest(content: bytes | msgspec.Raw) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 class Journal:
@@ -83,7 +101,9 @@ class Journal:
             if not self._has_directory(self._path.parent):
                 return
             if vouchers:
-                replace_file(self._path, msgspec.json.encode(_Notes(self._store, vouchers, self._written_at)))
+                content = msgspec.json.encode(vouchers)
+                notes = _Notes(self._store, msgspec.Raw(content), self._written_at, _digest(content))
+                replace_file(self._path, msgspec.json.encode(notes))
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -129,10 +149,11 @@ class Journal:
         try:
             if self._path.parent.exists() and not self._has_directory(self._path.parent):
                 return ()
-            notes = _decoder.decode(self._path.read_bytes())
+            notes = _decoder.decode(read_regular(self._path, _MAX_BYTES))
+            vouchers = _vouchers_of(notes)
         except FileNotFoundError:
             return ()
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning(
                 "saved notes about ownership records cannot be read, ignoring them", error=error, path=str(self._path)
             )
@@ -147,4 +168,4 @@ class Journal:
                 self._path.unlink()
             return ()
         self._written_at = notes.written_at
-        return notes.vouchers
+        return vouchers

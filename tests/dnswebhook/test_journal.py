@@ -1,14 +1,18 @@
 """Notes of unsettled ownership records survive a restart, and never stop the work."""
 
 import errno
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from daemonkit.logformat import line_of
 from dnswebhook.journal import FILE_NAME, MAX_AGE_S, REFRESH_S, Journal
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
+from tests.support.oddfiles import in_its_place
 
 
 def voucher(name: str, *, is_leaving: bool = True) -> Voucher:
@@ -67,6 +71,44 @@ def test_a_damaged_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
 
     assert () == Journal(tmp_path, "store").vouchers
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"192.0.2.1", b"192.0.2.9"), (b'"A"', b'"B"'), (b"one.", b"ono.")])
+def test_notes_that_are_not_what_was_written_are_ignored(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """They would let ownership records be removed that are somebody else's. A bit on the disk is enough."""
+    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+    path = tmp_path / FILE_NAME
+    content = path.read_bytes()
+    assert old in content
+
+    path.write_bytes(content.replace(old, new, 1))
+
+    assert () == Journal(tmp_path, "store").vouchers
+
+
+def test_notes_of_a_release_that_wrote_no_digest_are_followed(tmp_path: Path) -> None:
+    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+    path = tmp_path / FILE_NAME
+    notes = json.loads(path.read_bytes())
+    del notes["sha256"]
+    path.write_text(json.dumps(notes))
+
+    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
+
+
+@in_its_place
+def test_something_else_in_place_of_the_file_is_ignored_and_replaced(
+    tmp_path: Path, put_odd_file: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The daemon waited for a pipe, and read whatever there was into its memory."""
+    put_odd_file(tmp_path / FILE_NAME)
+    journal = Journal(tmp_path, "store")
+
+    assert () == journal.vouchers
+    (line,) = map(line_of, caplog.records)
+    assert line["msg"] == "saved notes about ownership records cannot be read, ignoring them"
+    journal.note([voucher("a-one.example.com")])
+    assert b"a-one.example.com" in (tmp_path / FILE_NAME).read_bytes()
 
 
 def test_notes_that_cannot_be_written_are_kept_in_memory(tmp_path: Path) -> None:

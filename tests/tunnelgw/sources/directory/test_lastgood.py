@@ -7,11 +7,13 @@ import logging
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.oddfiles import endless_device, far_too_large, pipe
 from tests.tunnelgw.sources.directory.examples import FULL
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.core import Secret
@@ -120,11 +122,71 @@ def test_a_damaged_state_file_is_logged_and_only_its_content_is_lost(
     assert [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
 
 
+@pytest.mark.parametrize("name", [".last-good.json", ".ledger.json"])
+def test_a_state_file_that_is_far_too_large_counts_as_damaged_and_is_not_read(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken_site(tmp_path).write("other.yaml", route("other"))
+    path = tmp_path / "manifests" / "status" / name
+    path.unlink()
+    far_too_large(path)
+    caplog.set_level(logging.WARNING, "tunnelgw")
+
+    again = Site(tmp_path)
+
+    assert again.hostnames(OTHER) == ("a.example.org",)
+    assert [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+
+
+@pytest.mark.parametrize("put_odd_file", [pipe, endless_device])
+@pytest.mark.parametrize("name", [".last-good.json", ".ledger.json"])
+def test_what_cannot_be_a_state_file_refuses_the_start_as_one_that_may_not_be_read(
+    tmp_path: Path, name: str, put_odd_file: Callable[[Path], None]
+) -> None:
+    """The start waited for the pipe, without a word."""
+    broken_site(tmp_path)
+    path = tmp_path / "manifests" / "status" / name
+    path.unlink()
+    put_odd_file(path)
+
+    with pytest.raises(OSError, match="want a regular file: move it away") as failed:
+        Site(tmp_path)
+
+    assert failed.value.filename == str(path)
+
+
 def test_a_last_good_version_that_a_newer_schema_refuses_is_left_out(tmp_path: Path) -> None:
     kept = broken_site(tmp_path).status / ".last-good.json"
-    kept.write_bytes(kept.read_bytes().replace(b"a.example.org", b"A_B"))
+    write_without_digests(kept, kept.read_text().replace("a.example.org", "A_B"))
 
     assert Site(tmp_path).route() is None
+
+
+def write_without_digests(kept: Path, text: str) -> None:
+    """As earlier releases wrote them."""
+    rows = json.loads(text)
+    for row in rows:
+        del row["sha256"]
+    kept.write_text(json.dumps(rows))
+
+
+def test_last_good_versions_of_a_release_that_wrote_no_digests_are_served(tmp_path: Path) -> None:
+    kept = broken_site(tmp_path).status / ".last-good.json"
+    write_without_digests(kept, kept.read_text())
+
+    assert Site(tmp_path).hostnames() == ("a.example.org",)
+
+
+def test_a_last_good_version_that_is_not_what_was_written_is_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One wrong byte on the disk, and another hostname was served."""
+    kept = broken_site(tmp_path).status / ".last-good.json"
+    kept.write_bytes(kept.read_bytes().replace(b"a.example.org", b"b.example.org"))
+    caplog.set_level(logging.WARNING, "tunnelgw")
+
+    assert Site(tmp_path).route() is None
+    assert "saved last good manifests are damaged, ignoring them" in [each.getMessage() for each in caplog.records]
 
 
 def test_a_last_good_version_that_cannot_be_saved_is_served_and_saved_later(tmp_path: Path) -> None:
