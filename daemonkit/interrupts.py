@@ -1,4 +1,5 @@
-"""How Ctrl-C (in commands for people, too) and a container's stop end a process until a daemon handles signals."""
+"""How Ctrl-C (in commands for people, too) and a container's stop end a process until a daemon handles signals, and
+that a hangup does not."""
 
 import os
 import signal
@@ -21,6 +22,12 @@ def end_on_interrupt() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _end)
+
+
+def ignore_hangup() -> None:
+    """Ignore SIGHUP, as `daemonkit.lifecycle` does later: a daemon outlives the terminal that it was started from, and
+    a service manager's reload that comes early. A command for people should not call this."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -29,6 +29,7 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    interrupts.ignore_hangup()
     from daemonkit.options import load
     from tunnelgw.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
 

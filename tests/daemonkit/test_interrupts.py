@@ -46,6 +46,26 @@ def test_an_interrupt_ends_the_process_without_output(tmp_path: Path, package: s
     assert daemon.lines == ()
 
 
+@pytest.mark.parametrize(
+    ("package", "secret"),
+    [
+        ("proxy", "PROXY_AUTH_TOKEN_FILE"),
+        ("tunnelgw", "PROXY_AUTH_TOKEN_FILE"),
+        ("dnswebhook", "UNIFI_API_KEY_FILE"),
+    ],
+)
+def test_a_hangup_does_not_end_a_daemon_that_starts(tmp_path: Path, package: str, secret: str) -> None:
+    fifo = tmp_path / "secret"
+    os.mkfifo(fifo)
+    daemon = Daemon(package, ["run"], {secret: str(fifo)}).start()
+
+    with read_by(lambda: daemon.pid, fifo):
+        daemon.send_signal(signal.SIGHUP)
+        daemon.send_signal(signal.SIGTERM)
+
+        assert daemon.wait(DEADLINE_S) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     ("package", "secret"),
