@@ -14,6 +14,9 @@ class Creditor(Protocol):
 _MANY: Final = 32
 """From this many debts in a turn on, those of each creditor are added up: the debts for tiny pieces would take more
 memory than the pieces."""
+_BLOCK_BYTES: Final = 2048
+"""Debts whose positions are in the same block of output are due together, for the same reason: a piece of some bytes
+may come in every turn."""
 
 
 class Debts:
@@ -36,9 +39,11 @@ class Debts:
 
     def seal(self, end_bytes: int) -> None:
         """The output for all debts so far ends at this position."""
-        fresh = self._fresh
+        fresh, sealed = self._fresh, self._sealed
         if fresh:
-            self._sealed.append((end_bytes, fresh if len(fresh) < _MANY else _summed(fresh)))
+            if sealed and sealed[-1][0] // _BLOCK_BYTES == end_bytes // _BLOCK_BYTES:
+                fresh = sealed.pop()[1] + fresh
+            sealed.append((end_bytes, fresh if len(fresh) < _MANY else _summed(fresh)))
             self._fresh = []
 
     def repay(self, sent_bytes: int) -> None:

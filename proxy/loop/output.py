@@ -32,6 +32,8 @@ _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
 _MANY_BUFFERS: Final = 32
 _SMALL_BUFFER_BYTES: Final = 512
+_SMALL_OUTPUT_BYTES: Final = 2048
+"""The output of a turn that is smaller is appended to the last piece that waits, unless that is larger."""
 _INT_BYTES: Final = 4
 _MAX_KEPT_ALIVE: Final = 8
 """How many times its own size a view may keep in memory while it waits."""
@@ -126,11 +128,16 @@ class Output:
         self.debts.forgive()
 
     def _keep(self, buffers: list[Buffer], size_bytes: int) -> None:
-        if len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
-            # While small buffers wait, their objects would take more memory than their bytes.
+        # While small buffers wait, their objects would take more memory than their bytes: a hundred times as much if a
+        # piece of some bytes comes in each turn.
+        queue = self.queue
+        if size_bytes < _SMALL_OUTPUT_BYTES and len(queue) > 1 and len(queue[-1]) < _SMALL_OUTPUT_BYTES:
+            # Not to the first one, which TLS may have refused and wants again.
+            buffers = [b"".join((queue.pop(), *buffers))]
+        elif len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
             buffers = [b"".join(buffers)]
         # No empty ones: sending them would make no progress, so the loop would never end.
-        self.queue.extend(filter(None, buffers))
+        queue.extend(filter(None, buffers))
         self._total_bytes += size_bytes
         self.debts.seal(self._total_bytes)
 

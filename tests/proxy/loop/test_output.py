@@ -163,6 +163,31 @@ def test_many_tiny_pieces_are_queued_as_one() -> None:
         assert len(output.queue) == before + 1
 
 
+def test_tiny_pieces_of_many_turns_take_little_more_memory_than_their_bytes() -> None:
+    """A chunk of one byte per turn of the loop, for a client or a backend that does not read."""
+    count = 10_000
+    with plain() as (ours, peer):
+        output, owed = Output(ours), Owed()
+        output.send([bytes(MANY_BYTES)])
+        tracemalloc.start()
+        try:
+            for number in range(count):
+                output.debts.owe(owed, 1)
+                output.send([b"1\r\n", b"%d" % (number % 10), b"\r\n"])
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert kept_bytes < 3 * 6 * count
+        output.debts.repay(output.sent_bytes)
+        assert owed.released_bytes == 0
+        with receiving(peer, MANY_BYTES + 6 * count) as got:
+            send_all(output, ours)
+        output.debts.repay(output.sent_bytes)
+        assert owed.released_bytes == count
+        assert got[0].endswith(b"".join(b"1\r\n%d\r\n" % (number % 10) for number in range(count)))
+
+
 @pytest.mark.parametrize("size", [5, MANY_BYTES], ids=["at once", "queued"])
 def test_sending_on_a_broken_connection_raises(size: int) -> None:
     with plain() as (ours, _):
