@@ -185,6 +185,9 @@ class Front:
             self._streams.add(response)
         try:
             _reply(handler, response.status, dict(_passed(response.headers.items())), self._pieces(response))
+        except OSError:
+            response.close()  # the client has gone: what follows is not the answer to the next request
+            raise
         finally:
             with self._lock:
                 self._streams.discard(response)
