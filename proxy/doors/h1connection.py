@@ -74,6 +74,8 @@ class H1Connection:
         self._is_paused = False
         self._is_clogged = False
         """Answers wait for a client that does not read them."""
+        self._acknowledged_bytes = 0
+        """While clogged: how much the client had taken when the deadline was set."""
         self._reads_on = False
         self._is_ending = False
         self.idle_since_s = loop.now_s
@@ -87,8 +89,9 @@ class H1Connection:
     # -- what the client sends ---------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        if not self._is_left:
+        if self._stream is not None or not self._transport.is_output_ended:
             self._take(self._codec.receive(data, MAX_CHUNKS))
+        # Otherwise the client sent this before it left: nobody waits for the answer to another request.
 
     def _read_on(self) -> None:
         """Read the next turn's share of what the codec holds."""
@@ -103,13 +106,8 @@ class H1Connection:
             transport = self._transport
             has_all = self._codec.is_length_reached and not (transport.is_sending or transport.is_output_ended)
             self.abort("" if has_all else "closed by the client")
-        elif not self._is_left:
+        elif stream is not None or not self._transport.is_output_ended:
             self._take(self._codec.receive_eof())
-
-    @property
-    def _is_left(self) -> bool:
-        """The client has sent what comes now before it left: nobody waits for the answer to another request."""
-        return self._stream is None and self._transport.is_output_ended
 
     def _take(self, events: Sequence[h1.Event]) -> None:
         preface: h1.Http2PrefaceReceived | None = None
@@ -148,18 +146,17 @@ class H1Connection:
                 self._pause()
         elif codec.should_close:
             self._finish()
-        elif self._wait_for_reader():
-            return
+        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
+            self._wait_for_reader()
         elif not self._is_head_timed and not codec.is_idle:
             self._is_head_timed = True
             self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
 
-    def _wait_for_reader(self) -> bool:
-        """Between two requests: whether the client has to read its answers first. Then nothing is read meanwhile."""
-        if self._transport.queued_bytes > MAX_QUEUED_BYTES:
-            self._is_clogged = True
-            self._pause()
-        return self._is_clogged
+    def _wait_for_reader(self) -> None:
+        """Between two requests: read nothing until the client has read its answers."""
+        self._is_clogged = True
+        self._acknowledged_bytes = self._transport.acknowledged_bytes
+        self._pause()
 
     def _take_pipelined(self) -> None:
         is_wanted = self._stream is None or self._stream.is_switched
@@ -214,14 +211,19 @@ class H1Connection:
         if is_switched or self._codec.should_close:
             self._finish()
             return
-        if not self._wait_for_reader():
+        if self._transport.queued_bytes > MAX_QUEUED_BYTES:
+            self._wait_for_reader()
+        else:
             self._resume()
-        now_s = self.idle_since_s = self._loop.now_s
-        # While draining: this response had begun before, so its head does not tell the client to close.
-        self._deadline.set(now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
+        self.idle_since_s = self._loop.now_s
+        self._await_next()
         if self._codec.has_pipelined:
             # Not now: the exchange that has just ended is still in a call.
             self._loop.call_soon(self._take_pipelined)
+
+    def _await_next(self) -> None:
+        # While draining: the last response had begun before, so its head does not tell the client to close.
+        self._deadline.set(self._loop.now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
 
     def on_switched(self) -> None:
         if self._codec.has_pipelined:
@@ -269,6 +271,8 @@ class H1Connection:
     def on_drained(self) -> None:
         if self._is_clogged:
             self._is_clogged = False
+            if self._stream is None and self._codec.is_idle:
+                self._await_next()
             self._resume()
             self._take_pipelined()
 
@@ -314,6 +318,11 @@ class H1Connection:
 
     def _on_deadline(self) -> None:
         if self._stream is not None or self._is_ending:
+            return
+        if self._is_clogged and self._transport.acknowledged_bytes > self._acknowledged_bytes:
+            # It reads, if slowly, and cannot be expected to ask for more before it has read all.
+            self._acknowledged_bytes = self._transport.acknowledged_bytes
+            self._await_next()
             return
         if self._codec.is_idle:
             self._finish()

@@ -256,6 +256,49 @@ def test_a_client_that_reads_again_is_served_again(path: str) -> None:
         assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+def test_a_client_that_reads_slowly_gets_all_its_answers_though_that_takes_longer_than_the_idle_timeout() -> None:
+    count, size_bytes = 3, 4_000_000
+    with Rig() as rig, rig.open_plain(send_buffer_bytes=65536).connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.sendall(f"GET /later/{size_bytes} HTTP/1.1\r\nHost: a\r\n\r\n".encode() * count)
+        rig.wait_for(lambda: bool(rig.doors._registry), "the connection")
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        transport = connection._transport
+        rig.wait_for(lambda: connection._is_clogged, "too many unread answers")
+        answer_bytes = 0
+        for _ in range(3):
+            before_bytes = rig.call(lambda: transport.queued_bytes)
+            while rig.call(lambda: transport.queued_bytes) == before_bytes:
+                data = client.recv(10_000)
+                assert data, "closed by the proxy"
+                answer_bytes += data.count(b"\0")
+            assert rig.call(lambda: connection._is_clogged)
+            rig.pass_time(IDLE_TIMEOUT_S)
+        while answer_bytes < count * size_bytes:
+            data = client.recv(1 << 20)
+            assert data, "closed by the proxy"
+            answer_bytes += data.count(b"\0")
+
+        rig.pass_time(IDLE_TIMEOUT_S)
+        assert read_all(client) == b""
+
+
+def test_a_client_that_reads_none_of_its_answers_is_closed_at_the_idle_timeout() -> None:
+    with Rig() as rig, rig.open_plain(send_buffer_bytes=65536).connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.sendall(b"GET /later/10000 HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+        rig.wait_for(lambda: bool(rig.doors._registry), "the connection")
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        rig.wait_for(lambda: connection._is_clogged, "too many unread answers")
+        rig.wait_for(Standstill(lambda: connection._transport.queued_bytes), "full buffers of both kernels")
+        rig.pass_time(IDLE_TIMEOUT_S)  # what was read until the buffers were full counts
+        rig.pass_time(IDLE_TIMEOUT_S)
+
+        assert rig.call(lambda: connection._is_ending)
+
+
 class Standstill:
     """Whether a number has been the same at the last fifty checks."""
 
