@@ -48,6 +48,9 @@ _SETTINGS: Final = Settings(
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 """Limit of queued heads, PING acknowledgements and credit, which no window bounds; the same as for responses."""
 
+_CLOGGED_BYTES: Final = 256 * 1024
+"""If more of that waits for the socket, no further request is begun: the backend has stopped reading. No limit of
+requests would do, since the head of one that is cancelled still waits. (All requests of a turn may be begun.)"""
 _END_TIMEOUT_S: Final = 300.0
 """How long a stream may take to end after its response is complete: the default of `streamIdleTimeout`, so that a
 handler that works on for minutes is not cancelled."""
@@ -141,13 +144,20 @@ class H2Link:
     @property
     def has_room(self) -> bool:
         is_young = self._loop.now_s < self._keeping.retire_at_s
-        return self._is_ready and self._codec.openable > 0 and is_young and not self._is_used_up
+        is_clogged = self._transport.is_writing and self._is_clogged
+        return self._is_ready and self._codec.openable > 0 and is_young and not self._is_used_up and not is_clogged
 
     @property
     def _is_used_up(self) -> bool:
         """The send window is used up for good: no running request could still free any of it. Undertow, for one, never
         sends WINDOW_UPDATE for uploads that it has cut off."""
         return not self._requests and self.is_stopped
+
+    @property
+    def _is_clogged(self) -> bool:
+        """The backend does not read the heads of earlier requests."""
+        transport = self._transport
+        return transport.queued_bytes > _CLOGGED_BYTES and transport.unowed_bytes > _CLOGGED_BYTES
 
     @property
     def is_crowded(self) -> bool:
@@ -295,7 +305,9 @@ class H2Link:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Nothing to do: windows and credit limit senders."""
+        """Windows and credit limit senders; but requests may wait because the heads of others did."""
+        if self._is_ready and not self._is_gone:
+            self._home.on_streams_left(self)
 
     def on_closed(self) -> None:
         self._leave()

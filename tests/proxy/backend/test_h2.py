@@ -5,6 +5,7 @@ import threading
 from functools import partial
 
 import h2.events
+import msgspec
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
@@ -717,7 +718,8 @@ def test_an_extended_connect_that_the_backend_has_enabled_carries_bytes_both_way
 
 
 def test_a_backend_that_sends_without_reading_is_closed_when_too_much_output_is_queued() -> None:
-    """Cancelled requests leave their heads in the queue, and each PING of the backend an acknowledgement."""
+    """Cancelled requests, here all of one turn, leave their heads in the queue, and each PING of the backend an
+    acknowledgement."""
     is_filled, has_gone = threading.Event(), threading.Event()
 
     def listen_no_more(peer: H2Peer, event: h2.events.Event) -> None:
@@ -732,9 +734,9 @@ def test_a_backend_that_sends_without_reading_is_closed_when_too_much_output_is_
         first = opened(w, w.get())
         for _ in range(700):
             gone = w.get(fields=[(b"cookie", b"x" * 60_000)])
-            w.turns(1)
             assert gone.request is not None
             gone.request.cancel()
+        w.turns(1)
         is_filled.set()
         w.until(lambda: first.is_over)
         has_gone.set()
@@ -743,6 +745,39 @@ def test_a_backend_that_sends_without_reading_is_closed_when_too_much_output_is_
         assert first.failure.reason is Reason.PROTOCOL
         assert "it keeps sending, but has not read" in first.failure.detail
         assert w.backend().connections == 0
+
+
+def test_a_backend_that_does_not_read_gets_no_more_requests_on_that_connection_until_it_does() -> None:
+    """The heads of cancelled requests wait for it, however few requests it allows at a time."""
+    reads_on = threading.Event()
+
+    def listen_later(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            assert reads_on.wait(PATIENCE_S)
+            if (b":path", b"/last") in event.headers:
+                peer.answer(event.stream_id)
+                peer.answer(1)
+
+    with backend(speaks(listen_later)) as peer, world() as w:
+        w.use(msgspec.structs.replace(h2c(peer.address), circuit=document.Circuit(max_connections=1)))
+        first = opened(w, w.get())
+        is_begun, count = True, 0
+        while is_begun:
+            gone = w.get(fields=[(b"cookie", b"x" * 60_000)])
+            w.turns(1)
+            assert gone.request is not None
+            is_begun = gone.request.is_open
+            gone.request.cancel()
+            count += 1
+            assert count < 700, "40 MB of heads wait for the backend"
+        last = w.get(path=b"/last")
+        w.turns()
+        assert not last.is_open_told
+        reads_on.set()
+        w.until(lambda: all_over([first, last]))
+
+        assert (first.status_code, last.status_code) == (200, 200)
+        assert w.backend().connections_opened == 1
 
 
 def test_a_backend_that_sends_while_a_large_upload_is_queued_is_not_closed() -> None:
