@@ -56,7 +56,7 @@ class ClientConnection(Sending):
         self._keeps_alive = True
         self.timeout_s: int | None = None
         """How long the backend keeps the connection open while unused, by its last Keep-Alive field that says so."""
-        self._informational = 0
+        self._informational = self._informational_bytes = 0
         self.is_response_begun = False
         self.is_authenticated = False
         # Received bytes that wait for the next `receive`, and the offset at which they start.
@@ -141,7 +141,7 @@ class ClientConnection(Sending):
                     (head, data), start = mended, 0
                     size = len(data)
                     response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
-                length_bytes = self._begin_response(response, events)
+                length_bytes = self._begin_response(response, head, events)
                 if 0 < length_bytes == size - start < COPIED_BYTES:
                     # The usual response: small, and all of it in one piece.
                     events.append(DataReceived(data[start:], True))
@@ -162,10 +162,10 @@ class ClientConnection(Sending):
             else:
                 return
 
-    def _begin_response(self, response: Response, events: list[Event]) -> int:
-        """Returns the length of the body that follows."""
+    def _begin_response(self, response: Response, raw: bytes, events: list[Event]) -> int:
+        """`raw` is the head as received. Returns the length of the body that follows."""
         if response.head.status_code < 200:
-            self._informational_or_switch(response, events)
+            self._informational_or_switch(response, raw, events)
             return 0
         self._keeps_alive = self._keeps_alive and response.keeps_alive
         if response.timeout_s is not None:
@@ -176,7 +176,7 @@ class ClientConnection(Sending):
             self._received_all()
         return length_bytes
 
-    def _informational_or_switch(self, response: Response, events: list[Event]) -> None:
+    def _informational_or_switch(self, response: Response, raw: bytes, events: list[Event]) -> None:
         if response.head.status_code == 101:
             if self._protocol is None:
                 raise RemoteProtocolError(BAD_GATEWAY, "status 101 that was not requested")
@@ -198,6 +198,12 @@ class ClientConnection(Sending):
         if self._informational > self._limits.max_informational:
             raise RemoteProtocolError(
                 BAD_GATEWAY, f"more than {self._limits.max_informational} informational responses"
+            )
+        # They wait for a client that does not read them, since no credit stops a backend that sends heads.
+        self._informational_bytes += len(raw)
+        if self._informational_bytes > self._limits.max_head_bytes:
+            raise RemoteProtocolError(
+                BAD_GATEWAY, f"informational responses of more than {self._limits.max_head_bytes} bytes together"
             )
         events.append(InformationalReceived(response.head))
 
@@ -252,7 +258,7 @@ class ClientConnection(Sending):
         self._reading = Reading.HEAD
         self._method = method
         self._protocol = head.protocol
-        self._informational = 0
+        self._informational = self._informational_bytes = 0
         self.is_response_begun = False
         self._framing = Framing.CHUNKED if length_bytes is None else Framing.LENGTH
         self._left_bytes = length_bytes or 0

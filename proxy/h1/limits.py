@@ -20,7 +20,7 @@ class Limits:
     max_chunk_extension_bytes: int = 4 * 1024
     """400; all extensions of one body."""
     max_informational: int = 32
-    """1xx responses before the final one."""
+    """1xx responses before the final one; together they may be as large as one head."""
     max_pipelined_bytes: int = 64 * 1024
     """No error: while this much of later requests is held, `wants_data` is false."""
 

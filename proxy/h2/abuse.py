@@ -40,7 +40,7 @@ class Limits:
     max_dribbles: int = 1_000
     # In one field block, CVE-2024-27316: at 16 KiB each they hold any list within bounds.
     max_continuations: int = 16
-    # 1xx responses on one stream, as for HTTP/1.1.
+    # 1xx responses on one stream, as for HTTP/1.1; together they may be as large as one field list.
     max_interim: int = 32
     # Field blocks before the peer acknowledges our SETTINGS, which it receives before any response of ours.
     max_blocks_before_ack: int = 1_000

@@ -142,6 +142,10 @@ class Receiving(Sending):
             stream.interim_count += 1
             if stream.interim_count > self._limits.max_interim:
                 raise Malformed(f"more than {self._limits.max_interim} interim responses")
+            stream.interim_bytes += decoded.size_bytes
+            limit_bytes = self.settings.max_header_list_bytes
+            if stream.interim_bytes > limit_bytes:
+                raise Malformed(f"interim responses of more than {limit_bytes} bytes together")
             self._events.append(events.InformationalReceived(stream.stream_id, head))
             return
         stream.is_bodiless = stream.is_bodiless or head.status_code in BODILESS_STATUS_CODES

@@ -23,6 +23,7 @@ class Stream:
         "expected_bytes",
         "has_received_head",
         "has_sent_head",
+        "interim_bytes",
         "interim_count",
         "is_bodiless",
         "is_connect",
@@ -44,7 +45,7 @@ class Stream:
         self.has_received_head = False
         self.has_sent_head = False
         # 1xx responses before the final one.
-        self.interim_count = 0
+        self.interim_count = self.interim_bytes = 0
         self.expected_bytes = UNKNOWN_LENGTH
         # The response answers HEAD, or is a 204 or 304: a content-length says nothing about DATA.
         self.is_bodiless = False

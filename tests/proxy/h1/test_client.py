@@ -434,6 +434,17 @@ def test_interim_responses_up_to_the_limit_are_accepted_for_each_request() -> No
         assert [*[("informational", 103, [])] * 3, response(204), END] == seen
 
 
+def test_interim_responses_may_be_as_large_as_one_head_together() -> None:
+    raw = b"HTTP/1.1 103 x\r\nLink: </a>\r\n\r\n" * 3
+    for limit_bytes, is_taken in ((len(raw), True), (len(raw) - 1, False)):
+        client = ClientConnection(Caches(), Limits(max_head_bytes=limit_bytes))
+        for _ in range(2 if is_taken else 1):
+            client.send_request(head(), True)
+            seen = transcript(client.receive(raw + b"HTTP/1.1 204 x\r\n\r\n"))
+
+            assert (seen[-1] == END) == is_taken
+
+
 def test_a_response_exactly_at_its_limits_is_accepted_and_one_over_is_not() -> None:
     raw = OK + b"Content-Length: 0\r\nX: y\r\n\r\n"
     for limits, is_taken in (

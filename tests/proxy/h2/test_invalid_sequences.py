@@ -172,6 +172,11 @@ CLIENT_STREAM_ERRORS = [
     ("8.1 DATA before the head", data(1, b"x"), E.PROTOCOL_ERROR),
     ("8.1 interim response that ends", response(1, status=b"103"), E.PROTOCOL_ERROR),
     ("8.1 interim responses without end", response(1, status=b"103", flags=4) * 33, E.PROTOCOL_ERROR),
+    (
+        "8.1 interim responses larger than a field list",
+        response(1, *[(b"x", b"y" * 100)] * 100, status=b"103", flags=4) * 5,
+        E.PROTOCOL_ERROR,
+    ),
     ("8.1 DATA after an interim response", response(1, status=b"103", flags=4) + data(1, b""), E.PROTOCOL_ERROR),
     ("8.1.1 DATA in a 204", response(1, status=b"204", flags=4) + data(1, b"x"), E.PROTOCOL_ERROR),
     ("8.1.1 DATA in a 304", response(1, status=b"304", flags=4) + data(1, b"x"), E.PROTOCOL_ERROR),
