@@ -4,15 +4,28 @@ The C library serves large buffers from separate mappings, but when the first of
 for "large", up to 32 MiB. From then on, bodies of a few MiB come from the heap of the thread that allocated them, and
 the free top of that heap is kept; with a dozen threads that adds up. A fixed threshold keeps such buffers in mappings,
 which are returned when freed.
+
+Smaller buffers share a heap, of which only the free top is returned. One small object above a few hundred MiB of freed
+buffers keeps them all, until `give_back_free_heap`.
 """
 
 import ctypes
 import gc
+import mmap
+from pathlib import Path
 
 _M_TRIM_THRESHOLD = -1  # malloc.h
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 256 * 1024
 _YOUNG_OBJECTS = 50_000
+_STATM = Path("/proc/self/statm")  # proc_pid_statm(5), in pages: total, resident, ...
+
+
+class _Info(ctypes.Structure):
+    """struct mallinfo2, mallinfo(3)."""
+
+    _fields_ = (("_before", ctypes.c_size_t * 8), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
+    fordblks: int
 
 
 def give_back_large_buffers(size_bytes: int = _LARGE_BYTES) -> bool:
@@ -34,6 +47,35 @@ def _set(parameter: int, value: int) -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(parameter, value))
+
+
+def free_heap_bytes() -> int:
+    """How much of the heaps is free, whether it has been returned or not; 0 if the C library does not say."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return 0
+    ask.restype = _Info
+    info: _Info = ask()
+    return info.fordblks
+
+
+def give_back_free_heap(kept_bytes: int = 0) -> None:
+    """Return the free pages of the heaps, except `kept_bytes` at the top: about 1 ms for 16 MiB, 0.2 ms for nothing."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    trim.argtypes = [ctypes.c_size_t]
+    trim(kept_bytes)
+
+
+def resident_bytes() -> int:
+    """How much memory this process has; 0 if the system does not say."""
+    try:
+        return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 def spare_the_collector() -> None:

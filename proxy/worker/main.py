@@ -13,6 +13,7 @@ from proxy.control import Begin, Channel, ToWorker
 from proxy.loop import READ_BYTES, Loop
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
+from proxy.worker.freeheap import FreeHeap
 from proxy.worker.orphans import wake_when_orphaned
 from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.worker import Worker
@@ -55,6 +56,7 @@ def main(descriptor: int) -> int:
         log.error("exiting", error=no_thread(error), worker=begin.index)
         return EXIT_ABANDONED
     spare_the_collector()
+    FreeHeap(loop, _TURN_BYTES).start()
     worker.start()
     loop.run()
     data_plane.close()

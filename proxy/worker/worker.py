@@ -10,11 +10,11 @@ import resource
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
 from daemonkit.logs import get_logger
+from daemonkit.memory import resident_bytes
 from proxy.control import (
     Channel,
     Cut,
@@ -44,8 +44,6 @@ from proxy.worker.swap import Swapper
 
 log = get_logger(__name__)
 quiet_log = log.every(10.0)
-
-_PAGE_BYTES = resource.getpagesize()
 
 
 class Worker:
@@ -241,8 +239,7 @@ def _add(sockets: dict[str, socket.socket], newer: Iterable[tuple[str, socket.so
 
 def _usage() -> Snapshot:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    resident_bytes = open_descriptors = 0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        resident_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    open_descriptors = 0
+    with contextlib.suppress(OSError):
         open_descriptors = sum(1 for _ in os.scandir("/proc/self/fd")) - 1
-    return Snapshot(usage.ru_utime + usage.ru_stime, resident_bytes, open_descriptors)
+    return Snapshot(usage.ru_utime + usage.ru_stime, resident_bytes(), open_descriptors)

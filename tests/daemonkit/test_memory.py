@@ -1,9 +1,9 @@
-"""Large buffers are returned to the system when they are freed; the heap of one round of work is kept."""
+"""Large buffers return to the system when freed, smaller ones on request; the heap of one round of work is kept."""
 
 import subprocess
 import sys
 
-from daemonkit.memory import give_back_large_buffers, keep_free_heap
+from daemonkit.memory import free_heap_bytes, give_back_large_buffers, keep_free_heap
 from tests.support.requirements import not_possible_here
 
 # Freed below an allocation that is still used, so that the top of the heap cannot be trimmed.
@@ -61,3 +61,29 @@ def test_a_kept_heap_causes_no_new_page_faults() -> None:
     run = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
 
     assert int(run.stdout) < 1_000  # 12,000 where each round faults in its pages anew
+
+
+SMALL = """
+from daemonkit.memory import free_heap_bytes, give_back_free_heap, give_back_large_buffers, resident_bytes
+
+give_back_large_buffers(2 << 20)
+before = resident_bytes()
+buffers = [bytes(200_000) + b"x" for _ in range(300)]
+pin = bytes(300_000)
+del buffers
+kept, free = resident_bytes(), free_heap_bytes()
+give_back_free_heap()
+print(kept - before, free, resident_bytes() - before)
+"""
+
+
+def test_freed_heap_below_a_live_object_is_returned_on_request() -> None:
+    if not free_heap_bytes():
+        not_possible_here("this C library has no mallinfo2")
+
+    run = subprocess.run([sys.executable, "-c", SMALL], capture_output=True, text=True, check=True)
+
+    kept, free, left = map(int, run.stdout.split())
+    assert kept > 50_000_000
+    assert free > 50_000_000
+    assert left < 8_000_000

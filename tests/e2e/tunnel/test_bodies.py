@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.h2 import Settings
 from tests.e2e.tunnel.connector import Connector
 from tests.support.asking import ask, connect
+from tests.support.edge.behaviour import Behaviour
 from tests.support.edge.edge import Edge
 from tests.support.gateway import resident_bytes, route_to
 from tests.support.socketbackend import Dialogue, SocketBackend
@@ -22,6 +25,7 @@ MIB = 1 << 20
 SIZE_BYTES = 64 * MIB
 MOST_BYTES = 16 * MIB
 SLOW_CLIENTS = 20
+STUCK_CLIENTS = 300
 STUCK_S = 1.0
 WAIT_S = 30.0
 
@@ -140,3 +144,33 @@ def test_clients_that_read_nothing_delay_no_other_and_take_little_memory(proxy: 
         gone.set()
         for call in slow:
             call.reset()
+
+
+def test_memory_for_clients_that_read_nothing_is_returned_when_they_have_gone() -> None:
+    def pour(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % MIB)
+        with contextlib.suppress(OSError):
+            dialogue.send(block(0))
+
+    def wait_until(is_there: Callable[[int], bool], what: str) -> None:
+        end_s = time.monotonic() + WAIT_S
+        while not is_there(resident_bytes(worker) - before_bytes):
+            assert time.monotonic() < end_s, f"never came: {what}; {resident_bytes(worker) - before_bytes} bytes more"
+            assert proxy.is_ready()
+
+    with Edge() as edge, SocketBackend(pour) as backend, contextlib.ExitStack() as stack:
+        edge.behave(Behaviour(h2_settings=Settings(stream_window_bytes=65_535)))
+        proxy = stack.enter_context(Connector(edge))
+        proxy.serve(route_to(backend.address))
+        edge.wait_for_registered(1)
+        (worker,) = proxy.worker_pids
+        before_bytes = resident_bytes(worker)
+        calls = [edge.call() for _ in range(STUCK_CLIENTS)]
+        for call in calls:
+            call.wait_for_head()
+        wait_until(lambda more_bytes: more_bytes > 4 * MOST_BYTES, "the responses in the worker")
+        for call in calls:
+            call.reset()
+
+        wait_until(lambda more_bytes: more_bytes < MOST_BYTES, "the memory's return")
