@@ -197,7 +197,7 @@ class H1Link:
             self._end_output(request)
         self._transport.flush_later()
 
-    def progress_of(self, creditor: Creditor) -> int | None:
+    def progress_of(self, request: Request, creditor: Creditor) -> int | None:  # noqa: ARG002
         return self._transport.progress_of(creditor)
 
     def release(self, request: Request, size_bytes: int) -> None:

@@ -51,6 +51,9 @@ MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 _CLOGGED_BYTES: Final = 256 * 1024
 """If more of that waits for the socket, no further request is begun: the backend has stopped reading. No limit of
 requests would do, since the head of one that is cancelled still waits. (All requests of a turn may be begun.)"""
+_ENOUGH_BYTES: Final = 256 * 1024
+"""If more than that waits for the socket, bodies wait in their exchanges, however wide the backend's windows are: what
+is handed over stays here until the backend reads, even if the request is cancelled."""
 _END_TIMEOUT_S: Final = 300.0
 """How long a stream may take to end after its response is complete: the default of `streamIdleTimeout`, so that a
 handler that works on for minutes is not cancelled."""
@@ -117,7 +120,7 @@ class H2Link:
         self._requests: dict[int, Request] = {}
         """Running requests, by stream id."""
         self._blocked: dict[Request, None] = {}
-        """Requests whose body waits for a window."""
+        """Requests whose body waits for a window, or for the socket."""
         self._ending: dict[Request, float] = {}
         """Requests that are complete except for the end of their stream, and since when."""
         self._is_ready = False
@@ -158,6 +161,12 @@ class H2Link:
         """The backend does not read the heads of earlier requests."""
         transport = self._transport
         return transport.queued_bytes > _CLOGGED_BYTES and transport.unowed_bytes > _CLOGGED_BYTES
+
+    @property
+    def _has_enough(self) -> bool:
+        """No more of any body is wanted before `on_drained`."""
+        transport = self._transport
+        return transport.is_writing and transport.queued_bytes > _ENOUGH_BYTES
 
     @property
     def is_crowded(self) -> bool:
@@ -214,6 +223,9 @@ class H2Link:
 
     def send_data(self, request: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         size_bytes = len(data)
+        if size_bytes and self._has_enough:
+            self._blocked[request] = None
+            return 0
         try:
             taken_bytes = self._codec.send_data(request.stream_id, data, end_stream)
         except LocalProtocolError as error:
@@ -245,7 +257,10 @@ class H2Link:
         if self._codec.is_whole(request.stream_id):
             self._loop.call_soon(partial(self._end_early, request))
 
-    def progress_of(self, creditor: Creditor) -> int | None:
+    def progress_of(self, request: Request, creditor: Creditor) -> int | None:
+        if request in self._blocked and self._has_enough:
+            # It waits for its turn, which comes once the backend has read what is before it.
+            return self._transport.acknowledged_bytes
         return self._transport.progress_of(creditor)
 
     def release(self, request: Request, size_bytes: int) -> None:
@@ -305,7 +320,8 @@ class H2Link:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Windows and credit limit senders; but requests may wait because the heads of others did."""
+        """Bodies may be waiting for the socket, and requests because the heads of others did."""
+        self._wake(list(self._blocked))
         if self._is_ready and not self._is_gone:
             self._home.on_streams_left(self)
 
@@ -440,7 +456,10 @@ class H2Link:
             woken = [request] if request is not None and request in self._blocked else []
         else:
             woken = list(self._blocked)
-        for request in woken:
+        self._wake(woken)
+
+    def _wake(self, blocked: list[Request]) -> None:
+        for request in blocked:
             if self._codec.sendable(request.stream_id) and self._blocked.pop(request, False) is None:
                 receiver = request.receiver
                 try:

@@ -39,7 +39,7 @@ class Link(Protocol):
 
     def send_trailers(self, request: "Request", fields: Fields, /) -> None: ...
 
-    def progress_of(self, creditor: Creditor, /) -> int | None: ...
+    def progress_of(self, request: "Request", creditor: Creditor, /) -> int | None: ...
 
     def release(self, request: "Request", size_bytes: int, /) -> None: ...
 
@@ -111,7 +111,7 @@ class Request:
             self.link.send_trailers(self, fields)
 
     def progress_of(self, creditor: Creditor) -> int | None:
-        return None if self.link is None else self.link.progress_of(creditor)
+        return None if self.link is None else self.link.progress_of(self, creditor)
 
     def release(self, size_bytes: int) -> None:
         if self.link is not None:

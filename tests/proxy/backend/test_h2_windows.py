@@ -1,11 +1,14 @@
 """Flow control with backends that speak HTTP/2: what a full window stops, and when credit is returned."""
 
+import threading
+
 import h2.events
 import pytest
+from h2.settings import SettingCodes
 
 from proxy import document
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
-from tests.proxy.backend.servers import Behaviour, Conn, backend, of
+from tests.proxy.backend.servers import PATIENCE_S, Behaviour, Conn, backend, of
 from tests.proxy.backend.world import Answer, Owed, World, world
 
 LARGE_BYTES = 4 * 1024 * 1024
@@ -334,4 +337,45 @@ def test_credit_after_the_end_of_a_stream_is_returned_to_the_connection() -> Non
             assert answer.held_bytes == 262_144
             answer.release()
 
+        assert peer.connections == 1
+
+
+def test_a_backend_that_does_not_read_gets_no_more_of_any_body_until_it_does_however_wide_its_windows() -> None:
+    """What it has been sent waits for it even if the request is cancelled: clients that leave would pile it up."""
+    reads_on = threading.Event()
+
+    def read_later(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived) and event.stream_id == 1:
+            peer.h2.increment_flow_control_window(2**30)
+            peer.h2.send_headers(event.stream_id, [(b":status", b"103")])
+            peer.flush()
+            assert reads_on.wait(PATIENCE_S)
+        if isinstance(event, h2.events.StreamEnded):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(read_later, {SettingCodes.INITIAL_WINDOW_SIZE: 2**30})) as peer, world() as w:
+        w.use(h2c(peer.address))
+        first, piece, owed, sent_bytes = w.get(), bytes(64 * 1024), Owed(), 0
+        w.until(lambda: bool(first.interim))
+        waits = None
+        while waits is None:
+            upload = w.get(method=b"POST", end_stream=False)
+            assert upload.request is not None
+            taken_bytes = upload.request.send_data(piece, False, owed)
+            sent_bytes += taken_bytes
+            assert sent_bytes < 40_000_000
+            w.turns(1)
+            if taken_bytes:
+                upload.request.cancel()
+            else:
+                waits = upload.request
+        progress = waits.progress_of(owed)
+        reads_on.set()
+        w.until(lambda: upload.is_writable_told == 1)
+
+        assert progress is not None
+        assert waits.send_data(piece, True, owed) == len(piece)
+        w.until(lambda: first.is_over and upload.is_over)
+        assert (first.status_code, upload.status_code) == (200, 200)
+        assert owed.released_bytes == sent_bytes + len(piece)
         assert peer.connections == 1
