@@ -22,7 +22,10 @@ backend."""
 MAX_SHARED_BYTES: Final = 16 * 1024 * 1024
 """How far all mirrors of a worker together may be behind before those with more than OWN_BYTES are given up."""
 OWN_BYTES: Final = 256 * 1024
-"""How far any mirror may be behind, however many there are."""
+"""How far each mirror may be behind even then."""
+MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
+"""How far all mirrors of a worker together may be behind at all. Beyond it, those whose backends have taken nothing for
+longest are given up: a backend that hangs costs other mirrors nothing."""
 BEHIND: Final = "mirror_behind"
 """A reason among the failures of a backend, in addition to those of `Reason`."""
 IDLE_TIMEOUT_S: Final = 30.0
@@ -77,10 +80,13 @@ class Mirror:
             self.active_s = self._shared.loop.now_s
         self._fall_behind(len(data))
         if self._is_too_far_behind:
-            self._leave_behind()
+            self.leave_behind()
             return
         self._relay.add(bytes(data), end_stream, self)
         self._pump()
+        shared = self._shared
+        while shared.mirrors_behind_bytes > MAX_TOTAL_BYTES:
+            next(iter(shared.mirrors_behind)).leave_behind()
 
     def add_trailers(self, fields: Fields) -> None:
         if not self._is_over:
@@ -99,7 +105,7 @@ class Mirror:
         if self._is_over:
             return
         if self._behind_bytes:
-            self._leave_behind()
+            self.leave_behind()
         else:
             self._give_up(timed_out=not self._is_answered)
 
@@ -109,8 +115,14 @@ class Mirror:
             self._fall_behind(-size_bytes)
 
     def _fall_behind(self, size_bytes: int) -> None:
+        """A negative size: the backend has taken that much."""
+        shared = self._shared
         self._behind_bytes += size_bytes
-        self._shared.mirrors_behind_bytes += size_bytes
+        shared.mirrors_behind_bytes += size_bytes
+        if size_bytes < 0:
+            shared.mirrors_behind.pop(self, None)
+        if self._behind_bytes:
+            shared.mirrors_behind.setdefault(self)
 
     @property
     def _is_too_far_behind(self) -> bool:
@@ -123,7 +135,7 @@ class Mirror:
         if self._stream.is_open:
             self._relay.pump(self._stream)
 
-    def _leave_behind(self) -> None:
+    def leave_behind(self) -> None:
         failures = self._shared.stats.backend(self._key).failures
         failures[BEHIND] = failures.get(BEHIND, 0) + 1
         self._give_up()

@@ -38,6 +38,13 @@ class Running(Protocol):
     def on_idle(self) -> None: ...
 
 
+class Behind(Protocol):
+    """A mirror that is behind its client."""
+
+    def leave_behind(self) -> None:
+        """Give it up."""
+
+
 @dataclass(kw_only=True, eq=False)
 class Shared:
     """`is_logged` says by an exchange's status code whether `access_log` wants its record. Usually it does not."""
@@ -58,6 +65,8 @@ class Shared:
         """All that have not ended yet."""
         self.mirrors_behind_bytes = 0
         """What the backends of all mirrors have not taken yet."""
+        self.mirrors_behind: dict[Behind, None] = {}
+        """These mirrors; the one whose backend has taken nothing for longest comes first."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
         self._ids = count(1)
 

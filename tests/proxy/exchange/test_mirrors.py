@@ -1,7 +1,14 @@
 """Mirrors: a copy for another backend that never slows, changes or fails the exchange."""
 
 from proxy.backend.stream import Reason
-from proxy.exchange.mirrors import BEHIND, IDLE_TIMEOUT_S, MAX_BEHIND_BYTES, MAX_SHARED_BYTES, OWN_BYTES
+from proxy.exchange.mirrors import (
+    BEHIND,
+    IDLE_TIMEOUT_S,
+    MAX_BEHIND_BYTES,
+    MAX_SHARED_BYTES,
+    MAX_TOTAL_BYTES,
+    OWN_BYTES,
+)
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
 
@@ -122,6 +129,35 @@ def test_slow_mirrors_share_a_limit_beyond_a_small_allowance_each(make_world: Ma
         stream.taken.drain()
 
     assert world.services.mirrors_behind_bytes == 0
+
+
+def test_mirrors_that_take_nothing_make_room_for_others_within_a_total(make_world: MakeWorld) -> None:
+    """A backend that hangs would otherwise hold the allowance of each of its thousands of requests."""
+    world = make_world(MIRRORED)
+    count = MAX_TOTAL_BYTES // OWN_BYTES
+    clients = [world.begin(asked(b"PUT"), end_stream=False) for _ in range(count + 1)]
+    mirrors, streams = world.pool.streams[::2], world.pool.streams[1::2]
+    for mirror, client in zip(mirrors, clients, strict=True):
+        mirror.taken.window_bytes = 0
+        client.send(b"x" * OWN_BYTES)
+        if mirror is mirrors[-2]:
+            assert not any(one.is_cancelled for one in mirrors)
+            # The first one moves, so the second has waited longest.
+            mirrors[0].widen(10)
+            mirrors[0].taken.drain()
+            mirrors[0].taken.window_bytes = 0
+
+    assert [place for place, mirror in enumerate(mirrors) if mirror.is_cancelled] == [1]
+    assert world.services.mirrors_behind_bytes == MAX_TOTAL_BYTES - 10
+    assert world.stats.backend(mirrors[1].key).failures == {BEHIND: 1}
+
+    for mirror, stream in zip(mirrors, streams, strict=True):
+        mirror.widen()
+        mirror.taken.drain()
+        stream.taken.drain()
+
+    assert (world.services.mirrors_behind_bytes, len(world.services.mirrors_behind)) == (0, 0)
+    assert [len(mirror.body) for mirror in mirrors[2:]] == [OWN_BYTES] * (count - 1)
 
 
 def test_a_mirror_that_keeps_pace_gets_bodies_of_any_size(make_world: MakeWorld) -> None:
