@@ -73,6 +73,7 @@ class Connecting:
     def cancel(self) -> None:
         self._is_over = True
         self._deadline.cancel()
+        self._shared.resolver.leave(self._host, self._port, self._on_answer)
         if self._race is not None:
             self._race.cancel()
             self._race = None

@@ -96,7 +96,7 @@ class _Entry:
         self.used_s = 0.0
         self.is_asking = False
         self.is_slow = False
-        self.waiting: list[OnAnswer] = []
+        self.waiting: dict[OnAnswer, None] = {}
         self.renewal = renewal
 
 
@@ -120,8 +120,14 @@ class Resolver:
         elif not entry.is_asking and entry.error and now_s < entry.asked_s + RETRY_S:
             on_answer((), entry.error)
         else:
-            entry.waiting.append(on_answer)
+            entry.waiting[on_answer] = None
             self._ask(host, port, entry)
+
+    def leave(self, host: str, port: int, on_answer: OnAnswer) -> None:
+        """`on_answer` no longer waits. A lookup may take minutes, and those that gave up meanwhile would add up."""
+        entry = self._entries.get((host, port))
+        if entry is not None:
+            entry.waiting.pop(on_answer, None)
 
     def close(self) -> None:
         for entry in self._entries.values():
@@ -170,7 +176,7 @@ class Resolver:
             if error is None or (isinstance(error, socket.gaierror) and error.errno in _DENIALS):
                 self._deny(entry)
         entry.renewal.set(self._loop.now_s + (RENEW_S if addresses else RENEW_FAILED_S))
-        waiting, entry.waiting = entry.waiting, []
+        waiting, entry.waiting = entry.waiting, {}
         for on_answer in waiting:
             on_answer(entry.addresses, entry.error)
 

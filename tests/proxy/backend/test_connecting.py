@@ -1,5 +1,6 @@
 """Names, several addresses, and the time to connect."""
 
+import gc
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from proxy import document
 from proxy.backend import resolver
+from proxy.backend.connecting import Connecting
 from proxy.backend.eyeballs import Race, alternate
 from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
@@ -355,6 +357,30 @@ def test_a_lookup_that_ends_after_the_connect_timeout_opens_no_connection() -> N
             w.turns(10)
 
             assert (peer.connections, w.backend().connections) == (0, 0)
+
+
+def test_attempts_that_are_given_up_while_a_lookup_hangs_are_not_kept_until_it_ends() -> None:
+    """Resolvers that are down may hang for minutes, and those with many names for longer."""
+    names = Names()
+    names.may_answer.clear()
+    with world(names) as w:
+        w.use(named(), connect_timeout="3s")
+        gc.collect()
+        before = attempts()
+        for _ in range(5):
+            answer = w.get()
+            w.turns()
+            w.pass_time(4)
+            w.until(lambda answer=answer: answer.is_over)  # type: ignore[misc]
+        left = attempts() - before
+        names.may_answer.set()
+
+        assert left == 0
+
+
+def attempts() -> int:
+    """How many there are."""
+    return sum(isinstance(one, Connecting) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
