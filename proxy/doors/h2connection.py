@@ -184,9 +184,12 @@ class H2Connection:
             self._deadline.clear()
             self.idle_since_s = BUSY
         stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self._arrival, has_body)
-        exchange = self._terms.begin(stream, head, event.end_stream)
+        exchange = self._terms.begin(stream, head, event.end_stream and head.protocol is None)
         if stream_id in streams:
             stream.exchange = exchange
+            if event.end_stream and head.protocol is not None:
+                # A WebSocket has no body: this is the end of what the client says in the other protocol.
+                exchange.on_request_data(b"", True)
 
     def _on_data(self, event: h2.DataReceived) -> None:
         stream = self._streams.get(event.stream_id)

@@ -185,7 +185,8 @@ class Link:
             return self._begin(stream, head, end_stream)
         if kind is StreamKind.WEBSOCKET:
             self._stats.requests += 1
-            return self._begin(stream, head, end_stream)
+            # Its end, if that has come already, is passed on as that of the client's data.
+            return self._begin(stream, head, False)
         if kind is StreamKind.CONTROL:
             return self._on_control_stream(stream)
         if kind is StreamKind.CONFIGURATION:

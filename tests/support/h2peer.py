@@ -56,10 +56,11 @@ class H2Peer:
         pseudo = [(":method", method), (":scheme", "http"), (":authority", "a.example"), (":path", path)]
         return self.begin([*pseudo, *fields], end_stream=end_stream)
 
-    def connect_websocket(self, path: str = "/") -> int:
+    def connect_websocket(self, path: str = "/", *, end_stream: bool = False) -> int:
         """Send an extended CONNECT (RFC 8441)."""
         pseudo = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", path)]
-        return self.begin([*pseudo, (":authority", "a.example"), ("sec-websocket-version", "13")])
+        fields = [*pseudo, (":authority", "a.example"), ("sec-websocket-version", "13")]
+        return self.begin(fields, end_stream=end_stream)
 
     def begin(self, fields: Fields, *, end_stream: bool = False) -> int:
         stream_id = self.connection.get_next_available_stream_id()

@@ -380,6 +380,18 @@ def test_a_reset_stream_disconnects_at_the_server(gateway: Gateway, server: WebS
 
 
 @through_both_doors
+def test_a_websocket_that_the_client_ends_with_its_head_is_ended_at_the_server(
+    gateway: Gateway, server: WebSocketServer
+) -> None:
+    with H2Client(gateway.clear[1]) as client:
+        stream_id = client.connect_websocket(end_stream=True)
+
+        assert "200" == client.head(stream_id)[":status"]
+        assert (1006, "") == server.closed.get(timeout=WAIT_S)
+        assert client.body(stream_id) == b""
+
+
+@through_both_doors
 def test_a_refusal_over_http_2_is_a_plain_response(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(status_code=403, body=b"not you")
     gateway.serve(route_to(backend.address))

@@ -26,7 +26,12 @@ Script = Callable[[Dialogue], None]
 
 @contextlib.contextmanager
 def switched(
-    proxy: Connector, script: Script, fields: bytes = b"", *, asking: tuple[tuple[bytes, bytes], ...] = ()
+    proxy: Connector,
+    script: Script,
+    fields: bytes = b"",
+    *,
+    asking: tuple[tuple[bytes, bytes], ...] = (),
+    end_stream: bool = False,
 ) -> Iterator[Call]:
     """A WebSocket whose backend does `script` once it has switched; `asking`: further fields of the request."""
 
@@ -42,7 +47,7 @@ def switched(
 
     with SocketBackend(talk) as backend:
         proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
-        call = proxy.edge.call("/ws", fields=[WEBSOCKET, (b"sec-websocket-key", KEY), *asking], end_stream=False)
+        call = proxy.edge.call("/ws", fields=[WEBSOCKET, (b"sec-websocket-key", KEY), *asking], end_stream=end_stream)
         yield call
 
 
@@ -146,6 +151,17 @@ def test_a_backends_last_bytes_are_forwarded_after_the_edge_ends_the_stream(prox
         assert call.read(5) == b"ready"
         call.send(b"bye", True)
         assert call.read_all() == b"bye, too"
+
+
+def test_a_stream_that_the_edge_ends_with_its_head_ends_at_the_backend_too(proxy: Connector) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.read_to_end() == b""
+        dialogue.send(b"bye")
+
+    with switched(proxy, answer, end_stream=True) as call:
+        assert call.response().status_code == 200
+        assert call.read_all() == b"bye"
+        proxy.edge.wait_for(lambda: not proxy.edge.ledger.in_flight, "the end of the stream")
 
 
 def test_a_backend_that_breaks_off_resets_the_stream(proxy: Connector) -> None:
