@@ -201,6 +201,10 @@ class Link:
         return REFUSED
 
     def _on_control_stream(self, stream: ClientStream) -> ClientExchange:
+        if self._phase is Phase.LEAVING:
+            # Left open, it would count as a running request, for which the connection waits.
+            stream.reset(is_cancelled=True)
+            return REFUSED
         if self._control is not None:
             # Later: it ends all streams, which must not happen within the codec's events.
             self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))

@@ -417,6 +417,19 @@ def test_a_withdrawal_that_the_edge_does_not_answer_ends_after_the_linger_time(
     assert call.read_all() == b"hello\n"
 
 
+def test_a_control_stream_that_the_edge_opens_on_a_withdrawn_connection_does_not_keep_it_open(rig: Rig) -> None:
+    rig.edge.behave(Behaviour(keeps_sending_s=3600.0))
+    number = rig.register()
+    record = record_of(rig)
+    rig.withdraw(number)
+    rig.wait_for_end(number)
+    rig.edge.open_second_control(record)
+    settle(rig, record)
+    for _ in range(2):
+        rig.pass_time(link.LINGER_S)
+    rig.edge.wait_until_closed(record)
+
+
 def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -> None:
     rig.edge.behave(Behaviour(hang=Hang.BEFORE_CONTROL))
     number = rig.dial()
