@@ -118,6 +118,8 @@ class Link:
         self._control: Control | None = None
         self._push_room = Room()
         self._ending = Ending()
+        self._is_withdrawn = False
+        """To be unregistered as soon as it is registered."""
         self._left_at_s = 0.0
         self._active_at_s = 0.0
         self._heartbeat: Heartbeat | None = None
@@ -242,6 +244,8 @@ class Link:
         self._enter(Phase.REGISTERED, PING_PERIOD_S)
         self._ping()
         self._home.report(RegisteredReport(self.number, str(details.connection_id), details.location))
+        if self._is_withdrawn:
+            self.withdraw()
         describes = not details.is_remotely_managed and self._order.conn_index == 0
         # The report may have caused an immediate withdrawal.
         if describes and self._control is not None and self._control.is_registered:
@@ -259,11 +263,16 @@ class Link:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """Unregister, finish running requests, then close. Closes at once if not registered."""
+        """Unregister, finish running requests, then close. Closes at once if the edge has not been asked to register.
+
+        If it has been, its answer is awaited: it may have accepted, and sends requests from then on.
+        """
         if self._phase is Phase.REGISTERED and self._control is not None and self._control.is_registered:
             self._left_at_s = self._active_at_s = self._loop.now_s
             self._enter(Phase.LEAVING, 1.0)
             self._control.unregister()
+        elif self._phase is Phase.REGISTERING:
+            self._is_withdrawn = True
         elif self._phase not in (Phase.LEAVING, Phase.GONE):
             self.abandon("given up before it was registered")
 

@@ -48,6 +48,13 @@ def settle(rig: Rig, record: Record) -> None:
     rig.edge.ping(record)
 
 
+def wait_for_registering(rig: Rig) -> Record:
+    """Waits until the edge has been asked to register the connection."""
+    (record,) = rig.edge.wait_for_attempts(1)
+    rig.edge.wait_for(lambda: bool(record.registrations), "the registration")
+    return record
+
+
 def join_handshakes(rig: Rig) -> None:
     """Waits until the loop knows of each TLS handshake that its edge has completed."""
     for thread in threading.enumerate():
@@ -438,6 +445,27 @@ def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -
     rig.withdraw(number)
     rig.withdraw(12345)
     assert len(rig.reports) == 1
+
+
+def test_a_connection_that_is_withdrawn_while_it_registers_is_unregistered_once_the_edge_has_accepted_it(
+    rig: Rig,
+) -> None:
+    rig.edge.behave(Behaviour(register_delay_s=0.5))
+    number = rig.dial()
+    record = wait_for_registering(rig)
+    rig.withdraw(number)
+    assert rig.wait_for_end(number).error == "unregistered"
+    rig.edge.wait_for(lambda: record.is_unregistered, "the unregistration")
+    assert [type(report) for report in rig.reports] == [Registered, Ended]
+
+
+def test_a_withdrawal_while_the_edge_does_not_answer_the_registration_ends_at_its_timeout(rig: Rig) -> None:
+    rig.edge.behave(Behaviour(hang=Hang.BEFORE_REGISTRATION))
+    number = rig.dial()
+    wait_for_registering(rig)
+    rig.withdraw(number)
+    rig.pass_time(link.RPC_TIMEOUT_S)
+    assert rig.wait_for_end(number).cause is FailureCause.SILENT
 
 
 def test_a_draining_worker_dials_no_more_and_is_idle_after_its_last_connection(rig: Rig) -> None:
