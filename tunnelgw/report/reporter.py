@@ -179,6 +179,8 @@ class Reporter:
         }
         self._first.listen(answers.keys(), lambda way: is_silent(answers[way]))
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
+        # Those that have gone: a Gateway whose configuration was deleted may have no other verdict than before.
+        different |= self._deliveries.keys() - deliveries.keys()
         self._deliveries = deliveries
         self._unheld -= different
         for kind in (Kind.GATEWAY, Kind.LISTENER_SET) if different else ():

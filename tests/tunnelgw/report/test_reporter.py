@@ -262,6 +262,8 @@ class Scene:
         self.outcomes = outcomes or Answered({"shop/gw": (HOLDS,)}, TOLD)
         metrics = Metrics(self.registry)
         self.reporter = Reporter(self.outcomes, self.queue, WarningEvents(self.recorder), metrics)
+        self.has_tunnel = True
+        """Whether one leads to the Gateway."""
         self._turn = 0
 
     @staticmethod
@@ -273,7 +275,8 @@ class Scene:
         """What is wanted after one more turn."""
         snapshot = Snapshot.of(self.items)
         found = {id_: plane for id_, plane in planes(snapshot, DISCOVERY).items() if id_ == "shop/gw"}
-        situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {ONE: {"shop/gw"}}, {ONE})
+        behind = {ONE: {"shop/gw"}} if self.has_tunnel else {}
+        situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, behind, behind.keys())
         self._turn += 1
         self.reporter.owe(owed, self._turn, frozenset())
         self.reporter.report(situation, self._turn, has_changed=has_changed)
@@ -365,6 +368,19 @@ def test_a_gateway_whose_configuration_is_missing_says_so_and_when_that_is_found
     )
     scene.items.insert(2, missing)
     assert scene.report(GATEWAY)[GATEWAY].delivery.finding != finding
+
+
+def test_a_gateway_whose_configuration_goes_says_so_even_if_its_class_was_refused_already() -> None:
+    """Its verdict stays as it was."""
+    scene = Scene()
+    scene.items[0] = gateway_class("class", "missing")
+    scene.has_tunnel = False
+    assert scene.delivered() == {GATEWAY: "held by 1 proxy"}
+
+    scene.items.pop(2)
+
+    assert scene.delivered() == {GATEWAY: "it is not known where its proxies are: see the condition Accepted"}
+    assert scene.delivered() == {}
 
 
 def test_a_gateway_that_is_edited_while_its_deliveries_are_unknown_waits_for_its_newer_document_too() -> None:
