@@ -87,6 +87,8 @@ class Folder:
         # In the folder `.`, names are found with a leading `./`, which `Path` drops.
         before = f".{os.sep}" if root == Path() else ""
         self._known = {before + name: _UNREAD for name in known}
+        self._never_read = set(self._known)
+        """Files of a former process that this one has not read: there is no previous state of them that could stay."""
         self._moving: dict[str, _Motion] = {}
         self._failed: dict[Path, str] = {}
         self.folders: list[str] = []
@@ -128,7 +130,7 @@ class Folder:
 
     def _read(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> _Reading:
         """Read a file that was added or changed. While it is being written, its previous state stays."""
-        known = self._known.get(name)
+        known = None if name in self._never_read else self._known.get(name)
         is_still = self._is_still(name, signature, moving)
         if not is_still and known is not None:
             return _Reading(_UNREAD, problem=_RESTLESS) if self._is_restless(name) else _Reading(known)
@@ -140,6 +142,7 @@ class Folder:
                 status = os.fstat(file.fileno())
         except OSError as error:
             return _Reading(None) if error.errno in _LEADS_NOWHERE else _Reading(_UNREAD, problem=_reason(error))
+        self._never_read.discard(name)
         is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
         if not is_same and known is not None:  # the file was written after it was seen
             self._keep_moving(name, moving)

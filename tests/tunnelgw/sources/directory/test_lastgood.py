@@ -84,6 +84,23 @@ def test_a_refused_document_survives_a_restart_beside_good_ones_of_its_file(tmp_
     assert (again.hostnames(WEB), again.hostnames(OTHER)) == (("a.example.org",), ("new.example.org",))
 
 
+def test_the_good_documents_of_a_broken_file_that_is_edited_just_before_a_restart_stay_as_they_were(
+    tmp_path: Path,
+) -> None:
+    """Only the refused ones are remembered; the others seemed to be gone until the file was still."""
+    site = Site(tmp_path)
+    site.write("web.yaml", route() + "---\n" + route("other"))
+    site.look()
+    path = site.write("web.yaml", route() + "---\n" + route("other", "not a hostname"))
+    before = site.route(), site.route(OTHER)
+    os.utime(path)
+
+    again = Site(tmp_path)
+
+    assert (again.route(), again.route(OTHER)) == before
+    assert None not in before
+
+
 def test_a_broken_file_that_is_mended_while_no_controller_runs_is_served_as_mended(tmp_path: Path) -> None:
     broken_site(tmp_path).write("web.yaml", route(hostname="mended.example.org"))
 
