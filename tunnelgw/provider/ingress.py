@@ -75,7 +75,8 @@ def revise(current: Config | None, hostnames: Iterable[str], service: str, *, ad
     mine_before = {_hostname(rule) for rule in before if _service(rule) == service}
     return Revision(
         config={**(current or {}), "ingress": after},
-        is_changed=[_meaning(rule) for rule in before] != [_meaning(rule) for rule in after],
+        # A document without rules that has none of ours, and gets none, is not ours to complete by a catch-all.
+        is_changed=bool(ours or mine_before) and [*map(_meaning, before)] != [*map(_meaning, after)],
         added=tuple(sorted(ours - mine_before)),
         removed=tuple(sorted(mine_before - ours)),
         conflicts=tuple(

@@ -29,10 +29,22 @@ def config(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"ingress": [*parts, CATCH_ALL], **more}
 
 
-@pytest.mark.parametrize(
+WITHOUT_RULES = pytest.mark.parametrize(
     "current",
     [None, {}, {"ingress": None}, {"ingress": []}, {"ingress": [None, 5]}, {"warp-routing": {"enabled": True}}],
 )
+
+
+@WITHOUT_RULES
+@pytest.mark.parametrize("adopt", [False, True])
+def test_a_tunnel_without_rules_stays_as_it_is_while_there_are_no_hostnames_for_it(
+    current: dict[str, Any] | None, adopt: bool
+) -> None:
+    """It may be somebody's private network, named by a configuration that nothing uses."""
+    assert not revise(current, [], OURS, adopt=adopt).is_changed
+
+
+@WITHOUT_RULES
 def test_a_new_tunnel_gets_a_rule_for_each_hostname_and_a_catch_all(current: dict[str, Any] | None) -> None:
     revision = revise(current, ["b.example", "a.example"], OURS)
 
