@@ -1,4 +1,4 @@
-"""Connections of urllib3's pools to the API server, which another thread can end."""
+"""Connections of urllib3's pools to the API server: another thread can end them, and answers have a time limit."""
 
 import socket
 import ssl
@@ -8,9 +8,11 @@ from contextlib import suppress
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.response import HTTPResponse
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from daemonkit.clienttls import without_formalities
+from daemonkit.timedresponse import response_within
 
 # They detect a vanished peer after about half a minute, even during a watch on which nothing happens. The last option
 # is for requests over connections that a firewall has forgotten: while the kernel resends, it does not probe.
@@ -34,6 +36,8 @@ class Connections:
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_ended = False
+        self._calling = threading.local()
+        """`answer_s`: the limit for the answer to this thread's request."""
 
     def add(self, connection: HTTPConnection) -> None:
         """Raises OSError after `end`: a connection that was being opened meanwhile must not stay open."""
@@ -43,6 +47,11 @@ class Connections:
                 raise OSError("interrupted")
             if connection.sock is not None:
                 self._open.add(connection.sock)
+
+    def limit_answer(self, answer_s: float) -> None:
+        """The whole answer to this thread's next request must come within this time; reading raises TimeoutError after
+        that."""
+        self._calling.answer_s = answer_s
 
     def end(self) -> None:
         with self._lock:
@@ -62,11 +71,19 @@ class Connections:
                 super().connect()
                 known.add(self)
 
+            def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
+                self.response_class = response_within(known._calling.answer_s)
+                return super().getresponse()
+
         class Encrypted(HTTPSConnection):
             def connect(self) -> None:
                 self.ssl_context = _context_of(self)
                 super().connect()
                 known.add(self)
+
+            def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
+                self.response_class = response_within(known._calling.answer_s)
+                return super().getresponse()
 
         class PlainPool(HTTPConnectionPool):
             ConnectionCls = Plain

@@ -12,6 +12,7 @@ the configuration is read again too, which writes the files again. `interrupt` e
 threads.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -44,10 +45,16 @@ from tunnelgw.sources.kubernetes.reach import Reach
 CONNECT_S = 5.0
 REQUEST_S = 60.0
 """How long the server may stay silent before or within an answer."""
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+"""Unpacked. A page of a list is rarely more than a few MiB."""
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Of a watch. An API server stores no object above a few MiB."""
+_MAX_REFUSAL_BYTES = 64 * 1024
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 """The longest pause between two attempts to read a configuration, while they fail."""
 _CHUNK_BYTES = 64 * 1024
+_READ_BYTES = 1024 * 1024
 _CONNECTIONS = 32
 _USER_AGENT = f"tunnelgw/{daemonkit.__version__}"
 """The API server records the part before the slash as the manager of the fields that we write."""
@@ -86,21 +93,38 @@ class ApiServer:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout_s: float = REQUEST_S,
+        answer_s: float | None = None,
     ) -> bytes:
-        """The answer's body. Raises ApiServerError."""
+        """The answer's body. Raises ApiServerError.
+
+        `answer_s`: the limit for the whole answer, however slowly it comes; None: the same as `timeout_s`, which limits
+        each silence.
+        """
         # gzip makes long lists ten times shorter; the API server does not compress short answers and watches.
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
         if body is not None:
             headers["Content-Type"] = content_type
-        with self._exchange(_Call(method, path, query, headers, body, timeout_s)) as response:
-            return response.read()
+        call = _Call(method, path, query, headers, body, timeout_s, timeout_s if answer_s is None else answer_s)
+        with self._exchange(call) as response:
+            content = _content(response, MAX_ANSWER_BYTES)
+            if len(content) > MAX_ANSWER_BYTES:
+                raise Unreachable(f"{method} {path}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
+            return content
 
     @contextmanager
     def stream(
-        self, path: str, query: Mapping[str, str], accept: str = "application/json", timeout_s: float = REQUEST_S
+        self,
+        path: str,
+        query: Mapping[str, str],
+        accept: str = "application/json",
+        timeout_s: float = REQUEST_S,
+        answer_s: float = math.inf,
     ) -> Iterator[Iterator[bytes]]:
-        """Whole lines as they arrive, without an incomplete last line. Raises ApiServerError, also between lines."""
-        with self._exchange(_Call("GET", path, query, {"Accept": accept}, None, timeout_s)) as response:
+        """Whole lines as they arrive, without an incomplete last line. Raises ApiServerError, also between lines.
+
+        `timeout_s` and `answer_s` as in `request`.
+        """
+        with self._exchange(_Call("GET", path, query, {"Accept": accept}, None, timeout_s, answer_s)) as response:
             try:
                 yield _lines(_pieces(response))
             finally:
@@ -128,7 +152,8 @@ class ApiServer:
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # redirections are not followed
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
-                    raise refusal(response.status, response.headers, response.read())
+                    body = _content(response, _MAX_REFUSAL_BYTES)
+                    raise refusal(response.status, response.headers, body)
                 yield response
         except Unreachable as error:  # no credentials; or the caller found that the answer is not the API's
             self._noted(error, has_answered=has_answered)
@@ -196,6 +221,7 @@ class _Call(NamedTuple):
     headers: Mapping[str, str]
     body: bytes | None
     timeout_s: float
+    answer_s: float
 
 
 class _Failure(NamedTuple):
@@ -218,10 +244,12 @@ class _Access:
         self.host: str = configuration.host
         with gaining_access():
             self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self._connections = connections
         self._pools.pool_classes_by_scheme = connections.pool_classes()
 
     @contextmanager
     def open(self, call: _Call) -> Iterator[urllib3.BaseHTTPResponse]:
+        self._connections.limit_answer(call.answer_s)
         response = self._pools.request(
             call.method,
             self.host + call.path + ("?" + urlencode(call.query) if call.query else ""),
@@ -269,12 +297,25 @@ def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
     if ReadTimeoutError in found:
         if "handshake" in reason:
             return f"no TLS with {host} within {CONNECT_S:g} s"
+        if "complete" in reason:
+            return f"{host} answers too slowly: {reason}"
         return f"no answer from {host} for {timeout_s:g} s"
     if SSLError in found:
         return f"TLS with {host} failed: {reason}"
     if any(isinstance(each, IncompleteRead) for each in inside):
         return f"the connection to {host} ended in the middle of an answer"
     return f"the connection to {host} broke: {reason}"
+
+
+def _content(response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+    """The body. If it is longer than `most_bytes`, somewhat more than that, and the connection is closed."""
+    content = bytearray()
+    while piece := response.read(_READ_BYTES):
+        content += piece
+        if len(content) > most_bytes:
+            response.close()  # the unread rest must not be taken for the next answer
+            break
+    return bytes(content)
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
@@ -284,11 +325,13 @@ def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    begun: list[bytes] = []
+    begun = bytearray()  # a list of two-byte pieces would take 25 times the memory
     for chunk in chunks:
         *whole, rest = chunk.split(b"\n")
         if whole:
-            yield b"".join([*begun, whole[0]])
+            yield bytes(begun + whole[0])
             yield from whole[1:]
-            begun = []
-        begun.append(rest)
+            begun.clear()
+        begun += rest
+        if len(begun) > MAX_LINE_BYTES:
+            raise Unreachable(f"a line of a watch is longer than {MAX_LINE_BYTES} bytes")

@@ -67,6 +67,10 @@ class Timing(msgspec.Struct, frozen=True):
     """The server ends a watch after this time plus a random part of up to a tenth."""
     silence_s: float = 75.0
     """A watch that has been silent for longer than this is abandoned."""
+    longest_s: float = 150.0
+    """A watch is abandoned after this time even if a part of an event comes now and then."""
+    page_s: float = 300.0
+    """For one page of a list, however slowly it comes."""
     first_wait_s: float = 0.2
     longest_wait_s: float = 15.0
     forbidden_s: float = 5.0
@@ -202,7 +206,8 @@ class Watch:
         continue_ = ""
         while True:
             query = {"limit": str(page_size), **({"continue": continue_} if continue_ else {}), **self._selector()}
-            page = self._decoder.page(self._server.request("GET", path, query, accept=self._accept("List")))
+            body = self._server.request("GET", path, query, accept=self._accept("List"), answer_s=self._timing.page_s)
+            page = self._decoder.page(body)
             for item in page.items:
                 if isinstance(item, Rejected):
                     rejected[item.key] = item.problem
@@ -243,7 +248,9 @@ class Watch:
             **self._selector(),
         }
         count = 0
-        stream = self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s)
+        stream = self._server.stream(
+            path, query, accept=self._accept(""), timeout_s=timing.silence_s, answer_s=timing.longest_s
+        )
         good_from_s = began_s + min(1.0, timing.watch_s / 2)
         try:
             with stream as lines, self._catching_up():

@@ -1,4 +1,4 @@
-"""A connection that the network has forgotten, and a slow server."""
+"""A connection that the network has forgotten, a slow server, and answers without an end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from kubernetes.client import Configuration
 
 from tests.e2e.controller.fronts import Front
 from tests.support.deafness import lose_data
+from tests.support.socketbackend import Dialogue, Script, SocketBackend
 from tests.tunnelgw.sources.objects import route
 from tunnelgw.model.kinds import Kind
-from tunnelgw.sources.kubernetes.failures import Unreachable
+from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.writing import Outcome, Written
@@ -83,3 +84,91 @@ def test_a_status_update_waits_for_slow_admission_webhooks() -> None:
         written = StatusWriter(server).write(Kind.HTTP_ROUTE, route("web"), b"{}")
 
     assert written == Written(Outcome.WRITTEN)
+
+
+def dripping(head: bytes) -> Script:
+    """Answers each request with this head, and then a byte now and then."""
+
+    def drip(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        with contextlib.suppress(OSError):
+            dialogue.send(head)
+            while not dialogue.backend.over.wait(0.02):
+                dialogue.send(b" ")
+
+    return drip
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 503 No\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow:"],
+    ids=["answer", "refusal", "head"],
+)
+def test_an_answer_that_trickles_in_is_given_up_at_its_deadline(head: bytes) -> None:
+    with (
+        SocketBackend(dripping(head)) as backend,
+        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+    ):
+        for _ in range(2):
+            with pytest.raises(Unreachable, match=r"GET /api: .* answers too slowly: .* not complete after 0\.5 s"):
+                server.request("GET", "/api", timeout_s=0.5)
+
+
+def test_a_watch_that_never_completes_an_event_is_given_up_at_its_deadline() -> None:
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    with (
+        SocketBackend(dripping(head)) as backend,
+        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        pytest.raises(Unreachable, match=r"not complete after 0\.5 s"),
+        server.stream("/api", {}, answer_s=0.5) as lines,
+    ):
+        list(lines)
+
+
+def endless(head: bytes) -> Script:
+    def pour(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        with contextlib.suppress(OSError):
+            dialogue.send(head)
+            while not dialogue.backend.over.is_set():
+                dialogue.send(b"x" * 65536)
+
+    return pour
+
+
+def test_an_answer_without_an_end_is_given_up_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_ANSWER_BYTES", 4_000_000)
+    with (
+        SocketBackend(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as backend,
+        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        pytest.raises(Unreachable, match="GET /api: the answer is longer than 4000000 bytes"),
+    ):
+        server.request("GET", "/api")
+
+
+def test_of_a_refusal_without_an_end_only_the_beginning_is_read() -> None:
+    with (
+        SocketBackend(endless(b"HTTP/1.1 503 No\r\nRetry-After: 7\r\n\r\n")) as backend,
+        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        pytest.raises(Refused, match=r"^503 no Status of the API: xxx") as refused,
+    ):
+        server.request("GET", "/api")
+
+    assert refused.value.retry_after_s == 7.0
+
+
+def test_a_watch_whose_line_has_no_end_is_given_up_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_LINE_BYTES", 1_000_000)
+    with (
+        SocketBackend(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as backend,
+        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        pytest.raises(Unreachable, match="a line of a watch is longer than 1000000 bytes"),
+        server.stream("/api", {}) as lines,
+    ):
+        list(lines)
+
+
+def configuration(backend: SocketBackend) -> Configuration:
+    found = Configuration()
+    found.host = f"http://{backend.address}"
+    return found
