@@ -214,6 +214,8 @@ class Watch:
                     self._say_rejected(item)
                 else:
                     items.append(self._store.trim(self._kind, item))
+            if page.continue_ and page.continue_ == continue_:
+                raise Unreachable("the server answers with the same page of a list again and again")
             continue_ = page.continue_
             if not continue_:
                 break
@@ -247,16 +249,16 @@ class Watch:
             "timeoutSeconds": str(max(1, int(timeout_s))),
             **self._selector(),
         }
-        count = 0
         stream = self._server.stream(
             path, query, accept=self._accept(""), timeout_s=timing.silence_s, answer_s=timing.longest_s
         )
         good_from_s = began_s + min(1.0, timing.watch_s / 2)
         try:
             with stream as lines, self._catching_up():
-                for count, line in enumerate(lines, start=1):  # noqa: B007
+                for line in lines:
                     self._apply(self._decoder.event(line))
-                    self._setbacks.clear()
+                    if self._version != version:
+                        self._setbacks.clear()
                     if self._is_outdated():
                         break
         except Unreachable as error:
@@ -264,7 +266,7 @@ class Watch:
             if error.has_answered and time.monotonic() >= good_from_s:
                 self._setbacks.clear()
             raise
-        if not count and time.monotonic() < good_from_s:
+        if self._version == version and time.monotonic() < good_from_s:
             raise Unreachable("the server ended the watch at once")
         self._setbacks.clear()
         self._is_in_doubt = time.monotonic() - began_s < timing.watch_s - 1.0

@@ -658,6 +658,43 @@ def test_a_server_that_ends_every_watch_at_once_is_asked_again_after_a_wait(
         assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 3
 
 
+def test_a_server_that_ends_every_watch_after_a_bookmark_without_news_is_asked_again_after_waits_that_grow(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = SimpleNamespace(monotonic=lambda: 0.0)  # however slow this machine is
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.watch.time", at_once)
+    longest: list[float] = []
+
+    def no_jitter(cap_s: float) -> float:
+        longest.append(cap_s)
+        return 0.0
+
+    monkeypatch.setattr("backoff.full_jitter", no_jitter)
+    api.lists.put((200, listing([], "5")))
+    for _ in range(3):
+        api.watches.put(lambda send: send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "5"}}}))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), QUICK):
+        for _ in range(5):
+            query(api)
+
+    assert longest == [0.05, 0.1, 0.2]
+
+
+def test_a_list_whose_pages_repeat_is_started_over(api: ScriptedApi, tmp_path: Path) -> None:
+    for _ in range(2):
+        api.lists.put((200, listing([route("a")], "5", "next")))
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), QUICK) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+
+        assert [query(api).get("continue") for _ in range(3)] == [None, "next", None]
+        assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 1
+
+
 @pytest.mark.parametrize("code", [410, 504, 400])
 def test_waits_grow_while_no_list_leads_to_a_watch(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
