@@ -4,8 +4,8 @@ A connection reaches a worker only with a complete head, so slow and idle client
 Everything that can pile up is limited: connections, and complete requests that wait for a worker; beyond either limit,
 the answer is 503. When idle connections use up the limit, a new one replaces the one that has been idle longest. So a
 client that leaves many connections open locks out nobody, least of all health probes. A client that does not read its
-responses is cut off when others wait for its thread. TLS handshakes run in small steps in the watching thread, and
-never block other connections.
+responses, or does not send the body that it has announced, is cut off when others wait for its thread. TLS handshakes
+run in small steps in the watching thread, and never block other connections.
 """
 
 import contextlib
@@ -206,15 +206,19 @@ class Engine(Server):
             if is_allowed:
                 self._patient_threads.release()
 
+    def lacks_threads(self) -> bool:
+        """Whether complete requests wait while no thread is free: a client that sends nothing is then cut off."""
+        # When stopping, the queue also holds one item per thread that tells the thread to end.
+        orders = 0 if self.ready else self.requests.max
+        are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
+        return are_missing
+
     def needs_threads_back(self, deaf_s: float) -> bool:
         """Whether to cut off a client that has taken nothing for `deaf_s`.
 
         True if complete requests wait while no thread is free, or if all threads are to end.
         """
-        # When stopping, the queue also holds one item per thread that tells the thread to end.
-        orders = 0 if self.ready else self.requests.max
-        are_missing: bool = self.requests.qsize > orders and self.requests.idle == 0
-        return are_missing or (not self.ready and deaf_s > _STOP_PATIENCE_S)
+        return self.lacks_threads() or (not self.ready and deaf_s > _STOP_PATIENCE_S)
 
     def prepare(self) -> None:
         """Start the workers. cheroot's own would open a socket, ignoring modes, stale files and systemd's variables."""

@@ -252,7 +252,7 @@ class Connection(HTTPConnection):
     def __init__(self, server: Any, sock: socket.socket, _makefile: object = None) -> None:
         def open_stream(sock: socket.socket, mode: str, _bufsize: int) -> Input | Output:
             if "r" in mode:
-                return Input(sock, server.max_request_header_size)
+                return Input(sock, server.max_request_header_size, server.lacks_threads)
             return Output(sock, server.send_timeout_s, server.needs_threads_back)
 
         super().__init__(server, sock, open_stream)

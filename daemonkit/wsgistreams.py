@@ -28,7 +28,8 @@ _RECEIVE_BYTES = 16 * 1024
 _MAX_CHUNK_LINE_BYTES = 256
 _MAX_TRAILER_BYTES = 8 * 1024
 _LOOK_S = 0.125
-"""How often to check whether others need the thread of a client that reads nothing: health probes wait only 1 s."""
+"""How often to check whether others need the thread of a client that reads or sends nothing: health probes wait only
+1 s."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _MAX_RECEIVES = 16
@@ -78,15 +79,21 @@ class Head(Enum):
 
 
 class Input:
-    """What the client sends, as the file object from which cheroot reads heads."""
+    """What the client sends, as the file object from which cheroot reads heads.
 
-    def __init__(self, sock: socket.socket, max_head_bytes: int) -> None:
+    A client that sends nothing of its body is cut off as soon as other requests wait for its thread.
+    """
+
+    def __init__(
+        self, sock: socket.socket, max_head_bytes: int, is_thread_needed: Callable[[], bool] = lambda: False
+    ) -> None:
         self.closed = False
         self.bytes_read = 0
         self.deadline_s = 0.0
         """When blocking reads give up (monotonic clock)."""
         self._socket = sock
         self._max_head_bytes = max_head_bytes
+        self._is_thread_needed = is_thread_needed
         self._buffer = bytearray()
         self._searched = 0
         self._is_at_end = False
@@ -167,11 +174,7 @@ class Input:
         """Block for more bytes until the deadline; returns False if the client has closed."""
         if self._is_at_end:
             return False
-        remaining_s = self.deadline_s - time.monotonic()
-        if remaining_s <= 0:
-            raise BodyError(408, "the request did not arrive in time")
-        if not comes_within(remaining_s, self._socket):
-            raise BodyError(408, "the request did not arrive in time")
+        self._await_data()
         try:
             return self._receive()
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -179,6 +182,17 @@ class Input:
             return True
         except OSError as error:
             raise BodyError(400, f"the connection broke: {error.strerror or error}") from error
+
+    def _await_data(self) -> None:
+        is_needed = False
+        while (remaining_s := self.deadline_s - time.monotonic()) > 0:
+            if comes_within(min(_LOOK_S, remaining_s), self._socket):
+                return
+            # Twice in a row, as in `Output.write`.
+            was_needed, is_needed = is_needed, self._is_thread_needed()
+            if was_needed and is_needed:
+                raise BodyError(408, "the request did not arrive, and its thread is needed")
+        raise BodyError(408, "the request did not arrive in time")
 
     def _receive(self) -> bool:
         try:

@@ -351,6 +351,30 @@ def test_unread_bodies_that_never_arrive_leave_threads_for_other_clients(serve: 
             client.socket.close()
 
 
+def test_bodies_that_never_arrive_leave_threads_for_other_clients(serve: Serve) -> None:
+    port = serve(threads=2, body_timeout_s=DEADLINE_S).bound_address.port
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            silent = stack.enter_context(RawClient(port))
+            silent.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nx")
+        other = stack.enter_context(RawClient(port))
+        other.socket.settimeout(DEADLINE_S / 4)
+
+        assert other.get().body == b"GET / 0"
+
+
+def test_a_client_that_pauses_within_its_body_is_served_while_threads_are_free(serve: Serve) -> None:
+    port = serve(threads=2, body_timeout_s=DEADLINE_S).bound_address.port
+    with RawClient(port) as slow, RawClient(port) as other:
+        slow.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nx")
+        until_s = time.monotonic() + 1.0
+        while time.monotonic() < until_s:
+            assert other.get().status_code == 200
+        slow.send(b"yyyy")
+
+        assert slow.answer().body == b"POST /x 5"
+
+
 def test_clients_that_never_read_their_responses_leave_threads_for_other_clients(serve: Serve) -> None:
     port = serve(threads=2, send_timeout_s=DEADLINE_S).bound_address.port
     with contextlib.ExitStack() as stack:
