@@ -5,14 +5,18 @@ host with several dead addresses could delay a call far beyond its deadline.
 """
 
 import ipaddress
-import queue
 import socket
 import threading
 import time
+from collections import defaultdict
 from typing import Any
 
 SocketAddress = tuple[Any, ...]
 """The argument of `socket.connect`: (host, port) or (host, port, flow, scope)."""
+
+_MOST_LOOKUPS = 8
+"""For one name. If this many hang, callers wait for the last one: a thread for each attempt would use up the memory,
+or the threads that a container may have."""
 
 
 class NameTimeout(TimeoutError):
@@ -22,8 +26,8 @@ class NameTimeout(TimeoutError):
 def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAddress]]:
     """Pairs of address family and socket address; raises NameTimeout or socket.gaierror.
 
-    The C library's resolver has no timeout that we could set, so it runs in a thread, which is abandoned if it takes
-    too long.
+    The C library's resolver has no timeout that we could set, so it runs in a thread. If that takes too long, it is
+    left alone until it ends, and later callers may wait for it.
     """
     try:
         ipaddress.ip_address(host)
@@ -31,22 +35,54 @@ def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAdd
         pass
     else:
         return _getaddrinfo(host, port)
-    answer: queue.SimpleQueue[list[tuple[int, SocketAddress]] | OSError] = queue.SimpleQueue()
+    lookup = _lookup(host, port)
+    if not lookup.is_done.wait(max(timeout_s, 0)):
+        raise NameTimeout(f"resolving {host} took longer than {timeout_s:.1f} s")
+    if (failure := lookup.failure) is not None:
+        raise type(failure)(*failure.args)  # one error in several threads would collect the frames of all of them
+    return lookup.found
 
-    def look_up() -> None:
+
+class _Lookup:
+    """One call of the resolver; any number of threads may wait until it `is_done`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.is_done = threading.Event()
+        self.found: list[tuple[int, SocketAddress]] = []
+        self.failure: OSError | None = None
+        self._host = host
+        self._port = port
+
+    def run(self) -> None:
         try:
-            answer.put(_getaddrinfo(host, port))
-        except (OSError, UnicodeError) as error:
-            answer.put(error if isinstance(error, OSError) else socket.gaierror(socket.EAI_NONAME, str(error)))
+            self.found = _getaddrinfo(self._host, self._port)
+        except OSError as error:
+            self.failure = type(error)(*error.args)
+        except UnicodeError as error:
+            self.failure = socket.gaierror(socket.EAI_NONAME, str(error))
+        finally:
+            with _lookups_lock:
+                lookups = _lookups[self._host, self._port]
+                lookups.remove(self)
+                if not lookups:
+                    del _lookups[self._host, self._port]
+            self.is_done.set()
 
-    threading.Thread(target=look_up, name="resolve", daemon=True).start()
-    try:
-        found = answer.get(timeout=max(timeout_s, 0))
-    except queue.Empty:
-        raise NameTimeout(f"resolving {host} took longer than {timeout_s:.1f} s") from None
-    if isinstance(found, OSError):
-        raise found
-    return found
+
+_lookups_lock = threading.Lock()
+_lookups: dict[tuple[str, int], list[_Lookup]] = defaultdict(list)
+"""Those in progress, by host and port."""
+
+
+def _lookup(host: str, port: int) -> _Lookup:
+    with _lookups_lock:
+        running = _lookups[host, port]
+        if len(running) >= _MOST_LOOKUPS:
+            return running[-1]
+        lookup = _Lookup(host, port)
+        threading.Thread(target=lookup.run, name="resolve", daemon=True).start()
+        running.append(lookup)
+        return lookup
 
 
 def _getaddrinfo(host: str, port: int) -> list[tuple[int, SocketAddress]]:

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,35 @@ def test_name_resolution_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) ->
     try:
         with pytest.raises(TimeoutError, match=r"resolving unifi\.lan"):
             sockets.connect("unifi.lan", 443, 0.2)
+    finally:
+        release.set()
+
+
+def test_lookups_that_hang_take_a_few_threads_and_the_last_one_answers_all_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", 443))]
+    release = threading.Event()
+
+    def hanging(*_: object, **__: object) -> list[object]:
+        release.wait(WAIT_S)
+        return [*found]
+
+    def lookups() -> int:
+        return sum(thread.name == "resolve" for thread in threading.enumerate())
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    before = lookups()
+    try:
+        for _ in range(40):
+            with pytest.raises(sockets.NameTimeout):
+                sockets.resolve("hanging.lan", 443, 0.001)
+
+        assert lookups() - before <= 8
+        with ThreadPoolExecutor() as pool:
+            waiting = [pool.submit(sockets.resolve, "hanging.lan", 443, WAIT_S) for _ in range(3)]
+            release.set()
+            assert [each.result(WAIT_S) for each in waiting] == [[(socket.AF_INET, ("192.0.2.7", 443))]] * 3
     finally:
         release.set()
 
