@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -98,6 +99,10 @@ class _Bearer(AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token.reveal()}"
         return request
+
+
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
+"""The API needs none. If each answer set another one, requests would grow until they were refused."""
 
 
 class _Session(requests.Session):
@@ -202,6 +207,7 @@ class ProviderClient:
         self._used_at_s = 0.0
         self._session = _Session()
         self._session.auth = _Bearer(token)
+        self._session.cookies.set_policy(_NO_COOKIES)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
         adapter = _TimedAdapter(timing.answer_s)
         self._session.mount("https://", adapter)

@@ -10,9 +10,9 @@ at once. If a fresh session is refused before any call in it has succeeded, this
 import threading
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, islice
 from typing import Protocol
 
 import msgspec
@@ -32,6 +32,7 @@ log = get_logger(__name__)
 
 FIRST_LOGIN_PAUSE_S = 15.0
 MAX_LOGIN_PAUSE_S = 600.0
+_MAX_COOKIES = 32
 _STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
 _HINT_EXCHANGED = "with the password that was read at the start: restart dnswebhook after changing it"
@@ -160,7 +161,7 @@ class SessionCredentials:
             if is_news or (is_proof and not session.is_proven):
                 self._session = msgspec.structs.replace(
                     session,
-                    cookies={**session.cookies, **reply.cookies} if is_news else session.cookies,
+                    cookies=_updated(session.cookies, reply.cookies) if is_news else session.cookies,
                     csrf_token=(token if is_news else "") or session.csrf_token,
                     is_proven=session.is_proven or is_proof,
                     learned_from=ticket.number if is_news else session.learned_from,
@@ -264,6 +265,12 @@ class SessionCredentials:
 
 def _login_pauses() -> Iterator[float]:
     return doubling(FIRST_LOGIN_PAUSE_S, MAX_LOGIN_PAUSE_S)
+
+
+def _updated(cookies: Mapping[str, str], news: Mapping[str, str]) -> dict[str, str]:
+    """Those of the login come first, and stay. If each reply brought another one, requests would grow until they were
+    refused."""
+    return dict(islice({**cookies, **news}.items(), max(_MAX_COOKIES, len(cookies))))
 
 
 def _csrf_token(reply: Reply) -> str:

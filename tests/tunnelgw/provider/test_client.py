@@ -465,6 +465,25 @@ def test_each_call_is_observed_with_its_outcome(provider: Provider) -> None:
     assert seen == [("list accounts", "ok"), ("read tunnel", "ProviderUnreachable")]
 
 
+def test_cookies_of_the_provider_are_not_kept() -> None:
+    """If each answer set another one, the requests would grow until the provider refused them."""
+    requests: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            requests.append(request.lower())
+            dialogue.answer(b'{"success":true,"result":[]}', b"Set-Cookie: visit%d=x; Path=/" % len(requests))
+
+    with SocketBackend(answer) as backend:
+        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}")
+        for _ in range(3):
+            client.accounts()
+        client.close()
+
+    assert len(requests) == 3
+    assert not any(b"cookie" in request for request in requests)
+
+
 def test_a_netrc_entry_does_not_replace_the_token(
     provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

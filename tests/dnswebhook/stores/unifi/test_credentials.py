@@ -158,6 +158,25 @@ def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
         assert session.is_outdated(early)
 
 
+def test_replies_that_each_set_another_cookie_do_not_make_requests_grow(
+    controller: Controller, deadline: Deadline
+) -> None:
+    def reply(cookie: str) -> transports.Reply:
+        headers = HTTPHeaderDict({"Set-Cookie": cookie})
+        return transports.Reply(transports.Request("GET", "/"), 200, "application/json", headers, b"[]")
+
+    with session_at(controller) as session:
+        login = session.ticket(deadline).headers["Cookie"]
+        name = login.partition("=")[0]
+        for number in range(1000):
+            session.learn(session.ticket(deadline), reply(f"visit{number}=x"))
+        session.learn(session.ticket(deadline), reply(f"{name}=renewed"))
+
+        cookies = session.ticket(deadline).headers["Cookie"]
+        assert len(cookies) < len(login) + 1000
+        assert cookies.startswith(f"{name}=renewed; ")
+
+
 def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_second_login(
     controller: Controller, deadline: Deadline
 ) -> None:
