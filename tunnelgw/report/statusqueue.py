@@ -32,6 +32,9 @@ MAX_COMMON_PAUSE_S = 5.0
 """The longest pause while no write succeeds: then only a few threads try, however many updates are waiting."""
 RETRY_EVERY_S = 0.1
 """How often a retry may start for each kind while retries fail: thousands may wait for one missing permission."""
+BRIEF_CONFLICTS = 3
+"""After this many conflicts in a row the object's new version should have arrived. If it does not, for example because
+the watch is broken, retries are paced: they would fail as often as the server can refuse them."""
 UNCHANGED = "unchanged"
 
 
@@ -293,8 +296,9 @@ class _Failed(NamedTuple):
 
     @property
     def is_paced(self) -> bool:
-        """False after a conflict, which concerns only this object: its version was not the one that we knew."""
-        return self.outcome is not Outcome.CONFLICT
+        """False after a conflict that has not lasted, which concerns only this object: its version was not the one that
+        we knew."""
+        return self.outcome is not Outcome.CONFLICT or self.attempts > BRIEF_CONFLICTS
 
     def is_outdated_by(self, update: StatusUpdate) -> bool:
         """Whether a new update need not wait. After a conflict: if it has another version of the object. After a

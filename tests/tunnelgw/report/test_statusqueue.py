@@ -16,7 +16,14 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
-from tunnelgw.report.statusqueue import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, MAX_PAUSE_S, RETRY_EVERY_S, StatusQueue
+from tunnelgw.report.statusqueue import (
+    BRIEF_CONFLICTS,
+    FIRST_PAUSE_S,
+    MAX_COMMON_PAUSE_S,
+    MAX_PAUSE_S,
+    RETRY_EVERY_S,
+    StatusQueue,
+)
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author, StatusUpdate
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
@@ -341,6 +348,31 @@ def test_after_conflicts_statuses_are_not_retried_one_at_a_time() -> None:
         office.queue.wake()
 
         office.wait_for(*["conflict"] * 4, "written", "written")
+
+
+def test_after_conflicts_that_last_statuses_are_retried_one_at_a_time() -> None:
+    """The watch is broken, so no new version arrives: ten thousand statuses made a thousand requests each second."""
+    names = ("one", "two", "three")
+    early = ["conflict"] * (len(names) * (BRIEF_CONFLICTS + 1))
+    server = Server()
+    server.outcomes = [Outcome.CONFLICT] * (len(early) + 1)
+    now_s = 100.0
+    with working(server, threads=1, clock=lambda: now_s) as office:
+        office.queue.want({id_: each for name in names for id_, each in update(name, name=name).items()})
+        for done in range(len(names), len(early) + 1, len(names)):
+            office.wait_for(*early[:done])
+            now_s += MAX_PAUSE_S  # all are due
+            office.queue.wake()
+        office.wait_for(*early, "conflict")
+
+        office.queue.want(update("newer", name="two", version="2"))
+        office.wait_for(*early, "conflict", "written")
+        assert office.queue.depth == 2
+
+        now_s += RETRY_EVERY_S + MAX_PAUSE_S
+        office.queue.wake()
+        office.wait_for(*early, "conflict", *["written"] * 3)
+    assert server.written[len(early) + 1] == "newer for 2"
 
 
 def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
