@@ -5,7 +5,8 @@ A backend may close an idle connection at any time, even while the next request 
 even if they are read only when the next request is waiting to be sent.
 Once a connection has carried a request with connection-based authentication (NTLM, Negotiate), it belongs to that
 client, because the backend attributes everything on it to that client.
-Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
+Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response; while the loop `reads_little`, more
+than LITTLE_BYTES.
 """
 
 import socket
@@ -28,10 +29,9 @@ from proxy.h1 import (
     TrailersReceived,
 )
 from proxy.heads import Fields
-from proxy.loop import Buffer, Creditor, Transport
+from proxy.loop import LITTLE_BYTES, Buffer, Creditor, Transport
 
 MAX_HELD_BYTES: Final = 256 * 1024
-RESUME_BYTES: Final = MAX_HELD_BYTES // 2
 _MAX_CHUNKS: Final = 1_000
 """Chunks of a body decoded per turn of the loop: a few milliseconds before other connections get their turn."""
 
@@ -202,7 +202,7 @@ class H1Link:
 
     def release(self, request: Request, size_bytes: int) -> None:
         request.held_bytes -= size_bytes
-        if self._is_paused and request.held_bytes <= RESUME_BYTES and not self._codec.has_unread:
+        if self._is_paused and request.held_bytes <= self._most_held_bytes // 2 and not self._codec.has_unread:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -320,9 +320,13 @@ class H1Link:
             if self._request is not request:
                 # Cancelled by its receiver.
                 return
-        if request.held_bytes > MAX_HELD_BYTES and not self._is_paused:
+        if request.held_bytes > self._most_held_bytes and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    @property
+    def _most_held_bytes(self) -> int:
+        return LITTLE_BYTES if self._loop.reads_little else MAX_HELD_BYTES
 
     def _pass_on_whole(self, request: Request, receiver: Receiver, first: Event, last: Event) -> bool:
         """Pass on the common response, whose head and entire body came at once. Returns False if this is not one."""

@@ -23,13 +23,14 @@ from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
-from proxy.loop import Buffer, Loop, Transport
+from proxy.loop import LITTLE_BYTES, Buffer, Loop, Transport
 from proxy.stats import RefusalCause
 
 log = get_logger(__name__)
 
 PAUSE_BYTES: Final = 256 * 1024
-"""If the exchange holds more of the request than this, reading stops; it is resumed at half of it."""
+"""If the exchange holds more of the request than this, reading stops; it is resumed at half of it. While the loop
+`reads_little`, LITTLE_BYTES."""
 MAX_QUEUED_BYTES: Final = 256 * 1024
 """If more output than this waits for the socket, no further request is taken until all of it has been sent."""
 MAX_CHUNKS: Final = 1_000
@@ -191,7 +192,7 @@ class H1Connection:
             return
         stream.unreleased_bytes += len(event.data)
         stream.exchange.on_request_data(event.data, event.end_stream)
-        if stream.unreleased_bytes > PAUSE_BYTES and not stream.is_over:
+        if stream.unreleased_bytes > self._pause_bytes and not stream.is_over:
             self._pause()
 
     def _on_trailers(self, event: h1.TrailersReceived) -> None:
@@ -258,10 +259,16 @@ class H1Connection:
     def _resume(self) -> None:
         """Read on, unless there is still a reason not to."""
         stream = self._stream
-        is_full = stream is not None and not stream.is_request_dropped and stream.unreleased_bytes > PAUSE_BYTES // 2
+        is_full = (
+            stream is not None and not stream.is_request_dropped and stream.unreleased_bytes > self._pause_bytes // 2
+        )
         if self._is_paused and not is_full and not self._is_clogged and self._codec.wants_data:
             self._is_paused = False
             self._transport.resume_reading()
+
+    @property
+    def _pause_bytes(self) -> int:
+        return LITTLE_BYTES if self._loop.reads_little else PAUSE_BYTES
 
     # -- the transport -----------------------------------------------------------------------------------------------
 

@@ -5,4 +5,5 @@ exchanges, `proxy.backend.stream` that between exchanges and backends. `exchange
 what is passed on, what is tried again, how an exchange ends. Pure, with clock and randomness as arguments: `forwarding`
 and `hopbyhop` (fields), `answers`, `attempts` (rules of retries), `authorization` (the question and what follows from
 the answer), `calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket), `departure`, `relay` (bodies in transit).
+`downloads` limits what waits for all clients.
 """

@@ -57,6 +57,7 @@ class Ending:
         "_terms",
         "_timers",
         "_upload",
+        "_waiting_bytes",
         "active_s",
     )
 
@@ -82,6 +83,8 @@ class Ending:
         self._upload: Upload | None = None
         self._download: Relay | None = None
         """Set once the client has not taken everything at once."""
+        self._waiting_bytes = 0
+        """How much of it waits for the client."""
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
@@ -137,11 +140,28 @@ class Ending:
         if body:
             download = self._download = Relay()
             download.add(body, True, NOBODY)
-            if not download.pump(self._client):
+            if not self._pump_download(download):
                 return
         self._finish()
 
+    def _pump_download(self, download: Relay) -> bool:
+        """Hand over what the client takes. Returns True if that was the end."""
+        is_ended = download.pump(self._client)
+        self._weigh(download)
+        return is_ended
+
+    def _weigh(self, download: Relay) -> None:
+        before_bytes, self._waiting_bytes = self._waiting_bytes, download.held_bytes
+        if before_bytes != self._waiting_bytes:
+            self._shared.downloads.weigh(self, before_bytes, self._waiting_bytes)
+
     # -- the end -----------------------------------------------------------------------------------------------------
+
+    def leave_behind(self) -> None:
+        """The client has not read for longest of all, and too much waits."""
+        if not self._is_over:
+            self._reason, self._detail = "client_behind", "it does not read, and too much waits for such clients"
+            self._abort()
 
     def _on_response_end(self) -> None:
         """The backend has sent everything: its stream is over, and so is the request."""
@@ -165,6 +185,7 @@ class Ending:
         stream, self._stream = self._stream, None
         if self._download is not None:
             self._download.drop()
+            self._weigh(self._download)
         if stream is not None:
             self._address = stream.address
             # Not a timeout of the backend if the client may be the slow side, in sending or reading: otherwise a client

@@ -152,7 +152,7 @@ class Exchange(Attempting):
 
     def on_client_writable(self) -> None:
         self.active_s = self._shared.loop.now_s
-        if self._download is not None and self._download.pump(self._client):
+        if self._download is not None and self._pump_download(self._download):
             self._finish()
 
     def on_client_gone(self, reason: str) -> None:
@@ -256,7 +256,7 @@ class Exchange(Attempting):
             self._finish()
             return
         self._download.add_trailers(fields)
-        if self._download.pump(self._client):
+        if self._pump_download(self._download):
             self._finish()
 
     def on_backend_failed(self, failure: Failure) -> None:
@@ -303,7 +303,7 @@ class Exchange(Attempting):
         if download is None:
             download = self._download = Relay()
         download.add(data, end_stream, creditor)
-        if download.pump(self._client):
+        if self._pump_download(download):
             self._finish()
 
     def _onward(self, head: ResponseHead) -> ResponseHead:

@@ -80,6 +80,10 @@ class Relay:
         self._has_end = True
         self._trailers = fields
 
+    @property
+    def held_bytes(self) -> int:
+        return sum(len(data) for data, _ in self._pieces)
+
     def pump(self, sink: Sink) -> bool:
         """Hand over what the sink takes. Returns True if that was the end."""
         # A sink may call `pump` again from within its own calls: then the outer call goes on.

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from proxy import document
 from proxy.backend.stream import Pool
 from proxy.exchange.client import Arrival
+from proxy.exchange.downloads import Downloads
 from proxy.exchange.record import Record
 from proxy.exchange.terms import Terms, terms_of
 from proxy.heads import RequestHead
@@ -63,6 +64,7 @@ class Shared:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
         """All that have not ended yet."""
+        self.downloads = Downloads(self.loop)
         self.mirrors_behind_bytes = 0
         """What the backends of all mirrors have not taken yet."""
         self.mirrors_behind: dict[Behind, None] = {}

@@ -8,12 +8,14 @@ from daemonkit.tlssocket import TlsSocket
 from proxy.loop.deadlines import Deadline
 from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
-from proxy.loop.loop import READ_BYTES, Handler, Loop
+from proxy.loop.loop import LITTLE_BYTES, READ_BYTES, Handler, Loop
 from proxy.loop.output import Buffer, lightened
 from proxy.loop.owner import Owner
 from proxy.loop.transport import Transport
+from proxy.loop.unsent import Unsent
 
 __all__ = [
+    "LITTLE_BYTES",
     "READ_BYTES",
     "Buffer",
     "Creditor",
@@ -24,5 +26,6 @@ __all__ = [
     "Owner",
     "TlsSocket",
     "Transport",
+    "Unsent",
     "lightened",
 ]

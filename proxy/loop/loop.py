@@ -34,11 +34,14 @@ from typing import Final, Protocol
 
 from daemonkit.logs import get_logger
 from proxy.loop.deadlines import Deadline, Deadlines
+from proxy.loop.unsent import Unsent
 
 log = get_logger(__name__)
 
 READ_BYTES: Final = 1020 * 1024
 """About how much a turn reads of large bodies over TLS, for all sockets together: a millisecond's work."""
+LITTLE_BYTES: Final = 16 * 1024
+"""How much is read from a socket at a time while the loop `reads_little`."""
 TURN_S: Final = 0.05
 """How long a turn serves sockets; then it serves only urgent ones, and sends output."""
 SLICE_S: Final = 0.0001
@@ -86,6 +89,9 @@ class Loop:
         """When this turn began, in seconds of a monotonic clock."""
         self.read_bytes = READ_BYTES
         """The share of READ_BYTES for each socket that is ready in this turn."""
+        self.unsent = Unsent()
+        self.reads_little = False
+        """`unsent` is large in this turn, so little is read, and held, of what it may be added to."""
         self._selector = selectors.DefaultSelector()
         self._deadlines = Deadlines()
         self._soon: deque[Callable[[], None]] = deque()
@@ -125,6 +131,7 @@ class Loop:
         ready = self._selector.select(self._wait_s(looked_at_s))
         self.now_s = now_s = self._clock()
         self.read_bytes = READ_BYTES // (len(ready) or 1)
+        self.reads_little = self.unsent.is_large
         if not self._heard:
             self._round_s = looked_at_s
         if self._serve(ready, now_s + TURN_S):

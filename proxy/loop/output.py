@@ -1,6 +1,6 @@
 """Output of a socket, plain or TLS: sent at once if the socket takes it, otherwise queued.
 
-    output = Output(sock)
+    output = Output(sock, unsent)
     output.debts.owe(creditor, size_bytes)      before the bytes are handed over
     is_done = output.send(buffers)              False: some wait, or have waited
     output.send_queued()                        when the socket can take more
@@ -20,6 +20,7 @@ from typing import Final
 
 from daemonkit.tlssocket import TlsSocket
 from proxy.loop.debts import Debts
+from proxy.loop.unsent import Unsent
 
 TLS_RECORD_BYTES: Final = 16 * 1024
 NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -49,11 +50,12 @@ def lightened(data: Buffer) -> Buffer:
 
 
 class Output:
-    __slots__ = ("_is_tls", "_sock", "_total_bytes", "debts", "queue", "sent_bytes")
+    __slots__ = ("_is_tls", "_sock", "_total_bytes", "_unsent", "debts", "queue", "sent_bytes")
 
-    def __init__(self, sock: socket.socket) -> None:
-        """`sock` is non-blocking."""
+    def __init__(self, sock: socket.socket, unsent: Unsent) -> None:
+        """`sock` is non-blocking. What waits for it is counted in `unsent` too."""
         self._sock = sock
+        self._unsent = unsent
         self._is_tls = isinstance(sock, ssl.SSLSocket | TlsSocket)
         self.queue: deque[Buffer] = deque()
         """What the socket has not taken. Other modules may only ask whether it is empty."""
@@ -124,6 +126,7 @@ class Output:
 
     def drop(self) -> None:
         """Nothing more will be sent."""
+        self._unsent.size_bytes -= sum(map(len, self.queue))
         self.queue.clear()
         self.debts.forgive()
 
@@ -139,6 +142,7 @@ class Output:
         # No empty ones: sending them would make no progress, so the loop would never end.
         queue.extend(filter(None, buffers))
         self._total_bytes += size_bytes
+        self._unsent.size_bytes += size_bytes
         self.debts.seal(self._total_bytes)
 
     def _send_corked(self) -> None:
@@ -172,6 +176,7 @@ class Output:
         else:
             size_bytes = self._sock.sendmsg([queue[n] for n in range(min(len(queue), _MAX_BUFFERS))])
         self.sent_bytes += size_bytes
+        self._unsent.size_bytes -= size_bytes
         while size_bytes:
             first = queue[0]
             if size_bytes < len(first):

@@ -22,7 +22,7 @@ from daemonkit.logs import get_logger
 from daemonkit.tlssocket import TlsSocket
 from proxy.loop.debts import Creditor
 from proxy.loop.finishing import LOOK_S, PATIENCE_S, Finishing
-from proxy.loop.loop import READ_BYTES, Loop
+from proxy.loop.loop import LITTLE_BYTES, READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Output
 from proxy.loop.owner import NOBODY, Owner
 from proxy.loop.tlsinput import TlsInput
@@ -79,7 +79,7 @@ class Transport:
         Only known for a client's `TlsSocket`, and for sockets wrapped with `suppress_ragged_eofs=False`.
         """
         self._read_bytes = _READ_BYTES
-        self._output = Output(sock)
+        self._output = Output(sock, loop.unsent)
         self._debts = self._output.debts
         self._is_flush_due = False
         self._is_half_closing = False
@@ -180,9 +180,12 @@ class Transport:
     def on_readable(self) -> None:
         if self._is_paused or self.is_closed:
             return
-        tls = self._tls
+        tls, loop = self._tls, self._loop
+        size_bytes = self._read_bytes if tls is None else loop.read_bytes
+        if loop.reads_little:
+            size_bytes = min(size_bytes, LITTLE_BYTES)
         try:
-            data = self._sock.recv(self._read_bytes) if tls is None else tls.receive(self._loop.read_bytes)
+            data = self._sock.recv(size_bytes) if tls is None else tls.receive(size_bytes)
         except NOT_NOW:
             return
         except ssl.SSLEOFError:

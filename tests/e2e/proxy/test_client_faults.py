@@ -24,6 +24,7 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 
 MIB = 1 << 20
 WAIT_S = 20.0
+STUCK_S = 1.0
 
 
 @contextlib.contextmanager
@@ -324,3 +325,36 @@ def one_round(gateway: Gateway, tls: ssl.SSLContext) -> None:
         gone.sendall(b"GET / HTTP/1.1\r\n")
     with connections(gateway.tls[1], 1) as (sock,):
         sock.sendall(b"\x16\x03\x01\x00")
+
+
+def test_a_few_clients_that_open_no_windows_cannot_fill_the_memory() -> None:
+    """By itself, each of their thousand streams may hold half a MiB of its response."""
+    clients_count, streams_count = 4, 250
+    stuck, gone = threading.Semaphore(0), threading.Event()
+
+    def pour(dialogue: Dialogue) -> None:
+        if b"/large" not in (dialogue.read_request() or b""):
+            dialogue.answer(b"ok")
+            return
+        dialogue.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (2 * MIB))
+        dialogue.sock.settimeout(STUCK_S)
+        with contextlib.suppress(TimeoutError):
+            dialogue.send(bytes(2 * MIB))
+        stuck.release()
+        gone.wait(WAIT_S)
+
+    with SocketBackend(pour) as backend, Gateway(workers=1) as gateway, contextlib.ExitStack() as stack:
+        gateway.serve(route_to(backend.address))
+        (worker,) = gateway.worker_pids
+        before_bytes = resident_bytes(worker)
+        for _ in range(clients_count):
+            client = stack.enter_context(H2Client(gateway.clear[1], grants_credit=False))
+            for _ in range(streams_count):
+                client.request("/large")
+        for _ in range(clients_count * streams_count):
+            assert stuck.acquire(timeout=WAIT_S)
+
+        assert resident_bytes(worker) - before_bytes < 192 * MIB
+        assert ask(gateway.clear[1], "/small").body == b"ok"
+        gone.set()

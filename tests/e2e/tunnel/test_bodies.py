@@ -171,7 +171,7 @@ def test_memory_for_clients_that_read_nothing_is_returned_when_they_have_gone() 
         calls = [edge.call() for _ in range(STUCK_CLIENTS)]
         for call in calls:
             call.wait_for_head()
-        wait_until(lambda more_bytes: more_bytes > 4 * KEPT_BYTES, "the responses in the worker")
+        wait_until(lambda more_bytes: more_bytes > KEPT_BYTES + MOST_BYTES, "the responses in the worker")
         for call in calls:
             call.reset()
 

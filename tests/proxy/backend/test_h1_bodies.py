@@ -10,6 +10,7 @@ import time
 import pytest
 
 from proxy.backend.stream import Reason
+from proxy.loop import LITTLE_BYTES, unsent
 from tests.proxy.backend.servers import OK, Conn, backend
 from tests.proxy.backend.world import PATIENCE_S, Answer, Owed, one, world
 
@@ -273,6 +274,33 @@ def test_a_reader_that_holds_bytes_pauses_and_resumes_the_backend() -> None:
         assert len(answer.body) == LARGE_BYTES
         # The connection reads again for the next one.
         assert w.get().request is not None
+
+
+def test_little_of_a_response_is_held_while_much_waits_for_all_clients() -> None:
+    def pour(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
+        conn.send(b"x" * LARGE_BYTES)
+        conn.wait_for_end()
+
+    with backend(pour) as peer, world() as w:
+        w.use(one(peer.address))
+        w.loop.unsent.size_bytes = unsent.LARGE_BYTES + 1
+        w.turns(1)
+        answer = w.get(holds=True)
+        w.until(lambda: answer.held_bytes > LITTLE_BYTES)
+        w.turns(50)
+        held_bytes = answer.held_bytes
+
+        assert held_bytes <= 2 * LITTLE_BYTES
+        answer.release()
+        w.until(lambda: answer.held_bytes > LITTLE_BYTES)
+        assert answer.held_bytes <= 2 * LITTLE_BYTES
+        w.loop.unsent.size_bytes = 0
+        answer.holds = False
+        answer.release()
+        w.until(lambda: answer.is_over)
+        assert len(answer.body) == LARGE_BYTES
 
 
 def test_a_response_that_was_paused_and_resumed_can_be_paused_again() -> None:

@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from proxy.loop.output import Buffer, Output
+from proxy.loop.unsent import Unsent
 from tests.proxy.loop.sides import PATIENCE_S, SEND_BUFFER_BYTES, Owed, receive, tcp_pair
 
 MANY_BYTES = 4 * 1024 * 1024
@@ -67,7 +68,7 @@ def receiving(peer: socket.socket, size_bytes: int) -> Iterator[list[bytes]]:
 @pytest.mark.parametrize("sockets", [plain, secure])
 def test_a_small_output_is_sent_at_once_and_nothing_is_queued(sockets: Sockets) -> None:
     with sockets() as (ours, peer):
-        output = Output(ours)
+        output = Output(ours, Unsent())
 
         assert output.send([b"hello ", memoryview(b"world")])
         assert output.send([])
@@ -80,7 +81,7 @@ def test_a_small_output_is_sent_at_once_and_nothing_is_queued(sockets: Sockets) 
 def test_queued_output_does_not_keep_the_whole_read_in_memory() -> None:
     read_bytes, piece_bytes, count = 1024 * 1024, 16 * 1024, 20
     with plain() as (ours, _):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         fills_the_socket = bytes(MANY_BYTES)
         tracemalloc.start()
         try:
@@ -99,7 +100,7 @@ def test_queued_output_does_not_keep_the_whole_read_in_memory() -> None:
 def test_partly_sent_output_does_not_keep_the_whole_read_in_memory() -> None:
     read_bytes = 16 * MANY_BYTES
     with plain() as (ours, _):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         tracemalloc.start()
         try:
             output.send([memoryview(bytes(read_bytes))[:MANY_BYTES]])
@@ -122,7 +123,7 @@ def test_pieces_of_all_sizes_leave_in_order_whatever_the_socket_takes(sockets: S
         if size_bytes > MANY_BYTES:
             break
     with sockets() as (ours, peer):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         for group in pieces:
             output.send(group)
         assert output.queued_bytes > 0
@@ -135,7 +136,7 @@ def test_pieces_of_all_sizes_leave_in_order_whatever_the_socket_takes(sockets: S
 
 def test_credit_for_queued_output_is_returned_only_after_it_is_sent() -> None:
     with plain() as (ours, peer):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         first, second = Owed(), Owed()
         output.debts.owe(first, MANY_BYTES)
         assert not output.send([bytes(MANY_BYTES)])
@@ -154,7 +155,7 @@ def test_credit_for_queued_output_is_returned_only_after_it_is_sent() -> None:
 
 def test_many_tiny_pieces_are_queued_as_one() -> None:
     with plain() as (ours, _):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         output.send([bytes(MANY_BYTES)])
         before = len(output.queue)
 
@@ -167,7 +168,7 @@ def test_tiny_pieces_of_many_turns_take_little_more_memory_than_their_bytes() ->
     """A chunk of one byte per turn of the loop, for a client or a backend that does not read."""
     count = 10_000
     with plain() as (ours, peer):
-        output, owed = Output(ours), Owed()
+        output, owed = Output(ours, Unsent()), Owed()
         output.send([bytes(MANY_BYTES)])
         tracemalloc.start()
         try:
@@ -194,12 +195,12 @@ def test_sending_on_a_broken_connection_raises(size: int) -> None:
         ours.shutdown(socket.SHUT_WR)
 
         with pytest.raises(BrokenPipeError):
-            Output(ours).send([bytes(size)])
+            Output(ours, Unsent()).send([bytes(size)])
 
 
 def test_credit_for_dropped_output_is_returned() -> None:
     with plain() as (ours, _):
-        output = Output(ours)
+        output = Output(ours, Unsent())
         owed = Owed()
         output.debts.owe(owed, MANY_BYTES)
         output.send([bytes(MANY_BYTES)])

@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from proxy.loop import Transport
+from proxy.loop import LITTLE_BYTES, Transport
+from proxy.loop.unsent import LARGE_BYTES
 from tests.proxy.backend.world import readable
 from tests.proxy.loop.sides import (
     PATIENCE_S,
@@ -108,6 +109,40 @@ def test_nothing_is_read_while_paused_and_all_of_it_afterwards() -> None:
         assert not link.side.received
         link.transport.resume_reading()
         link.until(lambda: len(link.side.received) == 1000)
+
+
+def test_what_waits_for_peers_is_counted_until_they_take_it_or_their_connections_end() -> None:
+    with linked() as link:
+        unsent = link.loop.unsent
+        link.send(b"a" * MANY_BYTES)
+        turns(link.loop)
+        assert unsent.size_bytes == link.transport.queued_bytes > 0
+        thread, got = drain_in_thread(link.peer, MANY_BYTES)
+        link.until(lambda: not link.transport.is_sending)
+        thread.join(PATIENCE_S)
+        assert (unsent.size_bytes, len(got)) == (0, 1)
+        link.send(b"b" * MANY_BYTES)
+        link.send(b"c" * 10)
+        turns(link.loop)
+        assert unsent.size_bytes > 0
+        link.transport.abort()
+
+        assert unsent.size_bytes == 0
+
+
+def test_sockets_are_read_in_small_pieces_while_much_waits_for_peers() -> None:
+    with linked() as link:
+        link.loop.unsent.size_bytes = LARGE_BYTES + 1
+        turns(link.loop)
+        link.peer.sendall(b"x" * 4 * LITTLE_BYTES)
+        link.until(lambda: len(link.side.received) == 4 * LITTLE_BYTES)
+        most_bytes = max(link.side.reads)
+        link.loop.unsent.size_bytes = 0
+        turns(link.loop)
+        link.peer.sendall(b"x" * 4 * LITTLE_BYTES)
+        link.until(lambda: len(link.side.received) == 8 * LITTLE_BYTES)
+
+        assert most_bytes == LITTLE_BYTES < max(link.side.reads)
 
 
 def test_a_pause_from_within_a_read_lets_no_second_read_through() -> None:
