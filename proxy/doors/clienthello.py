@@ -1,8 +1,8 @@
-"""The server name in a TLS ClientHello, read before TLS begins (RFC 8446, 4.1.2 and 5.1; RFC 6066, 3).
+"""What a TLS ClientHello says, read before TLS begins (RFC 8446, 4.1.2 and 5.1; RFC 6066, 3; RFC 5077, 3.2).
 
-The name decides which listener a connection belongs to, and so whether client certificates are wanted, which OpenSSL
-has to know when the connection object is created. So the first bytes are examined while they stay in the socket. Only
-what is needed is parsed; OpenSSL judges the rest. Pure.
+The server name decides which listener a connection belongs to, and so whether client certificates are wanted, which
+OpenSSL has to know when the connection object is created. So the first bytes are examined while they stay in the
+socket. Only what is needed is parsed; OpenSSL judges the rest. Pure.
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _SERVER_NAME: Final = 0
 _HOST_NAME: Final = 0
+_SESSION_TICKET: Final = 35
 _RECORD_HEAD_BYTES: Final = 5
 _MESSAGE_HEAD_BYTES: Final = 4
 
@@ -26,12 +27,14 @@ class NotTls(Exception):
 class ClientHello(msgspec.Struct, frozen=True):
     server_name: bytes | None
     """Lower case, without a final dot."""
+    takes_tickets: bool
+    """The client can keep its TLS 1.2 session itself."""
 
 
 def parse_client_hello(received: bytes) -> ClientHello | int:
     """The ClientHello, or how many bytes have to be there before another look.
 
-    Raises NotTls. If its content makes no sense, it has no server name.
+    Raises NotTls. If its content makes no sense, it has no extensions.
     """
     message = bytearray()
     start = missing_bytes = 0
@@ -58,11 +61,12 @@ def parse_client_hello(received: bytes) -> ClientHello | int:
                 raise NotTls
             missing_bytes = _MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big") - len(message)
             if missing_bytes <= 0:
-                return ClientHello(_server_name(bytes(message[_MESSAGE_HEAD_BYTES : len(message) + missing_bytes])))
+                return _client_hello(bytes(message[_MESSAGE_HEAD_BYTES : len(message) + missing_bytes]))
         start = stop
 
 
-def _server_name(body: bytes) -> bytes | None:
+def _client_hello(body: bytes) -> ClientHello:
+    server_name, takes_tickets = None, False
     reader = _Reader(body)
     reader.take(2 + 32)  # version, random
     reader.vector(1)  # session id
@@ -71,12 +75,19 @@ def _server_name(body: bytes) -> bytes | None:
     extensions = _Reader(reader.vector(2))
     while extensions.is_more:
         kind, content = extensions.number(2), extensions.vector(2)
-        if kind == _SERVER_NAME:
-            names = _Reader(_Reader(content).vector(2))
-            while names.is_more:
-                name_type, name = names.number(1), names.vector(2)
-                if name_type == _HOST_NAME and name:
-                    return name.lower().removesuffix(b".")
+        if kind == _SERVER_NAME and server_name is None:
+            server_name = _server_name(content)
+        elif kind == _SESSION_TICKET:
+            takes_tickets = True
+    return ClientHello(server_name, takes_tickets)
+
+
+def _server_name(content: bytes) -> bytes | None:
+    names = _Reader(_Reader(content).vector(2))
+    while names.is_more:
+        name_type, name = names.number(1), names.vector(2)
+        if name_type == _HOST_NAME and name:
+            return name.lower().removesuffix(b".")
     return None
 
 

@@ -17,6 +17,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from proxy import document, routing
 from proxy.doors.acceptor import Acceptor, Reserve
+from proxy.doors.clienthello import ClientHello
 from proxy.doors.greeting import INTERNAL_ERROR, UNRECOGNIZED_NAME, Greeting
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
@@ -172,12 +173,12 @@ class Door:
 
         misdirection: Misdirection
 
-        def choose_context(server_name: bytes | None) -> ssl.SSLContext | int:
+        def choose_context(hello: ClientHello) -> ssl.SSLContext | int:
             nonlocal misdirection
-            listener = self._listener_for(server_name)
+            listener = self._listener_for(hello.server_name)
             # Looked up here, since the document may change during the handshake.
-            misdirection = Misdirection(server_name, self, self._admissions.get(listener))
-            return self._choose_context(listener, server_name)
+            misdirection = Misdirection(hello.server_name, self, self._admissions.get(listener))
+            return self._choose_context(listener, hello)
 
         def on_greeted(greeting: Greeting, tls_sock: TlsSocket) -> None:
             self._on_greeted(greeting, tls_sock, misdirection, address)
@@ -197,13 +198,13 @@ class Door:
         listener = None if self.entrance is None else self.entrance.listener_for(host)
         return "" if listener is None else listener.name
 
-    def _choose_context(self, listener: str, server_name: bytes | None) -> ssl.SSLContext | int:
-        """The context with the listener's certificate for this name, or the alert that refuses the client."""
+    def _choose_context(self, listener: str, hello: ClientHello) -> ssl.SSLContext | int:
+        """The context with the listener's certificate for this client, or the alert that refuses the client."""
         contexts = self._contexts.get(listener)
         if contexts is None:
             return UNRECOGNIZED_NAME
         try:
-            return contexts.context_for(server_name)
+            return contexts.context_for(hello)
         except (UnusableTLS, OSError) as error:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR

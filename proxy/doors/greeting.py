@@ -1,4 +1,4 @@
-"""The start of a TLS connection: peek at the server name, choose the context, shake hands.
+"""The start of a TLS connection: peek at the ClientHello, choose the context, shake hands.
 
 The ClientHello stays in the socket until the choice is made. A client that speaks HTTP where TLS is expected is told so
 in HTTP.
@@ -22,8 +22,8 @@ UNRECOGNIZED_NAME: Final = 112
 INTERNAL_ERROR: Final = 80
 
 OnGreeted = Callable[["Greeting", TlsSocket], None]
-ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
-"""Takes the server name in lower case. Returns a context, or the alert that refuses the client (RFC 8446, 6.2)."""
+ChooseContext = Callable[[ClientHello], ssl.SSLContext | int]
+"""Returns a context, or the alert that refuses the client (RFC 8446, 6.2)."""
 
 
 class Greeting:
@@ -72,7 +72,7 @@ class Greeting:
         self._fail(f"{reason} before the end of its ClientHello")
 
     def _shake_hands(self, hello: ClientHello) -> None:
-        context = self._choose(hello.server_name)
+        context = self._choose(hello)
         if isinstance(context, int):
             self._fail(_unserved(hello.server_name, context), _alert(context))
             return

@@ -4,12 +4,17 @@ A context is created when the first client needs it, since loading a key takes a
 the document has the same settings, so that sessions can be resumed across configuration changes. Python's ssl gives no
 access to session ticket keys: they belong to one context in one process, and a client that returns to another worker
 makes a full handshake.
+
+In TLS 1.2 OpenSSL keeps the session of a client that takes no tickets: 20,480 of them for two hours, each with all
+certificates that the client sent, up to 300 KiB. Python's ssl gives no access to this limit either, so a context with
+some sessions is replaced by a new one. Clients that take tickets have another context, whose keys outlive this.
 """
 
 import ssl
 from typing import TYPE_CHECKING, Final
 
 from proxy import document
+from proxy.doors.clienthello import ClientHello
 from proxy.tls import contexts
 from proxy.tls.contexts import UnusableTLS
 
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
 
 _TLS12_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Forward secrecy with authenticated encryption, which is also all that HTTP/2 allows in TLS 1.2 (RFC 9113, 9.2.2)."""
+MAX_SESSIONS: Final = 16
+"""Kept by one context. Connections keep the context that they began with, and so may keep as many each."""
 
 
 class ListenerContexts:
@@ -25,15 +32,16 @@ class ListenerContexts:
 
     def __init__(self, settings: document.ListenerTLS) -> None:
         self.settings = settings
-        self._contexts: dict[tuple[int, ...], ssl.SSLContext] = {}
+        self._contexts: dict[tuple[tuple[int, ...], bool], ssl.SSLContext] = {}
         self._index = _index_of(settings.certificates)
 
-    def context_for(self, server_name: bytes | None) -> ssl.SSLContext:
-        """The context for a client that asked for `server_name` in lower case. Raises UnusableTLS, OSError."""
-        chosen = self._choose((server_name or b"").decode("latin-1"))
-        context = self._contexts.get(chosen)
-        if context is None:
-            context = self._contexts[chosen] = make_context(self.settings, chosen)
+    def context_for(self, hello: ClientHello) -> ssl.SSLContext:
+        """The context for a client that began like this. Raises UnusableTLS, OSError."""
+        chosen = self._choose((hello.server_name or b"").decode("latin-1"))
+        key = chosen, hello.takes_tickets
+        context = self._contexts.get(key)
+        if context is None or context.session_stats()["number"] >= MAX_SESSIONS:
+            context = self._contexts[key] = make_context(self.settings, chosen)
         return context
 
     def _choose(self, server_name: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The server name in ClientHellos of a real TLS client, whole, in pieces and damaged."""
+"""What ClientHellos of a real TLS client say, whole, in pieces and damaged."""
 
 import itertools
 import ssl
@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
 
 
-def hello_of(server_name: str | None) -> bytes:
+def hello_of(server_name: str | None, options: int = 0) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= options
     context.check_hostname = False
     context.set_alpn_protocols(["h2", "http/1.1"])
     output = ssl.MemoryBIO()
@@ -29,7 +30,15 @@ HELLO = hello_of("a.example")
     [("a.example", b"a.example"), ("B.Example", b"b.example"), (None, None), ("127.0.0.1", None)],
 )
 def test_the_server_name_is_found(server_name: str | None, expected: bytes | None) -> None:
-    assert ClientHello(expected) == parse_client_hello(hello_of(server_name))
+    assert ClientHello(expected, True) == parse_client_hello(hello_of(server_name))
+
+
+@pytest.mark.parametrize("server_name", ["a.example", None])
+def test_a_client_that_takes_no_session_tickets_is_recognised(server_name: str | None) -> None:
+    hello = parse_client_hello(hello_of(server_name, ssl.OP_NO_TICKET))
+
+    assert isinstance(hello, ClientHello)
+    assert not hello.takes_tickets
 
 
 def test_each_incomplete_hello_gives_the_number_of_bytes_needed_next() -> None:
@@ -49,7 +58,7 @@ def in_records(message: bytes, size_bytes: int) -> bytes:
 
 
 def test_a_hello_in_several_records_is_joined() -> None:
-    assert ClientHello(b"a.example") == parse_client_hello(in_records(HELLO[5:], 100))
+    assert ClientHello(b"a.example", True) == parse_client_hello(in_records(HELLO[5:], 100))
 
 
 @given(st.lists(st.integers(1, len(HELLO) - 6), max_size=6))
@@ -62,7 +71,7 @@ def test_a_hello_cut_into_records_anywhere_reads_the_same(cuts: list[int]) -> No
     while isinstance(found := parse_client_hello(records[:size_bytes]), int):
         assert size_bytes < found <= len(records)
         size_bytes = found
-    assert ClientHello(b"a.example") == found
+    assert ClientHello(b"a.example", True) == found
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2, 7, 100])

@@ -10,8 +10,9 @@ import pytest
 import trustme
 from h2.errors import ErrorCodes
 
+from proxy.doors.tls import MAX_SESSIONS
 from tests.proxy.doors.h2client import H2Client
-from tests.proxy.doors.rig import WAIT_S, connect, read_all, read_until
+from tests.proxy.doors.rig import WAIT_S, ask, connect, read_all, read_until
 from tests.proxy.doors.tlsrig import (
     CA,
     OTHER_CA,
@@ -271,6 +272,31 @@ def test_a_session_is_resumed_even_after_a_change_that_does_not_affect_its_liste
     with TLSRig().open(https("l", A)) as rig:
         assert session_is_resumed(rig, lambda: None)
         assert session_is_resumed(rig, lambda: rig.reload(https("l", A), mergeSlashes=False))
+
+
+def test_clients_without_tickets_make_a_door_keep_few_sessions_and_cost_others_none() -> None:
+    """OpenSSL would keep 20,480 for each certificate, with all that the clients' own certificates hold."""
+
+    def session_after(context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession, bool]:
+        sock = context.wrap_socket(connect(rig.port), server_hostname="a.example", session=session)
+        with sock:
+            ask(sock, extra="Connection: close\r\n")
+            assert read_all(sock).startswith(b"HTTP/1.1 200 ")
+            assert sock.session is not None
+            return sock.session, sock.session_reused is True
+
+    with TLSRig().open(https("l", A)) as rig:
+        taking, keeping = client_context(), client_context()
+        for context in (taking, keeping):
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+        keeping.options |= ssl.OP_NO_TICKET
+        (ticket, _), (session, _) = session_after(taking, None), session_after(keeping, None)
+        assert session_after(keeping, session)[1]
+
+        for _ in range(2 * MAX_SESSIONS):
+            assert not session_after(keeping, None)[1]
+        assert not session_after(keeping, session)[1]
+        assert session_after(taking, ticket)[1]
 
 
 def test_a_changed_certificate_is_served_to_the_next_client() -> None:
