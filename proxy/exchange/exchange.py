@@ -55,7 +55,7 @@ class Exchange(Attempting):
             head = upgrade.as_get(head)
         arrival = self._client.arrival
         decision = decide(
-            self._terms.table, arrival.door, head, shared.draw, self._began_wall_s, is_trusted=arrival.is_trusted
+            shared.table, arrival.door, head, shared.draw, self._began_wall_s, is_trusted=arrival.is_trusted
         )
         if decision.listener is not None:
             self._listener_name = decision.listener.name

@@ -70,7 +70,7 @@ DescriptionKey = tuple[int | str, bytes]
 
 
 class Forwarding:
-    """The document's `forwarding`, compiled once per table."""
+    """The document's `forwarding`, compiled once for all tables with the same."""
 
     __slots__ = (
         "_descriptions",
@@ -81,9 +81,11 @@ class Forwarding:
         "_trusted",
         "_untrusted",
         "request_id_name",
+        "spec",
     )
 
     def __init__(self, spec: ForwardingSpec) -> None:
+        self.spec = spec
         self.request_id_name = spec.request_id_header.lower().encode()
         self._has_client_cert = spec.client_cert
         self._has_forwarded = spec.forwarded

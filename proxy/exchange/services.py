@@ -1,7 +1,7 @@
 """The exchanges of a worker: where the doors bring their requests, and where a new table comes in.
 
     services = Services(loop=loop, pools=pools, stats=stats, access_log=queue.append)
-    services.use(table)                         new requests use it, running ones keep theirs
+    services.use(table)                         new requests use it, running ones keep their terms
     exchange = services.begin(client, head, end_stream)
 
 `begin` may answer before it returns: `client` then has the whole response, and the exchange has ended.
@@ -30,7 +30,8 @@ class Services(Shared):
 
     def use(self, table: Table) -> None:
         """Requests that begin from now on use `table`."""
-        self.terms = terms_of(table)
+        self.terms = terms_of(table.settings, self.terms)
+        self.table = table
         self._sweep_s = min(_SWEEP_S, self.terms.idle_timeout_s / _SWEEPS_PER_TIMEOUT)
 
     def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:

@@ -1,4 +1,4 @@
-"""What all exchanges of a worker share: terms, backends, counters, the access log, randomness and the clocks."""
+"""What all exchanges of a worker share: table, terms, backends, counters, the access log, randomness and the clocks."""
 
 import random
 import secrets
@@ -61,7 +61,8 @@ class Shared:
     """Seconds since 1970."""
 
     def __post_init__(self) -> None:
-        self.terms: Terms = terms_of(compile_table(document.Document()))
+        self.table = compile_table(document.Document())
+        self.terms: Terms = terms_of(self.table.settings)
         self.running: set[Running] = set()
         """All that have not ended yet."""
         self.downloads = Downloads(self.loop)

@@ -1,16 +1,20 @@
-"""Terms: the table and settings of exchanges, computed once per table. An exchange keeps those it began with."""
+"""Terms: the settings of exchanges, computed once per table. An exchange keeps those that it began with.
+
+They hold no table, and none of what is computed for each connection anew with each table: an exchange may last for
+days, and with another one begun under each of a thousand documents, the worker would keep all of that a thousand times.
+"""
 
 import math
 
 import msgspec
 
+from proxy import document
 from proxy.document import seconds
 from proxy.exchange.forwarding import Forwarding
-from proxy.routing import Rule, Table
+from proxy.routing import Rule
 
 
 class Terms(msgspec.Struct, frozen=True):
-    table: Table
     forwarding: Forwarding
     request_timeout_s: float
     """For rules that set none. Infinite if there is no limit, as is the next."""
@@ -22,11 +26,13 @@ class Terms(msgspec.Struct, frozen=True):
         return rule.request_timeout_s or math.inf
 
 
-def terms_of(table: Table) -> Terms:
-    limits = table.settings.limits
+def terms_of(settings: document.Settings, before: Terms | None = None) -> Terms:
+    """`before` are the terms of the previous table."""
+    forwarding, limits = None if before is None else before.forwarding, settings.limits
+    if forwarding is None or forwarding.spec != settings.forwarding:
+        forwarding = Forwarding(settings.forwarding)
     return Terms(
-        table,
-        Forwarding(table.settings.forwarding),
+        forwarding,
         seconds(limits.request_timeout) or math.inf,
         seconds(limits.stream_idle_timeout) or math.inf,
     )

@@ -40,12 +40,12 @@ class DataPlane:
         self._is_draining = False
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
-        """Switch to `table`, with the sockets of new doors; running exchanges keep the table that they began with.
+        """Switch to `table`, with the sockets of new doors; running exchanges keep the terms that they began with.
 
         If this raises, the previous table stays in use, and the sockets still belong to the caller. If even that fails,
         the loop ends.
         """
-        before = self._services.terms.table
+        before = self._services.table
         try:
             self._pools.use(table)
             self._services.use(table)
@@ -77,7 +77,7 @@ class DataPlane:
             from proxy.tunnel.links import Links
 
             self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, report)
-            self._links.use(self._services.terms.table.settings.limits)
+            self._links.use(self._services.table.settings.limits)
             if self._is_draining:
                 # The order was under way when draining began.
                 self._links.drain(lambda: None)

@@ -1,13 +1,14 @@
 """Plain exchanges: forwarding both ways, responses of the proxy itself, and the state left at the end."""
 
-import msgspec
+import gc
+
 import pytest
 
 from proxy.backend.stream import Reason
 from proxy.exchange.answers import http_date
 from proxy.exchange.record import Record
 from proxy.heads import RequestHead, ResponseHead
-from proxy.routing import compile_table
+from proxy.routing import Table, compile_table
 from proxy.stats import NO_ROUTE
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import DATE, GRPC, WALL_S, World, asked, config, config_of
@@ -500,6 +501,35 @@ def test_a_running_exchange_keeps_its_table_when_a_new_one_is_used(make_world: M
     assert later.head.status_code == 404
 
 
+def test_running_exchanges_keep_no_earlier_table_alive(make_world: MakeWorld) -> None:
+    """Downloads and websockets may last for days, while documents come every few seconds."""
+
+    def tables() -> int:
+        gc.collect()
+        return sum(isinstance(each, Table) for each in gc.get_objects())
+
+    world = make_world(config())
+    before = tables()
+    assert before
+    for _ in range(3):
+        world.begin(asked())
+        world.services.use(compile_table(config()))
+
+    assert len(world.services.running) == 3
+    assert tables() == before
+
+
+def test_documents_with_the_same_forwarding_share_what_is_kept_about_clients(make_world: MakeWorld) -> None:
+    """Each running exchange would otherwise keep some MiB about other clients of the time when it began."""
+    world = make_world(config())
+    first = world.services.terms.forwarding
+    world.services.use(compile_table(config()))
+    assert world.services.terms.forwarding is first
+
+    world.services.use(compile_table(config_of('{"forwarding": {"via": true}}')))
+    assert world.services.terms.forwarding is not first
+
+
 def test_all_credit_is_returned_when_a_stream_ends_within_a_call(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
@@ -565,15 +595,15 @@ def test_a_bug_at_the_beginning_of_an_exchange_leaves_nothing_behind(
     def fail(*_: object) -> None:
         raise RuntimeError("asked for")
 
-    terms = world.services.terms
+    table = world.services.table
     # Before it is counted for a route,
-    monkeypatch.setattr(world.services, "terms", msgspec.structs.replace(terms, table=None))
+    monkeypatch.setattr(world.services, "table", None)
     with pytest.raises(AttributeError):
         world.begin(asked())
     assert not world.services.running
 
     # and after.
-    monkeypatch.setattr(world.services, "terms", terms)
+    monkeypatch.setattr(world.services, "table", table)
     monkeypatch.setattr(world.pool, "request", fail)
     with pytest.raises(RuntimeError):
         world.begin(asked())
