@@ -7,10 +7,11 @@ or OpenMetrics, as the client requests. Any thread may call the app.
 
 import gc
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -26,6 +27,9 @@ Health = Callable[[], "str | None"]
 """None if healthy; otherwise a fixed text that names the missing part."""
 
 _METHODS = ("GET", "HEAD")
+MAX_SCRAPES: Final = 4
+"""How many scrapes may run or wait at once. With thousands of series, one takes most of a second and 25 MiB: anybody
+who asks often enough could otherwise use up all threads, which health probes need too, and much memory."""
 
 
 class OpsApp:
@@ -51,7 +55,7 @@ class OpsApp:
             **{f"/readyz/{name}": partial(_health, check, "ready") for name, check in parts.items()},
         }
         if registry is not None:
-            self._routes["/metrics"] = partial(_metrics, registry)
+            self._routes["/metrics"] = _Scrapes(registry).respond
         self._paths = ("/", *beside, *(path for path in self._routes if path != "/"))
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -86,9 +90,24 @@ def _json(content: object, status_code: int) -> Response:
     return Response(json.dumps(content) + "\n", status=status_code, content_type="application/json")
 
 
-def _metrics(registry: CollectorRegistry, request: Request) -> Response:
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return Response(encode(registry), content_type=content_type)
+class _Scrapes:
+    """Answers one scrape after the other, since encoding several at once takes longer for each."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._places = threading.BoundedSemaphore(MAX_SCRAPES)
+        self._turn = threading.Lock()
+
+    def respond(self, request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        if not self._places.acquire(blocking=False):
+            return error_response(503, f"{MAX_SCRAPES} other scrapes are running, try again", [("Retry-After", "1")])
+        try:
+            with self._turn:
+                text = encode(self._registry)
+        finally:
+            self._places.release()
+        return Response(text, content_type=content_type)
 
 
 def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> None:

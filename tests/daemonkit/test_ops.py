@@ -1,12 +1,16 @@
 """The health and metrics app, without a port."""
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.registry import Collector
 from werkzeug.test import Client
 
-from daemonkit.ops import OpsApp, process_metrics
+from daemonkit.ops import MAX_SCRAPES, OpsApp, process_metrics
 from tests.support.lettinggo import lets_go
 
 
@@ -109,3 +113,45 @@ def test_a_request_leaves_nothing_for_the_garbage_collector(
     registry: CollectorRegistry, path: str, method: str
 ) -> None:
     assert lets_go(OpsApp(lambda: None, lambda: "not yet", registry), path, method)
+
+
+def test_scrapes_beyond_a_few_at_once_are_refused_so_that_probes_find_a_thread() -> None:
+    """Unauthenticated clients could otherwise keep all threads busy, and a daemon would be restarted as dead."""
+
+    class Slow(Collector):
+        def __init__(self) -> None:
+            self.running = self.most_running = 0
+            self.may_end = threading.Event()
+
+        def collect(self) -> Iterator[Metric]:
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+            assert self.may_end.wait(20.0)
+            self.running -= 1
+            return iter(())
+
+    registry, slow = CollectorRegistry(auto_describe=False), Slow()
+    registry.register(slow)
+    app = OpsApp(lambda: None, lambda: None, registry)
+    # More clients than places: at least so many are refused while the others run or wait.
+    refused = threading.Semaphore(0)
+
+    def scrape() -> int:
+        response = Client(app).get("/metrics")
+        if response.status_code == 503:
+            assert response.headers["Retry-After"] == "1"
+            refused.release()
+        return response.status_code
+
+    with ThreadPoolExecutor(MAX_SCRAPES + 3) as clients:
+        answers = [clients.submit(scrape) for _ in range(MAX_SCRAPES + 3)]
+        try:
+            assert all(refused.acquire(timeout=20.0) for _ in range(3))
+            assert Client(app).get("/healthz").status_code == 200
+        finally:
+            slow.may_end.set()
+        status_codes = sorted(answer.result(20.0) for answer in answers)
+
+    assert status_codes == [200] * MAX_SCRAPES + [503] * 3
+    assert slow.most_running == 1
+    assert Client(app).get("/metrics").status_code == 200
