@@ -10,6 +10,8 @@ import pytest
 
 from proxy.doors.h1connection import MAX_CHUNKS, H1Connection
 from proxy.h1 import Limits
+from proxy.loop import LITTLE_BYTES
+from proxy.loop.unsent import LARGE_BYTES
 from tests.proxy.doors.echo import Exchange
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
 
@@ -66,6 +68,24 @@ def test_reading_pauses_when_pipelined_requests_exceed_the_limit() -> None:
             assert data, "closed before all were answered"
             found += data
         rig.wait_for(lambda: not connection._is_paused, "the end of the pause")
+
+
+def test_little_of_a_body_is_held_while_much_waits_for_peers() -> None:
+    size_bytes = 8 * 1024 * 1024
+    with serving() as rig, rig.connect() as client:
+
+        def lade() -> None:
+            rig.loop.unsent.size_bytes = LARGE_BYTES + 1
+
+        rig.call(lade)
+        ask(client, "/hold", extra=f"Content-Length: {size_bytes}\r\n", method="POST")
+        exchange = rig.services.begun.get(timeout=10)
+        client.sendall(bytes(4 * LITTLE_BYTES))
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        rig.wait_for(lambda: connection._is_paused, "a pause")
+
+        assert LITTLE_BYTES < exchange.received_bytes <= 2 * LITTLE_BYTES
 
 
 @pytest.mark.parametrize("is_pipelined", [False, True])
