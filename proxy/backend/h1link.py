@@ -116,6 +116,8 @@ class H1Link:
         if self._codec.is_authenticated:
             self.is_authenticated = True
             self.client = request.receiver.client_connection
+        if self._loop.reads_little:
+            self._transport.read_little()
         self._request = request
         self._is_head_sent = False
         self._is_sending = not request.end_stream

@@ -130,8 +130,8 @@ class Loop:
         looked_at_s = self._clock()
         ready = self._selector.select(self._wait_s(looked_at_s))
         self.now_s = now_s = self._clock()
-        self.read_bytes = READ_BYTES // (len(ready) or 1)
         self.reads_little = self.unsent.is_large
+        self.read_bytes = LITTLE_BYTES if self.reads_little else READ_BYTES // (len(ready) or 1)
         if not self._heard:
             self._round_s = looked_at_s
         if self._serve(ready, now_s + TURN_S):

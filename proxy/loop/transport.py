@@ -166,6 +166,10 @@ class Transport:
             self._is_paused = True
             self._rewatch()
 
+    def read_little(self) -> None:
+        """Read LITTLE_BYTES at most next time, and more again while the loop does not `reads_little`."""
+        self._read_bytes = LITTLE_BYTES
+
     def resume_reading(self) -> None:
         """Data that TLS holds already is delivered by a later call of the loop, never from within this one."""
         if self._is_paused:
@@ -180,12 +184,9 @@ class Transport:
     def on_readable(self) -> None:
         if self._is_paused or self.is_closed:
             return
-        tls, loop = self._tls, self._loop
-        size_bytes = self._read_bytes if tls is None else loop.read_bytes
-        if loop.reads_little:
-            size_bytes = min(size_bytes, LITTLE_BYTES)
+        tls = self._tls
         try:
-            data = self._sock.recv(size_bytes) if tls is None else tls.receive(size_bytes)
+            data = self._sock.recv(self._read_bytes) if tls is None else tls.receive(self._loop.read_bytes)
         except NOT_NOW:
             return
         except ssl.SSLEOFError:
@@ -199,8 +200,10 @@ class Transport:
         if self._finishing is not None:
             self._drop(data)
         elif data:
-            if len(data) == self._read_bytes < _MAX_READ_BYTES:
-                self._read_bytes = min(2 * self._read_bytes, _MAX_READ_BYTES)
+            if len(data) == self._read_bytes:
+                self._read_bytes = (
+                    LITTLE_BYTES if self._loop.reads_little else min(2 * self._read_bytes, _MAX_READ_BYTES)
+                )
             self._owner.on_data(data)
         else:
             self._is_eof_seen = True

@@ -134,6 +134,7 @@ def test_sockets_are_read_in_small_pieces_while_much_waits_for_peers() -> None:
     with linked() as link:
         link.loop.unsent.size_bytes = LARGE_BYTES + 1
         turns(link.loop)
+        link.transport.read_little()
         link.peer.sendall(b"x" * 4 * LITTLE_BYTES)
         link.until(lambda: len(link.side.received) == 4 * LITTLE_BYTES)
         most_bytes = max(link.side.reads)
