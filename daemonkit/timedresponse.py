@@ -32,6 +32,7 @@ class _TimedReader(io.RawIOBase):
         self._limit_s = limit_s
         self._timeout_s = sock.gettimeout()
         self._deadline_s = time.monotonic() + limit_s
+        self._has_begun = False
 
     def readable(self) -> bool:
         return True
@@ -42,11 +43,15 @@ class _TimedReader(io.RawIOBase):
             raise self._late()
         self._sock.settimeout(left_s if self._timeout_s is None else min(left_s, self._timeout_s))
         try:
-            return self._raw.readinto(buffer)
+            size_bytes = self._raw.readinto(buffer)
         except TimeoutError:
-            if time.monotonic() < self._deadline_s:
+            # If both limits are the same, a peer that has said nothing is silent, not slow.
+            is_silent = not self._has_begun and self._timeout_s is not None and self._timeout_s <= self._limit_s
+            if is_silent or time.monotonic() < self._deadline_s:
                 raise
             raise self._late() from None
+        self._has_begun = True
+        return size_bytes
 
     def _late(self) -> TimeoutError:
         return TimeoutError(f"the answer was not complete after {self._limit_s:g} s")
