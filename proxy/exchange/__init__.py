@@ -4,6 +4,6 @@
 exchanges, `proxy.backend.stream` that between exchanges and backends. `exchange` builds on `attempting` and `ending`:
 what is passed on, what is tried again, how an exchange ends. Pure, with clock and randomness as arguments: `forwarding`
 and `hopbyhop` (fields), `answers`, `attempts` (rules of retries), `authorization` (the question and what follows from
-the answer), `calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket), `departure`, `relay` (bodies in transit).
-`downloads` limits what waits for all clients.
+the answer), `backlog` (what waits for all peers), `calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket),
+`departure`, `relay` (bodies in transit).
 """

@@ -4,6 +4,7 @@
 counts the exchange, tells the access log, and removes the exchange from the running set.
 """
 
+from functools import partial
 from typing import Final
 
 from proxy.backend.stream import BackendStream
@@ -22,6 +23,10 @@ from proxy.heads import Field, RequestHead
 from proxy.routing import Answer, HeaderEdits, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 
+MAX_DOWNLOADS_BYTES: Final = 256 * 1024 * 1024
+"""How much of their responses all clients of a worker together may leave with exchanges. Only HTTP/2 lets a client have
+hundreds of responses wait, by windows that it does not open; over HTTP/1.1 they wait in the connection's output. Beyond
+this total the kernel might end the worker, and everybody's requests."""
 _NO_LOOK: Final = (0.0, 0)
 
 
@@ -152,8 +157,14 @@ class Ending:
 
     def _weigh(self, download: Relay) -> None:
         before_bytes, self._waiting_bytes = self._waiting_bytes, download.held_bytes
-        if before_bytes != self._waiting_bytes:
-            self._shared.downloads.weigh(self, before_bytes, self._waiting_bytes)
+        grown_bytes = self._waiting_bytes - before_bytes
+        if grown_bytes:
+            loop, downloads = self._shared.loop, self._shared.downloads
+            loop.unsent.size_bytes += grown_bytes
+            downloads.weigh(self, before_bytes, self._waiting_bytes)
+            if downloads.held_bytes > MAX_DOWNLOADS_BYTES:
+                # Later: this may be a call of any of them, or of its client or backend.
+                loop.call_soon(partial(downloads.reduce, MAX_DOWNLOADS_BYTES))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ OWN_BYTES: Final = 256 * 1024
 """How far each mirror may be behind even then."""
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 """How far all mirrors of a worker together may be behind at all. Beyond it, those whose backends have taken nothing for
-longest are given up: a backend that hangs costs other mirrors nothing."""
+longest are given up."""
 BEHIND: Final = "mirror_behind"
 """A reason among the failures of a backend, in addition to those of `Reason`."""
 IDLE_TIMEOUT_S: Final = 30.0
@@ -84,9 +84,7 @@ class Mirror:
             return
         self._relay.add(bytes(data), end_stream, self)
         self._pump()
-        shared = self._shared
-        while shared.mirrors_behind_bytes > MAX_TOTAL_BYTES:
-            next(iter(shared.mirrors_behind)).leave_behind()
+        self._shared.mirrors_behind.reduce(MAX_TOTAL_BYTES)
 
     def add_trailers(self, fields: Fields) -> None:
         if not self._is_over:
@@ -116,19 +114,15 @@ class Mirror:
 
     def _fall_behind(self, size_bytes: int) -> None:
         """A negative size: the backend has taken that much."""
-        shared = self._shared
+        before_bytes = self._behind_bytes
         self._behind_bytes += size_bytes
-        shared.mirrors_behind_bytes += size_bytes
-        if size_bytes < 0:
-            shared.mirrors_behind.pop(self, None)
-        if self._behind_bytes:
-            shared.mirrors_behind.setdefault(self)
+        self._shared.mirrors_behind.weigh(self, before_bytes, self._behind_bytes)
 
     @property
     def _is_too_far_behind(self) -> bool:
         behind_bytes = self._behind_bytes
         return behind_bytes > OWN_BYTES and (
-            behind_bytes > MAX_BEHIND_BYTES or self._shared.mirrors_behind_bytes > MAX_SHARED_BYTES
+            behind_bytes > MAX_BEHIND_BYTES or self._shared.mirrors_behind.held_bytes > MAX_SHARED_BYTES
         )
 
     def _pump(self) -> None:

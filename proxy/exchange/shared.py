@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from proxy import document
 from proxy.backend.stream import Pool
+from proxy.exchange.backlog import Backlog
 from proxy.exchange.client import Arrival
-from proxy.exchange.downloads import Downloads
 from proxy.exchange.record import Record
 from proxy.exchange.terms import Terms, terms_of
 from proxy.heads import RequestHead
@@ -39,13 +39,6 @@ class Running(Protocol):
     def on_idle(self) -> None: ...
 
 
-class Behind(Protocol):
-    """A mirror that is behind its client."""
-
-    def leave_behind(self) -> None:
-        """Give it up."""
-
-
 @dataclass(kw_only=True, eq=False)
 class Shared:
     """`is_logged` says by an exchange's status code whether `access_log` wants its record. Usually it does not."""
@@ -65,11 +58,10 @@ class Shared:
         self.terms: Terms = terms_of(self.table.settings)
         self.running: set[Running] = set()
         """All that have not ended yet."""
-        self.downloads = Downloads(self.loop)
-        self.mirrors_behind_bytes = 0
-        """What the backends of all mirrors have not taken yet."""
-        self.mirrors_behind: dict[Behind, None] = {}
-        """These mirrors; the one whose backend has taken nothing for longest comes first."""
+        self.downloads = Backlog()
+        """Responses that clients have not taken."""
+        self.mirrors_behind = Backlog()
+        """Mirrored requests that backends have not taken."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
         self._ids = count(1)
 

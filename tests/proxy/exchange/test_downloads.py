@@ -1,6 +1,6 @@
 """Responses that wait for clients over HTTP/2, of all clients together."""
 
-from proxy.exchange.downloads import MAX_BYTES
+from proxy.exchange.ending import MAX_DOWNLOADS_BYTES
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import World, asked
 
@@ -15,7 +15,7 @@ def waiting(world: World) -> tuple[int, int, int]:
 def test_responses_whose_clients_take_nothing_make_room_for_others_within_a_total(make_world: MakeWorld) -> None:
     """A few clients with windows that they do not open would otherwise have the worker killed."""
     world = make_world()
-    count, piece = MAX_BYTES // MIB, bytes(MIB)
+    count, piece = MAX_DOWNLOADS_BYTES // MIB, bytes(MIB)
     clients = [world.begin(asked()) for _ in range(count + 1)]
     for stream, client in zip(world.pool.streams, clients, strict=True):
         client.taken.window_bytes = 0
@@ -32,7 +32,7 @@ def test_responses_whose_clients_take_nothing_make_room_for_others_within_a_tota
     assert [place for place, client in enumerate(clients) if client.is_reset] == [1]
     assert (world.record.reason, world.record.status_code) == ("client_behind", 200)
     assert world.pool.streams[1].is_cancelled
-    assert waiting(world) == (count, MAX_BYTES - 10, MAX_BYTES - 10)
+    assert waiting(world) == (count, MAX_DOWNLOADS_BYTES - 10, MAX_DOWNLOADS_BYTES - 10)
 
     del clients[1]
     for client in clients:

@@ -87,7 +87,7 @@ def test_a_slow_mirror_is_cancelled_and_does_not_slow_the_exchange(make_world: M
     stream.taken.drain()
 
     assert (mirror.is_cancelled, client.owed_bytes) == (False, 0)
-    assert world.services.mirrors_behind_bytes == MAX_BEHIND_BYTES - 1
+    assert world.services.mirrors_behind.held_bytes == MAX_BEHIND_BYTES - 1
 
     client.send(b"xx")
     stream.taken.drain()
@@ -99,7 +99,7 @@ def test_a_slow_mirror_is_cancelled_and_does_not_slow_the_exchange(make_world: M
     assert stream.is_request_ended
     assert world.stats.backend(mirror.key).failures == {BEHIND: 1}
     assert not world.stats.backend(stream.key).failures
-    assert world.services.mirrors_behind_bytes == 0
+    assert world.services.mirrors_behind.held_bytes == 0
 
 
 def test_slow_mirrors_share_a_limit_beyond_a_small_allowance_each(make_world: MakeWorld) -> None:
@@ -128,7 +128,7 @@ def test_slow_mirrors_share_a_limit_beyond_a_small_allowance_each(make_world: Ma
         mirror.taken.drain()
         stream.taken.drain()
 
-    assert world.services.mirrors_behind_bytes == 0
+    assert world.services.mirrors_behind.held_bytes == 0
 
 
 def test_mirrors_that_take_nothing_make_room_for_others_within_a_total(make_world: MakeWorld) -> None:
@@ -148,7 +148,7 @@ def test_mirrors_that_take_nothing_make_room_for_others_within_a_total(make_worl
             mirrors[0].taken.window_bytes = 0
 
     assert [place for place, mirror in enumerate(mirrors) if mirror.is_cancelled] == [1]
-    assert world.services.mirrors_behind_bytes == MAX_TOTAL_BYTES - 10
+    assert world.services.mirrors_behind.held_bytes == MAX_TOTAL_BYTES - 10
     assert world.stats.backend(mirrors[1].key).failures == {BEHIND: 1}
 
     for mirror, stream in zip(mirrors, streams, strict=True):
@@ -156,7 +156,7 @@ def test_mirrors_that_take_nothing_make_room_for_others_within_a_total(make_worl
         mirror.taken.drain()
         stream.taken.drain()
 
-    assert (world.services.mirrors_behind_bytes, len(world.services.mirrors_behind)) == (0, 0)
+    assert (world.services.mirrors_behind.held_bytes, len(world.services.mirrors_behind.waiting)) == (0, 0)
     assert [len(mirror.body) for mirror in mirrors[2:]] == [OWN_BYTES] * (count - 1)
 
 
@@ -294,4 +294,4 @@ def test_a_mirror_that_takes_nothing_for_long_is_cancelled_and_counted(make_worl
 
     assert (mirror.is_cancelled, mirror.is_timed_out) == (True, False)
     assert world.stats.backend(mirror.key).failures == {BEHIND: 1}
-    assert world.services.mirrors_behind_bytes == 0
+    assert world.services.mirrors_behind.held_bytes == 0
