@@ -75,15 +75,10 @@ class Connections:
                 self.response_class = response_within(known._calling.answer_s)
                 return super().getresponse()
 
-        class Encrypted(HTTPSConnection):
+        class Encrypted(Plain, HTTPSConnection):
             def connect(self) -> None:
                 self.ssl_context = _context_of(self)
                 super().connect()
-                known.add(self)
-
-            def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3
-                self.response_class = response_within(known._calling.answer_s)
-                return super().getresponse()
 
         class PlainPool(HTTPConnectionPool):
             ConnectionCls = Plain

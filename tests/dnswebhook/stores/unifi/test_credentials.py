@@ -140,19 +140,19 @@ def flavour_of(controller: Controller) -> Flavour:
     return Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
 
 
+def reply_with(name: str, value: str) -> transports.Reply:
+    headers = HTTPHeaderDict({name: value})
+    return transports.Reply(transports.Request("GET", "/"), 200, "application/json", headers, b"[]")
+
+
 def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
     controller: Controller, deadline: Deadline
 ) -> None:
     """It would be refused for all parallel writers, and cost a login."""
-
-    def reply(token: str) -> transports.Reply:
-        headers = HTTPHeaderDict({"X-Updated-CSRF-Token": token})
-        return transports.Reply(transports.Request("POST", "/"), 200, "application/json", headers, b"{}")
-
     with session_at(controller) as session:
         early, late = session.ticket(deadline), session.ticket(deadline)
-        session.learn(late, reply("second"))
-        session.learn(early, reply("first"))
+        session.learn(late, reply_with("X-Updated-CSRF-Token", "second"))
+        session.learn(early, reply_with("X-Updated-CSRF-Token", "first"))
 
         assert session.ticket(deadline).headers["X-CSRF-Token"] == "second"
         assert session.is_outdated(early)
@@ -161,16 +161,12 @@ def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
 def test_replies_that_each_set_another_cookie_do_not_make_requests_grow(
     controller: Controller, deadline: Deadline
 ) -> None:
-    def reply(cookie: str) -> transports.Reply:
-        headers = HTTPHeaderDict({"Set-Cookie": cookie})
-        return transports.Reply(transports.Request("GET", "/"), 200, "application/json", headers, b"[]")
-
     with session_at(controller) as session:
         login = session.ticket(deadline).headers["Cookie"]
         name = login.partition("=")[0]
         for number in range(1000):
-            session.learn(session.ticket(deadline), reply(f"visit{number}=x"))
-        session.learn(session.ticket(deadline), reply(f"{name}=renewed"))
+            session.learn(session.ticket(deadline), reply_with("Set-Cookie", f"visit{number}=x"))
+        session.learn(session.ticket(deadline), reply_with("Set-Cookie", f"{name}=renewed"))
 
         cookies = session.ticket(deadline).headers["Cookie"]
         assert len(cookies) < len(login) + 1000

@@ -105,10 +105,7 @@ def dripping(head: bytes) -> Script:
     ids=["answer", "refusal", "head"],
 )
 def test_an_answer_that_trickles_in_is_given_up_at_its_deadline(head: bytes) -> None:
-    with (
-        SocketBackend(dripping(head)) as backend,
-        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
-    ):
+    with server_at(dripping(head)) as server:
         for _ in range(2):
             with pytest.raises(Unreachable, match=r"GET /api: .* answers too slowly: .* not complete after 0\.5 s"):
                 server.request("GET", "/api", timeout_s=0.5)
@@ -117,8 +114,7 @@ def test_an_answer_that_trickles_in_is_given_up_at_its_deadline(head: bytes) -> 
 def test_a_watch_that_never_completes_an_event_is_given_up_at_its_deadline() -> None:
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
     with (
-        SocketBackend(dripping(head)) as backend,
-        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        server_at(dripping(head)) as server,
         pytest.raises(Unreachable, match=r"not complete after 0\.5 s"),
         server.stream("/api", {}, answer_s=0.5) as lines,
     ):
@@ -139,8 +135,7 @@ def endless(head: bytes) -> Script:
 def test_an_answer_without_an_end_is_given_up_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_ANSWER_BYTES", 4_000_000)
     with (
-        SocketBackend(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as backend,
-        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        server_at(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as server,
         pytest.raises(Unreachable, match="GET /api: the answer is longer than 4000000 bytes"),
     ):
         server.request("GET", "/api")
@@ -148,8 +143,7 @@ def test_an_answer_without_an_end_is_given_up_above_a_limit(monkeypatch: pytest.
 
 def test_of_a_refusal_without_an_end_only_the_beginning_is_read() -> None:
     with (
-        SocketBackend(endless(b"HTTP/1.1 503 No\r\nRetry-After: 7\r\n\r\n")) as backend,
-        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        server_at(endless(b"HTTP/1.1 503 No\r\nRetry-After: 7\r\n\r\n")) as server,
         pytest.raises(Refused, match=r"^503 no Status of the API: xxx") as refused,
     ):
         server.request("GET", "/api")
@@ -160,15 +154,17 @@ def test_of_a_refusal_without_an_end_only_the_beginning_is_read() -> None:
 def test_a_watch_whose_line_has_no_end_is_given_up_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_LINE_BYTES", 1_000_000)
     with (
-        SocketBackend(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as backend,
-        contextlib.closing(ApiServer(lambda: configuration(backend))) as server,
+        server_at(endless(b"HTTP/1.1 200 OK\r\n\r\n")) as server,
         pytest.raises(Unreachable, match="a line of a watch is longer than 1000000 bytes"),
         server.stream("/api", {}) as lines,
     ):
         list(lines)
 
 
-def configuration(backend: SocketBackend) -> Configuration:
-    found = Configuration()
-    found.host = f"http://{backend.address}"
-    return found
+@contextlib.contextmanager
+def server_at(script: Script) -> Iterator[ApiServer]:
+    """A client of an API server that follows `script` on each connection."""
+    configuration = Configuration()
+    with SocketBackend(script) as backend, contextlib.closing(ApiServer(lambda: configuration)) as server:
+        configuration.host = f"http://{backend.address}"
+        yield server
