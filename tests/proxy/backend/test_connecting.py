@@ -414,19 +414,26 @@ def sockets() -> set[str]:
     return {name for name in open_descriptors(os.getpid()) if name.startswith("socket:")}
 
 
-def test_slow_lookups_of_new_names_do_not_block_others() -> None:
-    silent, found = Names(), Names(("127.0.0.1", dead_port()))
-    silent.may_answer.clear()
+@contextmanager
+def beside(silent: Names, found: Names, count: int) -> Iterator[tuple[World, list[str]]]:
+    """Backend `b`, whose name is looked up by `found`, and the keys of `count` others, looked up by `silent`."""
 
     def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
         return (found if host == "new.example" else silent)(host, port, **options)
 
-    keys = [f"silent-{number}" for number in range(10)]
+    keys = [f"silent-{number}" for number in range(count)]
     with world(getaddrinfo) as w:
         w.use(
             *(document.Backend(name=key, addresses=(f"{key}.example:80",)) for key in keys),
             document.Backend(name="b", addresses=("new.example:80",)),
         )
+        yield w, keys
+
+
+def test_slow_lookups_of_new_names_do_not_block_others() -> None:
+    silent, found = Names(), Names(("127.0.0.1", dead_port()))
+    silent.may_answer.clear()
+    with beside(silent, found, 10) as (w, keys):
         for key in keys:
             w.get(key)
 
@@ -439,16 +446,7 @@ def test_slow_repeated_lookups_do_not_block_others(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(resolver, "SLOW_S", 0.0)
     silent, found = Names(), Names(("127.0.0.1", dead_port()))
     silent.addresses, silent.fault = None, socket.EAI_AGAIN
-
-    def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
-        return (found if host == "new.example" else silent)(host, port, **options)
-
-    keys = [f"silent-{number}" for number in range(6)]
-    with world(getaddrinfo) as w:
-        w.use(
-            *(document.Backend(name=key, addresses=(f"{key}.example:80",)) for key in keys),
-            document.Backend(name="b", addresses=("new.example:80",)),
-        )
+    with beside(silent, found, 6) as (w, keys):
         for key in keys:
             assert w.fetch(key).failure is not None
         silent.may_answer.clear()

@@ -496,9 +496,8 @@ def test_a_keep_alive_timeout_applies_until_the_backend_sends_another() -> None:
         assert w.backend().connections == 0
 
 
-def test_the_keep_alive_timeout_counts_from_the_head_of_the_response() -> None:
-    """The backend may have sent the end long before it is read, if a slow client delayed the rest."""
-    may_end = threading.Event()
+def ending_when(may_end: threading.Event) -> Callable[[Conn], None]:
+    """Keeps back the last byte of a response whose keep-alive timeout is 5 s."""
 
     def serve(conn: Conn) -> None:
         conn.request()
@@ -507,7 +506,13 @@ def test_the_keep_alive_timeout_counts_from_the_head_of_the_response() -> None:
         conn.send(keeping(b"5")[-1:])
         conn.wait_for_end()
 
-    with backend(serve) as peer, world() as w:
+    return serve
+
+
+def test_the_keep_alive_timeout_counts_from_the_head_of_the_response() -> None:
+    """The backend may have sent the end long before it is read, if a slow client delayed the rest."""
+    may_end = threading.Event()
+    with backend(ending_when(may_end)) as peer, world() as w:
         w.clock.stop()
         w.use(one(peer.address))
         answer = w.get()
@@ -524,15 +529,7 @@ def test_the_keep_alive_timeout_counts_from_the_head_of_the_response() -> None:
 
 def test_a_connection_whose_keep_alive_timeout_expires_during_a_response_is_closed_after_it() -> None:
     may_end = threading.Event()
-
-    def serve(conn: Conn) -> None:
-        conn.request()
-        conn.send(keeping(b"5")[:-1])
-        assert may_end.wait(PATIENCE_S)
-        conn.send(keeping(b"5")[-1:])
-        conn.wait_for_end()
-
-    with backend(serve) as peer, world() as w:
+    with backend(ending_when(may_end)) as peer, world() as w:
         w.clock.stop()
         w.use(one(peer.address))
         answer = w.get()
