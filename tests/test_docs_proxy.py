@@ -112,8 +112,8 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
         "responses of one worker that HTTP/2 clients have not read": f"{ending.MAX_DOWNLOADS_BYTES >> 20} MiB",
         "how far a mirror is behind the client": (
             f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB per request; {mirrors.OWN_BYTES >> 10} KiB "
-            f"while all mirrors of one worker together are {mirrors.MAX_SHARED_BYTES >> 20} MiB behind, "
-            f"which they can be by {mirrors.MAX_TOTAL_BYTES >> 20} MiB"
+            f"while all mirrors of one worker together are {mirrors.MAX_SHARED_BYTES >> 20} MiB behind; "
+            f"{mirrors.MAX_TOTAL_BYTES >> 20} MiB together"
         ),
     } == rows
 

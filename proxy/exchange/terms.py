@@ -1,7 +1,7 @@
 """Terms: the settings of exchanges, computed once per table. An exchange keeps those that it began with.
 
-They hold no table, and none of what is computed for each connection anew with each table: an exchange may last for
-days, and with another one begun under each of a thousand documents, the worker would keep all of that a thousand times.
+An exchange may last for days. If one has begun under each of a thousand documents, the worker keeps a thousand terms.
+So terms hold no table, and those with equal `forwarding` settings share what is computed from these for connections.
 """
 
 import math

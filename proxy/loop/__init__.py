@@ -12,7 +12,6 @@ from proxy.loop.loop import LITTLE_BYTES, READ_BYTES, Handler, Loop
 from proxy.loop.output import Buffer, lightened
 from proxy.loop.owner import Owner
 from proxy.loop.transport import Transport
-from proxy.loop.unsent import Unsent
 
 __all__ = [
     "LITTLE_BYTES",
@@ -26,6 +25,5 @@ __all__ = [
     "Owner",
     "TlsSocket",
     "Transport",
-    "Unsent",
     "lightened",
 ]

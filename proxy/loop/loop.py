@@ -41,7 +41,8 @@ log = get_logger(__name__)
 READ_BYTES: Final = 1020 * 1024
 """About how much a turn reads of large bodies over TLS, for all sockets together: a millisecond's work."""
 LITTLE_BYTES: Final = 16 * 1024
-"""How much is read from a socket at a time while the loop `reads_little`."""
+"""While the loop `reads_little`: how much is read from a socket at a time. Over HTTP/1.1, also how much of a body may
+be held before reading stops."""
 TURN_S: Final = 0.05
 """How long a turn serves sockets; then it serves only urgent ones, and sends output."""
 SLICE_S: Final = 0.0001
@@ -91,7 +92,7 @@ class Loop:
         """The share of READ_BYTES for each socket that is ready in this turn."""
         self.unsent = Unsent()
         self.reads_little = False
-        """`unsent` is large in this turn, so little is read, and held, of what it may be added to."""
+        """`unsent` is large in this turn, so little is read of what would be added to it."""
         self._selector = selectors.DefaultSelector()
         self._deadlines = Deadlines()
         self._soon: deque[Callable[[], None]] = deque()

@@ -167,7 +167,7 @@ class Transport:
             self._rewatch()
 
     def read_little(self) -> None:
-        """Read LITTLE_BYTES at most next time, and more again while the loop does not `reads_little`."""
+        """Read LITTLE_BYTES at most next time. Reads that are full grow again, unless the loop `reads_little`."""
         self._read_bytes = LITTLE_BYTES
 
     def resume_reading(self) -> None:
