@@ -84,9 +84,7 @@ class Input:
     A client that sends nothing of its body is cut off as soon as other requests wait for its thread.
     """
 
-    def __init__(
-        self, sock: socket.socket, max_head_bytes: int, is_thread_needed: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, sock: socket.socket, max_head_bytes: int, is_thread_needed: Callable[[], bool]) -> None:
         self.closed = False
         self.bytes_read = 0
         self.deadline_s = 0.0

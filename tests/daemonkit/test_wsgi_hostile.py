@@ -513,7 +513,7 @@ class Endless(socket.socket):
 def test_endless_input_without_a_complete_head_does_not_hold_the_thread(data: bytes, head: Head) -> None:
     """Empty lines are ignored; each octet may be in a TLS record of its own."""
     with Endless(data) as sock:
-        assert Input(sock, 65536).gather_head() is head
+        assert Input(sock, 65536, lambda: False).gather_head() is head
 
 
 def test_a_request_that_arrives_with_the_end_of_the_tls_handshake_is_read_in_the_same_turn() -> None:
@@ -526,7 +526,7 @@ def test_a_request_that_arrives_with_the_end_of_the_tls_handshake_is_read_in_the
     client = theirs.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
     near, far = tcp_pair()
     with far, TlsSocket(near, ours) as sock:
-        source = Input(sock, 65536)
+        source = Input(sock, 65536, lambda: False)
         with pytest.raises(ssl.SSLWantReadError):
             client.do_handshake()
         far.sendall(to_server.read())
