@@ -48,12 +48,11 @@ _SETTINGS: Final = Settings(
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 """Limit of queued heads, PING acknowledgements and credit, which no window bounds; the same as for responses."""
 
-_CLOGGED_BYTES: Final = 256 * 1024
-"""If more of that waits for the socket, no further request is begun: the backend has stopped reading. No limit of
-requests would do, since the head of one that is cancelled still waits. (All requests of a turn may be begun.)"""
 _ENOUGH_BYTES: Final = 256 * 1024
-"""If more than that waits for the socket, bodies wait in their exchanges, however wide the backend's windows are: what
-is handed over stays here until the backend reads, even if the request is cancelled."""
+"""If more than that waits for the socket, the backend has stopped reading. Bodies then wait in their exchanges, however
+wide its windows are: what is handed over stays here until it reads, even if the request is cancelled. If what is not
+body is more by itself, no further request is begun: no limit of requests would do, since the head of one that is
+cancelled still waits. (All requests of a turn may be begun.)"""
 _END_TIMEOUT_S: Final = 300.0
 """How long a stream may take to end after its response is complete: the default of `streamIdleTimeout`, so that a
 handler that works on for minutes is not cancelled."""
@@ -159,8 +158,7 @@ class H2Link:
     @property
     def _is_clogged(self) -> bool:
         """The backend does not read the heads of earlier requests."""
-        transport = self._transport
-        return transport.queued_bytes > _CLOGGED_BYTES and transport.unowed_bytes > _CLOGGED_BYTES
+        return self._has_enough and self._transport.unowed_bytes > _ENOUGH_BYTES
 
     @property
     def _has_enough(self) -> bool:
