@@ -13,6 +13,7 @@ import ctypes
 import gc
 import mmap
 from pathlib import Path
+from typing import Any
 
 _M_TRIM_THRESHOLD = -1  # malloc.h
 _M_MMAP_THRESHOLD = -3
@@ -42,18 +43,21 @@ def keep_free_heap(size_bytes: int) -> bool:
 
 
 def _set(parameter: int, value: int) -> bool:
+    mallopt = _from_c_library("mallopt")
+    return mallopt is not None and bool(mallopt(parameter, value))
+
+
+def _from_c_library(name: str) -> Any | None:
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        return getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
-        return False
-    return bool(mallopt(parameter, value))
+        return None
 
 
 def free_heap_bytes() -> int:
     """How much of the heaps is free, whether it has been returned or not; 0 if the C library does not say."""
-    try:
-        ask = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError):
+    ask = _from_c_library("mallinfo2")
+    if ask is None:
         return 0
     ask.restype = _Info
     info: _Info = ask()
@@ -62,12 +66,10 @@ def free_heap_bytes() -> int:
 
 def give_back_free_heap(kept_bytes: int = 0) -> None:
     """Return the free pages of the heaps, except `kept_bytes` at the top: about 1 ms for 16 MiB, 0.2 ms for nothing."""
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return
-    trim.argtypes = [ctypes.c_size_t]
-    trim(kept_bytes)
+    trim = _from_c_library("malloc_trim")
+    if trim is not None:
+        trim.argtypes = [ctypes.c_size_t]
+        trim(kept_bytes)
 
 
 def resident_bytes() -> int:
