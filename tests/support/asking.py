@@ -9,26 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.headerlist import HeaderList
 from tests.support.ports import LOOPBACK
 
 TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(HeaderList):
     status_code: int
     headers: tuple[tuple[str, str], ...]
-    """Names in lower case."""
     body: bytes
-
-    def values(self, name: str) -> list[str]:
-        return [value for field, value in self.headers if field == name]
-
-    def value(self, name: str) -> str | None:
-        """The value of a field that occurs once, or None; fails if it occurs more often."""
-        values = self.values(name)
-        assert len(values) <= 1, f"{name} came {len(values)} times: {values}"
-        return values[0] if values else None
 
     @property
     def seen(self) -> Seen:
@@ -37,7 +28,7 @@ class Answer:
         return Seen(json.loads(self.body))
 
 
-class Seen:
+class Seen(HeaderList):
     """A request as a backend received it."""
 
     def __init__(self, shown: Mapping[str, Any]) -> None:
@@ -49,14 +40,6 @@ class Seen:
         self.body_sha256: str = shown["body_sha256"]
         self.trailers: list[tuple[str, str]] = [(name, value) for name, value in shown["trailers"]]
         self.headers: list[tuple[str, str]] = [(name, value) for name, value in shown["headers"]]
-
-    def values(self, name: str) -> list[str]:
-        return [value for field, value in self.headers if field == name]
-
-    def value(self, name: str) -> str | None:
-        values = self.values(name)
-        assert len(values) <= 1, f"{name} was sent {len(values)} times: {values}"
-        return values[0] if values else None
 
 
 def ask(

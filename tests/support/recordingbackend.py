@@ -17,12 +17,13 @@ from typing import Any, Self
 
 import h11
 
+from tests.support.headerlist import HeaderList
 from tests.support.socketbackend import PATIENCE_S, Dialogue, SocketBackend
 
 
 @dataclass(frozen=True)
-class Received:
-    """A request as this backend read it. Header names are in lower case."""
+class Received(HeaderList):
+    """A request as this backend read it."""
 
     backend: str
     connection: int
@@ -31,15 +32,6 @@ class Received:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     trailers: tuple[tuple[str, str], ...] = ()
-
-    def values(self, name: str) -> list[str]:
-        return [value for field, value in self.headers if field == name]
-
-    def value(self, name: str) -> str | None:
-        """The value of a field that was sent once, or None; fails if it was sent more often."""
-        values = self.values(name)
-        assert len(values) <= 1, f"{name} was sent {len(values)} times: {values}"
-        return values[0] if values else None
 
     def as_json(self) -> bytes:
         shown = {
