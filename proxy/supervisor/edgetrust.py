@@ -1,14 +1,16 @@
 """Which CAs to trust for the edge: the operator's, or the provider's two published roots.
 
 We may not ship the roots. They are fetched over HTTPS and accepted only with the SHA-256 fingerprints below, whoever
-answered. They are kept in the state directory and checked again when read from there.
+answered. They are kept in the state directory and checked again when read from there. A disk that hangs is not waited
+for: the roots are then fetched, and kept when it answers.
 """
 
 import hashlib
 import http.client
 import ssl
+import threading
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,6 +18,7 @@ import msgspec
 
 from daemonkit.clienttls import MAX_AUTHORITIES_BYTES
 from daemonkit.filereading import read_regular
+from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 
@@ -23,6 +26,8 @@ log = get_logger(__name__)
 
 NAME: Final = "edge-roots.pem"
 _TIMEOUT_S: Final = 10.0
+DISK_S: Final = 5.0
+"""How long to wait for the state directory."""
 _MAX_BYTES: Final = 64 * 1024
 _REMEDY: Final = (
     "; without Internet access, fetch them elsewhere with `tunnelgw-proxy edge-ca`, and give the file (--edge-ca-file)"
@@ -72,42 +77,94 @@ class NamedAuthorities:
 
 
 class PublishedRoots:
+    """Not thread-safe."""
+
     def __init__(self, state_dir: Path | None, published: Sequence[PublishedRoot] = PUBLISHED) -> None:
         self._published = published
-        self._path = state_dir / NAME if state_dir is not None else None
+        self._disk = _Disk(state_dir / NAME, published) if state_dir is not None else None
         self._roots = ""
 
     def roots(self) -> str:
         if not self._roots:
-            self._roots = self._kept() or self._fetched()
+            self._roots = (self._disk.kept() if self._disk is not None else "") or self._fetched()
         return self._roots
-
-    def _kept(self) -> str:
-        """The roots from the state directory; empty if there are none to trust."""
-        if self._path is None:
-            return ""
-        try:
-            roots = read_regular(self._path, _MAX_BYTES * len(self._published)).decode("ascii", "ignore")
-            if sorted(_fingerprints(roots)) == sorted(root.sha256 for root in self._published):
-                return roots
-            log.warning("the edge's roots in the state directory are not the published ones", path=str(self._path))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            log.warning("cannot read the edge's roots in the state directory", error=error, path=str(self._path))
-        return ""
 
     def _fetched(self) -> str:
         try:
             roots = fetch(self._published)
         except TrustUnavailable as error:
             raise TrustUnavailable(f"{error}{_REMEDY}") from error
-        if self._path is not None:
+        if self._disk is not None:
+            self._disk.keep(roots)
+        return roots
+
+
+class _Disk:
+    """The roots in the state directory. Each call returns within DISK_S; what hangs is left to a thread."""
+
+    def __init__(self, path: Path, published: Sequence[PublishedRoot]) -> None:
+        self._path = path
+        self._published = published
+        self._read_done: threading.Event | None = None
+        self._found = ""
+
+    def kept(self) -> str:
+        """The roots that were kept; empty if there are none to trust, or the disk hangs."""
+        if self._read_done is None or self._read_done.is_set():
+            self._read_done = _begun(self._read)
+        if not self._read_done.wait(DISK_S):
+            self._say_unread(_silence())
+        return self._found
+
+    def _read(self) -> None:
+        self._found = ""
+        try:
+            roots = read_regular(self._path, _MAX_BYTES * len(self._published)).decode("ascii", "ignore")
+            if sorted(_fingerprints(roots)) == sorted(root.sha256 for root in self._published):
+                self._found = roots
+                return
+            log.warning("the edge's roots in the state directory are not the published ones", path=str(self._path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._say_unread(error)
+
+    def _say_unread(self, error: OSError) -> None:
+        log.warning("cannot read the edge's roots in the state directory", error=error, path=str(self._path))
+
+    def keep(self, roots: str) -> None:
+        def write() -> None:
             try:
                 replace_file(self._path, roots.encode())
             except OSError as error:
-                log.warning("cannot keep the edge's roots", error=error, path=str(self._path))
-        return roots
+                self._say_unkept(error)
+
+        if not _begun(write).wait(DISK_S):
+            self._say_unkept(_silence())
+
+    def _say_unkept(self, error: OSError) -> None:
+        log.warning("cannot keep the edge's roots", error=error, path=str(self._path))
+
+
+def _begun(target: Callable[[], None]) -> threading.Event:
+    """Run `target` in a thread that the stop does not wait for; returns an event that its end sets."""
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            target()
+        finally:
+            done.set()
+
+    try:
+        start_thread(threading.Thread(target=run, name="edge-roots", daemon=True))
+    except StartFailed:
+        run()
+    return done
+
+
+def _silence() -> OSError:
+    return TimeoutError(f"the disk has not answered within {DISK_S:g} s")
 
 
 def fetch(published: Sequence[PublishedRoot] = PUBLISHED) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
+import os
 import socket
 import ssl
 import threading
@@ -14,6 +16,7 @@ import pytest
 import trustme
 
 from proxy.commands.edgeca import write_roots
+from proxy.supervisor import edgetrust
 from proxy.supervisor.edgetrust import (
     NAME,
     PUBLISHED,
@@ -23,6 +26,7 @@ from proxy.supervisor.edgetrust import (
     edge_trust,
     fetch,
 )
+from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.oddfiles import in_its_place
 
 
@@ -131,6 +135,70 @@ def test_something_else_in_place_of_the_kept_roots_is_replaced(
 
     assert (tmp_path / NAME).read_text() == roots
     assert publisher.requests == 2
+
+
+class HangingDisk:
+    """Nothing in `directory` can be opened until `answers` is set, at most for twice the deadline of a test."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = threading.Event()
+        usual = os.open
+
+        def hang(path: str | Path, *more: int, **named: int) -> int:
+            if Path(path).parent == directory:
+                assert self.answers.wait(2 * DEADLINE_S)
+            return usual(path, *more, **named)
+
+        monkeypatch.setattr(os, "open", hang)
+        monkeypatch.setattr(edgetrust, "DISK_S", 0.1)
+
+
+def test_a_hanging_disk_is_not_waited_for_and_gets_the_fetched_roots_in_the_end(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tunnel dialled nothing and logged nothing for as long as the disk hung."""
+    state = tmp_path / "state"
+    disk = HangingDisk(state, monkeypatch)
+
+    roots = PublishedRoots(state, publisher.published).roots()
+
+    assert roots.count("BEGIN CERTIFICATE") == 2
+    assert [record.message for record in caplog.records] == [
+        "cannot read the edge's roots in the state directory",
+        "cannot keep the edge's roots",
+    ]
+    disk.answers.set()
+    eventually(lambda: (state / NAME).is_file() and (state / NAME).read_text() == roots, "the disk has them")
+
+
+def test_roots_on_a_disk_that_has_hung_are_used_by_a_later_attempt_if_they_cannot_be_fetched(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = publisher.published
+    roots = PublishedRoots(tmp_path, published).roots()
+    publisher.pages = dict.fromkeys(publisher.pages, "moved")
+    disk = HangingDisk(tmp_path, monkeypatch)
+    trust = PublishedRoots(tmp_path, published)
+    for _ in range(3):
+        with pytest.raises(TrustUnavailable):
+            trust.roots()
+    assert [thread.name for thread in threading.enumerate()].count("edge-roots") == 1
+
+    disk.answers.set()
+
+    assert eventually_given(trust) == roots
+
+
+def eventually_given(trust: PublishedRoots) -> str:
+    given: list[str] = []
+
+    def is_given() -> bool:
+        with contextlib.suppress(TrustUnavailable):
+            given.append(trust.roots())
+        return bool(given)
+
+    eventually(is_given, "the roots")
+    return given[0]
 
 
 @in_its_place
