@@ -22,6 +22,7 @@ from typing import Any
 from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 from cheroot.wsgi import Gateway_10
 
+from daemonkit.causes import empty_frames
 from daemonkit.httperrors import error_body
 from daemonkit.tlssocket import TlsSocket
 from daemonkit.wsgistreams import (
@@ -214,7 +215,9 @@ class Gateway(Gateway_10):
             self.req.close_connection = True
             self._log().debug("client gone before it was answered", error)
         except BaseException as error:
-            # Even a SystemExit raised by an app must not end the worker thread.
+            # Even a SystemExit raised by an app must not end the worker thread. A MemoryError would, as what filled the
+            # memory is still held by the calls that failed, so that there is none left to log and answer.
+            empty_frames(error)
             self._log().exception("request failed", error)
             self._answer(500, "bug in the server, see its log")
 

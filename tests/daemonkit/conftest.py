@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypedDict, Unpack
@@ -25,20 +26,30 @@ def logging_as_before() -> Iterator[None]:
     logging.captureWarnings(capture=False)
 
 
+class Held:
+    """Stands for something large."""
+
+
 @dataclass
 class EchoApp:
-    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, `/role` returns the field X-Role, all
-    others the length of the body."""
+    """`/hold` waits for `release`, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field
+    X-Role, all others the length of the body."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     gone: list[Callable[[], bool]] = field(default_factory=list)
+    held: "weakref.ref[Held] | None" = None
+    """What the call of `/full` holds that raises."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         request = Request(environ, populate_request=False)
         self.gone.append(environ["daemonkit.client_gone"])
         if request.path == "/boom":
             raise LookupError("a bug")
+        if request.path == "/full":
+            held = Held()
+            self.held = weakref.ref(held)
+            raise MemoryError
         if request.path == "/exit":
             raise SystemExit(3)
         if request.path == "/role":

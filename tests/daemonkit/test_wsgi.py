@@ -390,6 +390,25 @@ def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(
     ] * 3
 
 
+def test_what_filled_the_memory_is_released_before_its_lack_is_logged_and_answered(serve: Serve, app: EchoApp) -> None:
+    """There was no memory for that: nothing was logged or answered, and the thread was lost."""
+    is_released: list[bool] = []
+
+    class Watching(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            is_released.append(app.held is not None and app.held() is None)
+
+    watching = Watching(logging.ERROR)
+    logging.getLogger("tests.wsgi").addHandler(watching)
+    try:
+        with RawClient(serve(threads=1).bound_address.port) as client:
+            assert client.get("/full").status_code == 500
+    finally:
+        logging.getLogger("tests.wsgi").removeHandler(watching)
+
+    assert is_released == [True]
+
+
 def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET /broken-stream HTTP/1.1\r\nHost: x\r\n\r\n")
