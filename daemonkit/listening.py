@@ -105,5 +105,13 @@ def _remove_stale(path: str) -> None:
             probe.connect(path)
         except ConnectionRefusedError:
             Path(path).unlink()
-        else:
-            raise OSError(errno.EADDRINUSE, "another process listens there")
+            return
+        except FileNotFoundError:  # removed meanwhile
+            return
+        except PermissionError:
+            # Whether anything listens there remains unknown.
+            raise FileExistsError(errno.EEXIST, "a socket of another user exists there") from None
+        except OSError:
+            # So busy that it accepts nobody now, or a socket of another type.
+            pass
+    raise OSError(errno.EADDRINUSE, "another process listens there")

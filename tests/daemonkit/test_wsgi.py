@@ -10,6 +10,9 @@ import select
 import socket
 import ssl
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -79,6 +82,55 @@ def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve: Serve,
         serve(f"unix:{path}")
     with RawClient(path=str(path)) as client:
         assert client.get().status_code == 200
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM], ids=["its queue is full", "datagrams"])
+def test_a_unix_socket_that_takes_no_connection_is_in_use(
+    serve: Serve, tmp_path: Path, kind: socket.SocketKind
+) -> None:
+    """The error was only that a resource is temporarily unavailable, or that the protocol is wrong."""
+    path = tmp_path / "api.sock"
+    with socket.socket(socket.AF_UNIX, kind) as other, contextlib.ExitStack() as waiting:
+        other.bind(str(path))
+        if kind is socket.SOCK_STREAM:
+            other.listen(0)
+            client = waiting.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(path))
+
+        with pytest.raises(OSError, match=r"cannot listen on unix:.*another process listens there"):
+            serve(f"unix:{path}")
+    assert path.is_socket()
+
+
+_AS_ANOTHER_USER = """
+import os, sys
+from daemonkit.addresses import ListenAddress
+from daemonkit.listening import open_listener
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+try:
+    open_listener(ListenAddress.parse(sys.argv[1]), 1)
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_stale_unix_socket_of_another_user_is_named_as_what_is_in_the_way() -> None:
+    """The advice was to choose a directory that this user may write to, which it was."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        path = f"{directory}/api.sock"
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(path)
+        Path(path).chmod(0o660)
+
+        said = subprocess.run(
+            [sys.executable, "-c", _AS_ANOTHER_USER, f"unix:{path}"], capture_output=True, text=True, check=True
+        ).stdout
+
+    assert f"cannot listen on unix:{path}: a socket of another user exists there; remove it, or choose" in said
 
 
 def test_a_file_that_is_not_a_socket_is_not_removed(serve: Serve, tmp_path: Path) -> None:
