@@ -3,9 +3,11 @@
 A document without a version gets the loaded one plus one. The loaded version with equal content changes nothing. The
 loaded version with other content, or an older version, is refused, and the response says what is loaded. Documents are
 loaded one at a time. An accepted document is first deployed, then written to the state directory while the workers
-build their tables, and acknowledged when all of them use it. We wait for a slow disk, but not for one that hangs.
+build their tables, and acknowledged when all of them use it. We wait for a slow disk, but not for one that hangs. What
+the disk does not take is written again later.
 """
 
+import contextlib
 import signal
 import threading
 import time
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemonkit.filereading import read_input
+from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.document import Content, DocumentError, Problem, Reading
@@ -34,6 +37,8 @@ TAKE_S = 30.0
 """How long a PUT waits for the workers."""
 KEEP_S = 5.0
 """How long a PUT waits for a disk that is still writing an earlier document."""
+RETRY_KEEPING_S = 60.0
+"""Longer than for sockets: on a full disk, each attempt writes as much of the document as there is room for."""
 _RETRY_SOCKETS_S = 5.0
 
 
@@ -279,12 +284,33 @@ class Configuration:
         finally:
             self._keeping.release()
 
-    def _write(self, state: StateFile) -> None:
+    def retry_keeping(self, stop: threading.Event) -> None:
+        """Thread target: a disk that did not take the document may have room again."""
+        while not stop.wait(RETRY_KEEPING_S):
+            if self.is_kept is False:
+                # In a thread that the stop does not wait for, since the disk may hang.
+                with contextlib.suppress(StartFailed):
+                    start_thread(threading.Thread(target=self._keep_again, name="state", daemon=True))
+
+    def _keep_again(self) -> None:
+        if self._state is None or not self._keeping.acquire(blocking=False):
+            return
+        try:
+            if self.loaded is self._kept:
+                self._state.try_out(is_retry=True)
+            else:
+                self._write(self._state, is_retry=True)
+        except Exception:
+            log.exception("bug in keeping the document")
+        finally:
+            self._keeping.release()
+
+    def _write(self, state: StateFile, *, is_retry: bool = False) -> None:
         """Write the loaded document, and those loaded meanwhile by callers that gave up waiting for the disk."""
         while (loaded := self.loaded) is not None and loaded is not self._kept:
             # If the write fails, the earlier document must not stay in memory.
             self._kept = None
-            if not state.write(loaded.content.encode(loaded.version)):
+            if not state.write(loaded.content.encode(loaded.version), is_retry=is_retry):
                 return
             self._kept, self._is_unawaited = loaded, False
 

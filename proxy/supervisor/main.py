@@ -78,6 +78,8 @@ def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None
         daemon.thread("tunnel", tunnel.run)
         daemon.on_stop(tunnel.stop_is_near)
     daemon.thread("listeners", lambda: configuration.retry_sockets(daemon.stop))
+    if state is not None:
+        daemon.thread("keeping", lambda: configuration.retry_keeping(daemon.stop))
     daemon.serve(ShutdownDelay(configuration, options.shutdown_delay_s))
     daemon.on_stop(fleet.stop_is_near)
     _reload_on_hangup(configuration, options)

@@ -24,8 +24,11 @@ class StateFile:
         self.is_writable = True
         """As of the last attempt."""
 
-    def try_out(self) -> None:
-        """Find out at the start whether the directory is writable, not with the first document, perhaps days later."""
+    def try_out(self, *, is_retry: bool = False) -> None:
+        """Find out at the start whether the directory is writable, not with the first document, perhaps days later.
+
+        The failure of a retry is not logged again.
+        """
         directory = self._path.parent
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,11 +36,12 @@ class StateFile:
                 self.is_writable = True
         except OSError as error:
             self.is_writable = False
-            log.warning(
-                "cannot write the state directory: no document will be kept",
-                error=_with_remedy(error),
-                path=str(directory),
-            )
+            if not is_retry:
+                log.warning(
+                    "cannot write the state directory: no document will be kept",
+                    error=_with_remedy(error),
+                    path=str(directory),
+                )
 
     def say_silent(self) -> None:
         """Warn at the start that another thread is still waiting for the disk."""
@@ -55,13 +59,14 @@ class StateFile:
             )
             return None
 
-    def write(self, content: bytes) -> bool:
-        """Returns whether the document was written."""
+    def write(self, content: bytes, *, is_retry: bool = False) -> bool:
+        """Returns whether the document was written. The failure of a retry is not logged again."""
         try:
             replace_file(self._path, content)
         except OSError as error:
             self.is_writable = False
-            self._say_unkept(_with_remedy(error))
+            if not is_retry:
+                self._say_unkept(_with_remedy(error))
             return False
         self.is_writable = True
         return True

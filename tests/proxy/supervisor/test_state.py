@@ -364,6 +364,53 @@ def test_a_document_that_could_not_be_kept_is_kept_when_it_is_put_again(tmp_path
         assert json.loads((state / NAME).read_text())["version"] == 2
 
 
+@pytest.fixture
+def retrying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Configuration], None]]:
+    """Runs `retry_keeping`, without the pauses of a minute."""
+    monkeypatch.setattr(configurations, "RETRY_KEEPING_S", 0.01)
+    stop, threads = threading.Event(), []
+    yield lambda configuration: threads.append(run_in_thread(lambda: configuration.retry_keeping(stop)))
+    stop.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def test_a_document_that_could_not_be_kept_is_kept_when_there_is_room_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, retrying: Callable[[Configuration], None]
+) -> None:
+    """It was not kept, and the alert about that stayed, until the next document came, perhaps days later."""
+    state = tmp_path / "state"
+    state.touch()
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(state))
+    configuration.load_file(document_file(tmp_path, "first"))
+    retrying(configuration)
+    assert configuration.is_kept is False
+
+    state.unlink()
+
+    eventually(lambda: bool(configuration.is_kept), "it is kept")
+    assert json.loads((state / NAME).read_text())["routes"][0]["name"] == "first"
+    assert [line_of(record)["msg"] for record in caplog.records if record.levelname == "WARNING"] == [
+        "cannot keep the document: a restart would begin with the one kept before, if any"
+    ]
+
+
+def test_a_state_directory_counts_as_writable_once_it_is(
+    tmp_path: Path, retrying: Callable[[Configuration], None]
+) -> None:
+    state = tmp_path / "state"
+    state.touch()
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(state))
+    configuration.open_state(restores=True)
+    assert configuration.is_kept is False
+    retrying(configuration)
+
+    state.unlink()
+
+    eventually(lambda: bool(configuration.is_kept), "it is writable")
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
 def test_an_unusable_kept_document_is_logged_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     kept = tmp_path / "document.json"
