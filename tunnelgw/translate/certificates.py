@@ -36,8 +36,10 @@ CA_KEY = "ca.crt"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
 """A longer name cannot be a hostname."""
+_MAX_CHAIN_OCTETS = 102_400
+"""In DER. OpenSSL and BoringSSL, and so most clients, end the handshake if a server's chain is longer."""
 _WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
-_PEM = serialization.Encoding.PEM
+_PEM, _DER = serialization.Encoding.PEM, serialization.Encoding.DER
 _NO_PASSWORD = serialization.NoEncryption()
 _PKCS8 = re.compile(rb"-----BEGIN PRIVATE KEY-----[^-]*-----END PRIVATE KEY-----")
 _UNREADABLE = (
@@ -166,6 +168,10 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
             return _unusable(key, problem)
         if weakness := next(filter(None, map(_weakness, chain)), ""):
             return _unusable(key, f"has {weakness} under tls.crt")
+        # Each listener has a copy in the document, which has room for few chains of a megabyte.
+        if (octets := sum(len(certificate.public_bytes(_DER)) for certificate in chain)) > _MAX_CHAIN_OCTETS:
+            problem = f"has a chain of {octets:,} octets under tls.crt, clients take at most {_MAX_CHAIN_OCTETS:,}"
+            return _unusable(key, problem)
         text = "".join(certificate.public_bytes(_PEM).decode() for certificate in chain)
         secret_text = _key_anew(private_key, key_text, chain[0])
     except _UNREADABLE:

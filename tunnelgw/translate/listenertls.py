@@ -77,7 +77,7 @@ def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tupl
     refs = listener.tls.certificate_refs if listener.tls else ()
     referrer = ReferenceFrom(GATEWAY_API, owner.kind, owner.key.namespace)
     found = [key_pair(view, referrer, ref) for ref in refs]
-    pairs = tuple(pair for pair in found if isinstance(pair, KeyPair))
+    pairs = tuple(dict.fromkeys(pair for pair in found if isinstance(pair, KeyPair)))
     bad = [pair for pair in found if isinstance(pair, BadReference)]
     if not bad:
         return pairs, None, ""

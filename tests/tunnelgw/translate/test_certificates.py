@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import re
 import resource
 import ssl
 from pathlib import Path
@@ -22,8 +23,10 @@ from tests.support.certificates import rsassa_pss
 from tests.tunnelgw.translate.pki import authority_pem, in_base64, secret_data
 from tests.tunnelgw.translate.world import queries_of
 from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.gateways import GatewaySpec, Listener, ListenerTls
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
+from tunnelgw.model.refs import ObjectRef
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.translate.certificates import (
     BadReference,
@@ -33,10 +36,13 @@ from tunnelgw.translate.certificates import (
     bundle_in_secret,
     pair_in_secret,
 )
+from tunnelgw.translate.listenertls import TlsDraft, tls_draft
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import ObjectId
 
 KEY = Key("apps", "s")
 META = ObjectMeta("s", "apps")
-PEM = serialization.Encoding.PEM
+PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
 PLAIN = serialization.NoEncryption()
 
 
@@ -215,6 +221,29 @@ def test_sha_1_by_another_key_under_the_same_name_is_refused_where_openssl_refus
         assert "that OpenSSL does not present: " in problem_in(data)
     else:
         assert isinstance(pair_in(data), KeyPair)
+
+
+def test_a_chain_that_is_too_long_for_clients_is_a_problem_of_its_secret() -> None:
+    leaf, root = RSA_PEM, x509.load_pem_x509_certificate(authority_pem().encode())
+    room = 102_400 - len(x509.load_pem_x509_certificate(leaf).public_bytes(DER))
+    fitting = leaf + root.public_bytes(PEM) * (room // len(root.public_bytes(DER)))
+    key = {"tls.key": in_base64(key_text(RSA))}
+
+    assert isinstance(pair_in({**key, "tls.crt": in_base64(fitting)}), KeyPair)
+    found = problem_in({**key, "tls.crt": in_base64(fitting + root.public_bytes(PEM))})
+    assert re.search(r"has a chain of 10[23],\d{3} octets under tls.crt, clients take at most 102,400", found)
+
+
+def test_a_listener_that_names_a_secret_twice_has_its_certificate_once() -> None:
+    ref, again = ObjectRef("s"), ObjectRef("s", namespace="apps")
+    listener = Listener("web", 443, "HTTPS", tls=ListenerTls(certificate_refs=(ref, again)))
+    owner = ObjectId(Kind.GATEWAY, Key("apps", "gw"))
+    queries = queries_of(Snapshot.of([(Kind.SECRET, Secret(META, "kubernetes.io/tls", issue(RSA)))]))
+
+    def draft(view: View, key: Key) -> TlsDraft:
+        return tls_draft(view, key, GatewaySpec("", (listener,)), owner, listener)
+
+    assert len(queries.ask(draft, owner.key).pairs) == 1
 
 
 def test_while_openssl_cannot_be_asked_our_own_rules_decide() -> None:
