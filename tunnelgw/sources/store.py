@@ -19,7 +19,7 @@ spec, too, if it names a configuration of such a kind that is not in the store.
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -143,7 +143,7 @@ class Store:
     def replace(
         self,
         kind: Kind,
-        items: Sequence[Object],
+        items: Collection[Object],
         rejected: Mapping[Key, Unreadable] | None = None,
         namespace: str = "",
     ) -> None:

@@ -52,6 +52,8 @@ _PASSING: Final = frozenset(
     }
 )
 """Refusals that say nothing about the version from which a watch was to start."""
+_MOST_PAGES_WITHOUT_NEWS: Final = 100
+"""In a row. The API allows empty pages, of which all objects were filtered out."""
 _SOON_S: Final = 1.0
 """How long to wait even if other threads get answers: only this request may be failing."""
 _CATCHING_UP_S: Final = 0.2
@@ -201,26 +203,29 @@ class Watch:
     def _list(self, path: str) -> str:
         """Give the store all objects at once, after reading them page by page. Returns the version of the list."""
         page_size = self._timing.page_size_with_data if self._kind in WITH_DATA else self._timing.page_size
-        items: list[Object] = []
+        items: dict[Key, Object] = {}
         rejected: dict[Key, Unreadable] = {}
         continue_ = ""
+        pages_without_news = 0
         while True:
             query = {"limit": str(page_size), **({"continue": continue_} if continue_ else {}), **self._selector()}
             body = self._server.request("GET", path, query, accept=self._accept("List"), answer_s=self._timing.page_s)
             page = self._decoder.page(body)
+            known = len(items) + len(rejected)
             for item in page.items:
                 if isinstance(item, Rejected):
                     rejected[item.key] = item.problem
                     self._say_rejected(item)
                 else:
-                    items.append(self._store.trim(self._kind, item))
-            if page.continue_ and page.continue_ == continue_:
+                    items[item.key] = self._store.trim(self._kind, item)
+            pages_without_news = 0 if len(items) + len(rejected) > known else pages_without_news + 1
+            if page.continue_ and (page.continue_ == continue_ or pages_without_news > _MOST_PAGES_WITHOUT_NEWS):
                 raise Unreachable("the server answers with the same page of a list again and again")
             continue_ = page.continue_
             if not continue_:
                 break
-        self._store.replace(self._kind, items, rejected, self._namespace)
-        self._notice(items)
+        self._store.replace(self._kind, items.values(), rejected, self._namespace)
+        self._notice(items.values())
         if self._missed is not None:
             self._missed = None
             _log.info("kind is installed now", kind=str(self._kind), path=path)

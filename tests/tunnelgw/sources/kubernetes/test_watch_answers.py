@@ -695,6 +695,30 @@ def test_a_list_whose_pages_repeat_is_started_over(api: ScriptedApi, tmp_path: P
         assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 1
 
 
+def test_a_list_whose_pages_repeat_under_new_names_is_started_over(api: ScriptedApi, tmp_path: Path) -> None:
+    for number in range(200):
+        api.lists.put((200, listing([route("a")], "5", f"page-{number}")))
+
+    with running(api.kubeconfig(tmp_path), QUICK) as world:
+        asked = [query(api).get("continue") for _ in range(150)]
+
+        assert asked.count(None) == 2
+        assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 1
+
+
+def test_a_list_may_have_empty_pages(api: ScriptedApi, tmp_path: Path) -> None:
+    """If the server has filtered out all objects of a page."""
+    for number in range(90):
+        api.lists.put((200, listing([], "5", f"page-{number}")))
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), QUICK) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+
+        assert world.restarts == []
+
+
 @pytest.mark.parametrize("code", [410, 504, 400])
 def test_waits_grow_while_no_list_leads_to_a_watch(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
