@@ -115,12 +115,11 @@ class ObjectDecoder:
                 raise _STATUS.decode(change.object).refusal()
         except UNREADABLE as error:
             raise Unreachable(f"not a watch event: {error}") from error
-        if change.type == "BOOKMARK":
-            return Event(change.type, _named(change.object).metadata.resource_version, None)
-        item = self.object(change.object)
-        if isinstance(item, Rejected):
-            return Event(change.type, _named(change.object).metadata.resource_version, item)
-        return Event(change.type, item.metadata.resource_version, item)
+        item = None if change.type == "BOOKMARK" else self.object(change.object)
+        metadata = item.metadata if isinstance(item, Object) else _named(change.object).metadata
+        if not metadata.resource_version:  # a watch from no version would not tell what was deleted until then
+            raise Unreachable(f"not a watch event: {change.type} without resourceVersion")
+        return Event(change.type, metadata.resource_version, item)
 
 
 def _listing(body: bytes) -> _Listing:

@@ -719,6 +719,24 @@ def test_a_list_may_have_empty_pages(api: ScriptedApi, tmp_path: Path) -> None:
         assert world.restarts == []
 
 
+@pytest.mark.parametrize("metadata", [{}, {"name": "b", "namespace": "default"}])
+@pytest.mark.parametrize("type_", ["BOOKMARK", "MODIFIED", "DELETED"])
+def test_after_an_event_without_a_version_the_watch_continues_from_the_last_one(
+    api: ScriptedApi, tmp_path: Path, type_: str, metadata: dict[str, str]
+) -> None:
+    """A watch from no version at all begins with what there is then: it would not tell of what has been deleted."""
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(lambda send: send({"type": type_, "object": {"metadata": metadata, "spec": {}}}))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), QUICK) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+        versions = [query(api).get("resourceVersion") for _ in range(3)]
+
+        assert versions == [None, "5", "5"]
+        assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 1
+
+
 @pytest.mark.parametrize("code", [410, 504, 400])
 def test_waits_grow_while_no_list_leads_to_a_watch(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
