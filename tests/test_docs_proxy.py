@@ -15,7 +15,7 @@ from daemonkit.values import size
 from proxy import document
 from proxy.backend import h2link
 from proxy.commands import main as commands
-from proxy.exchange import answers, ending, mirrors
+from proxy.exchange import answers, ending, mirrors, relay
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
@@ -109,7 +109,10 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
         "data other than bodies that waits for an HTTP/2 backend which sends but does not read": (
             f"{h2link.MAX_UNREAD_BYTES >> 20} MiB per connection"
         ),
-        "responses of one worker that HTTP/2 clients have not read": f"{ending.MAX_DOWNLOADS_BYTES >> 20} MiB",
+        "bodies of one worker that clients over HTTP/2, or backends, have not taken": (
+            f"{ending.MAX_UNTAKEN_BYTES >> 20} MiB"
+        ),
+        "all bodies that one worker keeps for retries": f"{relay.MAX_KEPT_BYTES >> 20} MiB",
         "how far a mirror is behind the client": (
             f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB per request; {mirrors.OWN_BYTES >> 10} KiB "
             f"while all mirrors of one worker together are {mirrors.MAX_SHARED_BYTES >> 20} MiB behind; "

@@ -46,7 +46,7 @@ class Attempting(Ending, ABC):
             return
         self._departure = departure
         if not self._is_request_complete:
-            self._upload = Upload(self._client, departure.replay_bytes)
+            self._upload = Upload(self._client, departure.replay_bytes, shared.kept)
         timeout_s = self._terms.request_timeout_of(rule)
         if timeout_s < math.inf or rule.backend_timeout_s:
             self._timers = Timers(shared.loop, self._on_time)
@@ -106,6 +106,8 @@ class Attempting(Ending, ABC):
             upload.pump(stream)
         else:
             upload.lighten()
+        if self._waiting_bytes or upload.held_bytes:
+            self._weigh()
 
     @property
     def _asks_with_body(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.backend.stream import BackendStream
 from proxy.exchange import answers
-from proxy.exchange.answers import Reply
+from proxy.exchange.answers import Reply, error_answer
 from proxy.exchange.attempts import Attempts
 from proxy.exchange.client import ClientStream
 from proxy.exchange.departure import Departure
@@ -23,10 +23,11 @@ from proxy.heads import Field, RequestHead
 from proxy.routing import Answer, HeaderEdits, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 
-MAX_DOWNLOADS_BYTES: Final = 256 * 1024 * 1024
-"""How much of their responses all clients of a worker together may leave with exchanges. Only HTTP/2 lets a client have
-hundreds of responses wait, by windows that it does not open; over HTTP/1.1 they wait in the connection's output. Beyond
-this total the kernel might end the worker, and everybody's requests."""
+MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
+"""How much of their bodies all exchanges of a worker together may hold for clients and backends. Over HTTP/2 one client
+can have hundreds of responses wait, by windows that it does not open, and hundreds of uploads, for a backend that takes
+none. (Over HTTP/1.1 responses wait in the connection's output.) Beyond this total the kernel might end the worker, and
+everybody's requests."""
 _NO_LOOK: Final = (0.0, 0)
 
 
@@ -89,7 +90,7 @@ class Ending:
         self._download: Relay | None = None
         """Set once the client has not taken everything at once."""
         self._waiting_bytes = 0
-        """How much of it waits for the client."""
+        """How much of both bodies waits for the side that is to take it."""
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
@@ -152,27 +153,39 @@ class Ending:
     def _pump_download(self, download: Relay) -> bool:
         """Hand over what the client takes. Returns True if that was the end."""
         is_ended = download.pump(self._client)
-        self._weigh(download)
+        self._weigh()
         return is_ended
 
-    def _weigh(self, download: Relay) -> None:
-        before_bytes, self._waiting_bytes = self._waiting_bytes, download.held_bytes
-        grown_bytes = self._waiting_bytes - before_bytes
-        if grown_bytes:
-            loop, downloads = self._shared.loop, self._shared.downloads
-            loop.unsent.size_bytes += grown_bytes
-            downloads.weigh(self, before_bytes, self._waiting_bytes)
-            if downloads.held_bytes > MAX_DOWNLOADS_BYTES:
+    def _weigh(self) -> None:
+        upload, download = self._upload, self._download
+        now_bytes = 0 if upload is None else upload.held_bytes
+        if download is not None:
+            now_bytes += download.held_bytes
+        before_bytes, self._waiting_bytes = self._waiting_bytes, now_bytes
+        if now_bytes != before_bytes:
+            loop, untaken = self._shared.loop, self._shared.untaken
+            loop.unsent.size_bytes += now_bytes - before_bytes
+            untaken.weigh(self, before_bytes, now_bytes)
+            if untaken.held_bytes > MAX_UNTAKEN_BYTES:
                 # Later: this may be a call of any of them, or of its client or backend.
-                loop.call_soon(partial(downloads.reduce, MAX_DOWNLOADS_BYTES))
+                loop.call_soon(partial(untaken.reduce, MAX_UNTAKEN_BYTES))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def leave_behind(self) -> None:
-        """The client has not read for longest of all, and too much waits."""
-        if not self._is_over:
+        """The client or the backend has taken nothing for longest of all, and too much waits."""
+        if self._is_over:
+            return
+        if self._download is not None and self._download.held_bytes:
             self._reason, self._detail = "client_behind", "it does not read, and too much waits for such clients"
-            self._abort()
+        elif self._is_head_sent:
+            self._reason, self._detail = "backend_behind", "it does not read, and too much waits for such backends"
+        else:
+            self._let_go()
+            text = "the backend does not take what the client sends"
+            self._answer(error_answer(503, "backend_behind", text, self._response_edits))
+            return
+        self._abort()
 
     def _on_response_end(self) -> None:
         """The backend has sent everything: its stream is over, and so is the request."""
@@ -187,6 +200,8 @@ class Ending:
         """The rest of the request's body is not wanted any more."""
         if self._upload is not None:
             self._upload.drop()
+            if self._waiting_bytes:
+                self._weigh()
         if not self._is_request_complete and not self._is_request_stopped:
             self._is_request_stopped = True
             self._client.stop_request()
@@ -196,7 +211,7 @@ class Ending:
         stream, self._stream = self._stream, None
         if self._download is not None:
             self._download.drop()
-            self._weigh(self._download)
+            self._weigh()
         if stream is not None:
             self._address = stream.address
             # Not a timeout of the backend if the client may be the slow side, in sending or reading: otherwise a client
@@ -234,6 +249,8 @@ class Ending:
             self._timers.cancel()
         if self._upload is not None:
             self._upload.drop()
+            if self._waiting_bytes:
+                self._weigh()
         for mirror in self._mirrors:
             mirror.on_exchange_ended()
         duration_s = shared.loop.now_s - self._began_s

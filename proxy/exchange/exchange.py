@@ -372,8 +372,10 @@ class Exchange(Attempting):
             # Time limits are for requests; a connection in another protocol lasts as long as bytes move.
             self._timers.clear()
         if self._upload is None or switch.has_body:
+            if self._upload is not None:
+                self._upload.forget()
             self._is_request_complete = False
-            self._upload = Upload(self._client, 0)
+            self._upload = Upload(self._client, 0, self._shared.kept)
         self._pass_head(switch.response_head(fields), False)
         if end_stream:
             self.on_response_data(b"", True)

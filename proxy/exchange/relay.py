@@ -15,6 +15,8 @@ from proxy.loop import Creditor, lightened
 Data = bytes | memoryview
 
 _SMALL_BYTES: Final = 2048
+MAX_KEPT_BYTES: Final = 128 * 1024 * 1024
+"""While more than this is kept by all uploads together, no other body is kept, so those requests are not repeated."""
 
 
 class Sink(Protocol):
@@ -82,7 +84,7 @@ class Relay:
 
     @property
     def held_bytes(self) -> int:
-        return sum(len(data) for data, _ in self._pieces)
+        return sum(len(data) for data, _ in self._pieces) if self._pieces else 0
 
     def pump(self, sink: Sink) -> bool:
         """Hand over what the sink takes. Returns True if that was the end."""
@@ -142,13 +144,23 @@ class Relay:
             creditor.release(len(data))
 
 
+class Kept:
+    """How much all uploads of a worker keep."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Upload(Relay):
     """A request's body. Up to `replay_bytes` of it are kept until the response begins, to be sent a second time."""
 
-    __slots__ = ("_client", "_is_kept", "_is_rewind_due", "_kept", "_replay_bytes", "_total_bytes")
+    __slots__ = ("_client", "_is_kept", "_is_rewind_due", "_kept", "_kept_by_all", "_replay_bytes", "_total_bytes")
 
-    def __init__(self, client: Creditor, replay_bytes: int) -> None:
+    def __init__(self, client: Creditor, replay_bytes: int, kept_by_all: Kept) -> None:
         super().__init__()
+        self._kept_by_all = kept_by_all
         self._client = client
         self._replay_bytes = replay_bytes
         self._kept = bytearray()
@@ -159,10 +171,12 @@ class Upload(Relay):
 
     def add_data(self, data: Data, end_stream: bool) -> None:
         if self._is_kept:
-            if len(self._kept) + len(data) > self._replay_bytes:
+            by_all = self._kept_by_all
+            if len(self._kept) + len(data) > self._replay_bytes or by_all.size_bytes > MAX_KEPT_BYTES:
                 self.forget()
             else:
                 self._kept += data
+                by_all.size_bytes += len(data)
         self._total_bytes += len(data)
         self.add(data, end_stream, self._client)
 
@@ -202,6 +216,7 @@ class Upload(Relay):
     def forget(self) -> None:
         """There will be no other attempt."""
         self._is_kept = False
+        self._kept_by_all.size_bytes -= len(self._kept)
         self._kept = bytearray()
 
     @property

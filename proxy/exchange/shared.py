@@ -13,6 +13,7 @@ from proxy.backend.stream import Pool
 from proxy.exchange.backlog import Backlog
 from proxy.exchange.client import Arrival
 from proxy.exchange.record import Record
+from proxy.exchange.relay import Kept
 from proxy.exchange.terms import Terms, terms_of
 from proxy.heads import RequestHead
 from proxy.loop import Loop
@@ -58,8 +59,9 @@ class Shared:
         self.terms: Terms = terms_of(self.table.settings)
         self.running: set[Running] = set()
         """All that have not ended yet."""
-        self.downloads = Backlog()
-        """Responses that clients have not taken."""
+        self.untaken = Backlog()
+        """Bodies that clients or backends have not taken."""
+        self.kept = Kept()
         self.mirrors_behind = Backlog()
         """Mirrored requests that backends have not taken."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.exchange.relay import Relay, Upload
+from proxy.exchange.relay import Kept, Relay, Upload
 from proxy.heads import Fields
 from proxy.loop import Creditor
 
@@ -51,7 +51,7 @@ def held_bytes(fill: Callable[[], object]) -> int:
 
 
 def cut_by_the_client(size_bytes: int) -> Upload:
-    upload = Upload(Client(), SIZE_BYTES)
+    upload = Upload(Client(), SIZE_BYTES, Kept())
     for place in range(0, SIZE_BYTES, size_bytes):
         upload.add_data(b"%06d" % place * (size_bytes // 6) or b"x" * size_bytes, False)
     return upload
@@ -76,7 +76,7 @@ def test_a_queued_piece_does_not_keep_its_whole_read_in_memory(size_bytes: int) 
 
 def test_a_first_piece_not_yet_sent_does_not_keep_its_whole_read_in_memory() -> None:
     def upload() -> Upload:
-        upload = Upload(Client(), 0)
+        upload = Upload(Client(), 0, Kept())
         upload.add_data(memoryview(bytes(1024 * 1024))[:SIZE_BYTES], False)
         upload.lighten()
         return upload
@@ -94,7 +94,7 @@ def test_a_first_piece_not_yet_sent_does_not_keep_its_whole_read_in_memory() -> 
 @pytest.mark.parametrize("size_bytes", [1, 7, 1000, 5000])
 def test_small_pieces_keep_their_order_and_their_credit(size_bytes: int) -> None:
     client, backend = Client(), Backend()
-    upload = Upload(client, SIZE_BYTES)
+    upload = Upload(client, SIZE_BYTES, Kept())
     body = b"".join(b"%06d" % number for number in range(2000))
     for place in range(0, len(body), size_bytes):
         upload.add_data(body[place : place + size_bytes], False)
