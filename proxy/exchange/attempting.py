@@ -131,6 +131,7 @@ class Attempting(Ending, ABC):
         timers.set()
         if self._upload is not None:
             self._upload.rewind()
+            self._weigh()
         return True
 
     def _retries_after_status(self, departure: Departure, status_code: int) -> bool:

@@ -159,6 +159,7 @@ def test_an_upload_that_begins_again_waits_again(make_world: MakeWorld) -> None:
     assert waiting(world) == (0, 0, 0)
     world.pool.opens_at_once = False
     world.pool.stream.answer(503)
+    assert waiting(world) == (1, 10, 10)
     world.wait(0.2)
     assert (len(world.pool.streams), waiting(world)) == (2, (1, 10, 10))
     world.pool.stream.open()

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proxy import document
 from proxy.backend.stream import Reason
+from proxy.exchange.exchange import Exchange
 from proxy.exchange.upgrade import accept_of
 from proxy.heads import RequestHead
 from tests.proxy.exchange.sides import GRPC, UNLIMITED, MemoryClient, MemoryStream, World, asked, config, config_of
@@ -213,6 +214,12 @@ class Interleavings(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.wait(seconds)
 
+    @rule()
+    def too_much_waits(self) -> None:
+        """In the whole worker, and it is the exchange's turn to be given up."""
+        for exchange in list(self.world.services.untaken.waiting):
+            exchange.leave_behind()
+
     # -- what must hold
 
     @invariant()
@@ -237,6 +244,15 @@ class Interleavings(RuleBasedStateMachine):
         if self.needs_leave and not self.is_allowed:
             assert {stream.key for stream in streams} <= {SERVER}
         assert [stream for stream in streams if stream.key == SERVER and not stream.has_no_body] == []
+
+    @invariant()
+    def what_waits_is_counted_while_it_waits(self) -> None:
+        services = self.world.services
+        backlog, exchanges = services.untaken, [one for one in services.running if isinstance(one, Exchange)]
+        relays = [relay for one in exchanges for relay in (one._upload, one._download) if relay is not None]
+        assert backlog.held_bytes == self.world.loop.unsent.size_bytes == sum(relay.held_bytes for relay in relays)
+        assert list(backlog.waiting) == [one for one in exchanges if backlog.held_bytes]
+        assert services.kept.size_bytes == sum(len(one._upload._kept) for one in exchanges if one._upload is not None)
 
     @invariant()
     def a_complete_response_is_that_of_one_backend(self) -> None:
