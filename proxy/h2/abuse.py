@@ -26,7 +26,8 @@ class Limits:
     window_s: float = 10.0
     # Rapid reset, CVE-2023-44487: streams that the peer opened and reset.
     max_resets: int = 1_000
-    # Streams that we had to reset or refuse, since a peer can make us reset its streams too (CVE-2025-8671).
+    # Streams that we had to reset or refuse, since a peer can make us reset its streams too (CVE-2025-8671). Responses
+    # to requests of ours do not count.
     max_stream_errors: int = 200
     # CVE-2019-9512, CVE-2019-9515: each demands an answer.
     max_pings: int = 10_000
@@ -63,8 +64,8 @@ class Flood(IntEnum):
 EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10, Flood.IGNORED: 1}
 # The same for each response that we begin, with or without a body.
 EARNED_BY_ANSWERS = {Flood.RESET: 1}
-# The same for each stream that our caller resets: 256 KiB of its body may be in flight, which Netty sends in frames of
-# 1 KiB.
+# The same for each stream that our caller resets, or whose response is malformed: 256 KiB of its body may be in flight,
+# which Netty sends in frames of 1 KiB.
 EARNED_BY_RESETS = {Flood.IGNORED: 256}
 DRIBBLE_BYTES = 256
 

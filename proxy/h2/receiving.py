@@ -329,9 +329,12 @@ class Receiving(Sending):
 
     def _on_stream_error(self, error: RemoteProtocolError) -> None:
         stream_id = error.stream_id
-        if not self.is_draining:
-            self._guard.count(Flood.STREAM_ERROR)
         stream = self._streams.get(stream_id)
+        if not self.is_server and stream is not None:
+            # The stream is one that we have opened, so there is no more to limit, and others share the connection.
+            self._guard.resets_sent += 1
+        elif not self.is_draining:
+            self._guard.count(Flood.STREAM_ERROR)
         self._reset(stream_id, error.code)
         if stream is None:
             return

@@ -4,9 +4,20 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from proxy.h2 import Caches, Connection, ConnectionTerminated, ErrorCode, Limits, RequestReceived, Settings, frames
+from proxy.h2 import (
+    Caches,
+    Connection,
+    ConnectionTerminated,
+    ErrorCode,
+    Limits,
+    RequestReceived,
+    ResponseReceived,
+    Settings,
+    StreamReset,
+    frames,
+)
 from proxy.heads import ResponseHead
-from tests.proxy.h2.wire import GET, POST, data, headers, new_server, sent_frames
+from tests.proxy.h2.wire import GET, POST, data, get_head, headers, new_client, new_server, response, sent_frames
 
 Flood = Callable[[int], bytes]
 """So many frames of one attack."""
@@ -276,3 +287,28 @@ def test_data_in_flight_on_streams_that_we_reset_is_no_flood() -> None:
         server.reset_stream(stream_id, ErrorCode.NO_ERROR)
         assert ended_by(server, data(stream_id, bytes(1024)) * 256) is None
     assert ended_by(server, data(1, b"rest") * 1000) is not None
+
+
+def test_malformed_responses_end_the_streams_of_their_requests_and_no_others() -> None:
+    client = new_client(limits=LIMITS)
+    patient = client.open_stream(get_head(), end_stream=True)
+    for _ in range(60):
+        stream_id = client.open_stream(get_head(), end_stream=True)
+        too_long = response(stream_id, (b"content-length", b"1"), flags=frames.END_HEADERS) + data(stream_id, b"long")
+
+        assert isinstance(client.receive(too_long + data(stream_id, b"rest") * 100, 0.0)[-1], StreamReset)
+
+    last = client.receive(response(patient), 0.0)[-1]
+    assert isinstance(last, ResponseReceived)
+    assert last.stream_id == patient
+
+
+def test_a_server_that_goes_on_after_its_own_resets_is_a_flood() -> None:
+    client = new_client(limits=LIMITS)
+    stream_id = client.open_stream(get_head(), end_stream=True)
+    reset = frames.encode_rst_stream(stream_id, ErrorCode.CANCEL)
+
+    terminated = ended_by(client, reset + data(stream_id, b"more") * 60)
+
+    assert terminated is not None
+    assert ErrorCode.ENHANCE_YOUR_CALM == terminated.error_code

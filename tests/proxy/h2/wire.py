@@ -68,9 +68,9 @@ def new_server(settings: Settings | None = None, limits: Limits | None = None) -
     return server
 
 
-def new_client(settings: Settings | None = None) -> Connection:
+def new_client(settings: Settings | None = None, limits: Limits | None = None) -> Connection:
     """After the handshake."""
-    client = Connection.client(Caches(), settings)
+    client = Connection.client(Caches(), settings, limits)
     client.receive(frames.encode_settings([]) + SETTINGS_ACK, 0.0)
     client.data_to_send()
     return client
