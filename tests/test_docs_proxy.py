@@ -109,9 +109,8 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
         "data other than bodies that waits for an HTTP/2 backend which sends but does not read": (
             f"{h2link.MAX_UNREAD_BYTES >> 20} MiB per connection"
         ),
-        "bodies of one worker that clients over HTTP/2, or backends, have not taken": (
-            f"{ending.MAX_UNTAKEN_BYTES >> 20} MiB"
-        ),
+        "bodies of one worker that clients over HTTP/2, or backends, have not taken, "
+        f"and heads of more than {ending.LARGE_HEAD_FIELDS} fields": f"{ending.MAX_UNTAKEN_BYTES >> 20} MiB",
         "all bodies that one worker keeps for retries": f"{relay.MAX_KEPT_BYTES >> 20} MiB",
         "how far a mirror is behind the client": (
             f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB per request; {mirrors.OWN_BYTES >> 10} KiB "

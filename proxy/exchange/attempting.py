@@ -15,7 +15,7 @@ from proxy.exchange.answers import error_answer
 from proxy.exchange.attempts import GATEWAY_TIMEOUT, Attempts
 from proxy.exchange.authorization import Question
 from proxy.exchange.departure import Departure, depart
-from proxy.exchange.ending import Ending
+from proxy.exchange.ending import LARGE_HEAD_FIELDS, Ending
 from proxy.exchange.mirrors import mirrors_of
 from proxy.exchange.relay import Upload
 from proxy.exchange.timers import Timers
@@ -45,6 +45,8 @@ class Attempting(Ending, ABC):
             self._answer(msgspec.structs.replace(departure, response_edits=decision.response_edits))
             return
         self._departure = departure
+        if len(self._head.fields) > LARGE_HEAD_FIELDS:
+            self._weigh()
         if not self._is_request_complete:
             self._upload = Upload(self._client, departure.replay_bytes, shared.kept)
         timeout_s = self._terms.request_timeout_of(rule)

@@ -7,6 +7,8 @@ counts the exchange, tells the access log, and removes the exchange from the run
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from proxy.backend.stream import BackendStream
 from proxy.exchange import answers
 from proxy.exchange.answers import Reply, error_answer
@@ -24,10 +26,14 @@ from proxy.routing import Answer, HeaderEdits, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 
 MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
-"""How much of their bodies all exchanges of a worker together may hold for clients and backends. Over HTTP/2 one client
-can have hundreds of responses wait, by windows that it does not open, and hundreds of uploads, for a backend that takes
-none. (Over HTTP/1.1 responses wait in the connection's output.) Beyond this total the kernel might end the worker, and
-everybody's requests."""
+"""How much all exchanges of a worker together may hold for clients and backends: of their bodies, and in large heads.
+Over HTTP/2 one client can have hundreds of responses wait, by windows that it does not open, and hundreds of requests,
+for a backend that takes none or does not answer. (Over HTTP/1.1 responses wait in the connection's output.) Beyond this
+total the kernel might end the worker, and everybody's requests."""
+LARGE_HEAD_FIELDS: Final = 100
+"""A request with more fields than this counts, by its fields: few others are large, and counting takes time."""
+FIELD_BYTES: Final = 170
+"""About what the interpreter needs for a field of two short strings, four times as much as on the wire."""
 _NO_LOOK: Final = (0.0, 0)
 
 
@@ -90,7 +96,7 @@ class Ending:
         self._download: Relay | None = None
         """Set once the client has not taken everything at once."""
         self._waiting_bytes = 0
-        """How much of both bodies waits for the side that is to take it."""
+        """How much of both bodies waits for the side that is to take it, and what a large head takes."""
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
@@ -147,8 +153,21 @@ class Ending:
             download = self._download = Relay()
             download.add(body, True, NOBODY)
             if not self._pump_download(download):
+                self._forget_fields()
                 return
         self._finish()
+
+    @property
+    def _has_large_head(self) -> bool:
+        return len(self._head.fields) > LARGE_HEAD_FIELDS
+
+    def _forget_fields(self) -> None:
+        """The client takes its time for our own answer, to which the request's fields do not matter any more."""
+        if self._has_large_head:
+            self._head = msgspec.structs.replace(self._head, fields=[])
+            if self._departure is not None:
+                self._departure.head = self._head
+            self._weigh()
 
     def _pump_download(self, download: Relay) -> bool:
         """Hand over what the client takes. Returns True if that was the end."""
@@ -158,7 +177,11 @@ class Ending:
 
     def _weigh(self) -> None:
         upload, download = self._upload, self._download
-        now_bytes = 0 if upload is None else upload.held_bytes
+        now_bytes = 0
+        if self._has_large_head and not self._is_over:
+            now_bytes = len(self._head.fields) * FIELD_BYTES
+        if upload is not None:
+            now_bytes += upload.held_bytes
         if download is not None:
             now_bytes += download.held_bytes
         before_bytes, self._waiting_bytes = self._waiting_bytes, now_bytes
@@ -179,10 +202,10 @@ class Ending:
         if self._download is not None and self._download.held_bytes:
             self._reason, self._detail = "client_behind", "it does not read, and too much waits for such clients"
         elif self._is_head_sent:
-            self._reason, self._detail = "backend_behind", "it does not read, and too much waits for such backends"
+            self._reason, self._detail = "backend_behind", "too much waits for backends, for this one longest"
         else:
             self._let_go()
-            text = "the backend does not take what the client sends"
+            text = "too much waits for backends, for this one longest"
             self._answer(error_answer(503, "backend_behind", text, self._response_edits))
             return
         self._abort()
@@ -249,8 +272,8 @@ class Ending:
             self._timers.cancel()
         if self._upload is not None:
             self._upload.drop()
-            if self._waiting_bytes:
-                self._weigh()
+        if self._waiting_bytes:
+            self._weigh()
         for mirror in self._mirrors:
             mirror.on_exchange_ended()
         duration_s = shared.loop.now_s - self._began_s

@@ -60,7 +60,7 @@ class Shared:
         self.running: set[Running] = set()
         """All that have not ended yet."""
         self.untaken = Backlog()
-        """Bodies that clients or backends have not taken."""
+        """Bodies that clients or backends have not taken, and large heads of requests."""
         self.kept = Kept()
         self.mirrors_behind = Backlog()
         """Mirrored requests that backends have not taken."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.exchange.ending import MAX_UNTAKEN_BYTES
+from proxy.exchange.ending import FIELD_BYTES, LARGE_HEAD_FIELDS, MAX_UNTAKEN_BYTES
 from proxy.exchange.relay import MAX_KEPT_BYTES
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import World, asked, config
@@ -108,6 +108,39 @@ def test_uploads_whose_backends_take_nothing_make_room_for_others_within_the_sam
             stream.widen()
             stream.taken.drain()
     assert {client.owed_bytes for client in clients} == {0}
+    assert waiting(world) == (0, 0, 0)
+
+
+def test_large_heads_of_requests_that_are_not_answered_make_room_for_others_within_the_same_total(
+    make_world: MakeWorld,
+) -> None:
+    """Thousands of small fields take four times as much memory as bytes on the wire."""
+    world = make_world()
+    fields = [(b"x-%d" % number, b"") for number in range(10_000)]
+    head_bytes = len(fields) * FIELD_BYTES
+    count = MAX_UNTAKEN_BYTES // head_bytes
+    ordinary = world.begin(asked(fields=fields[:LARGE_HEAD_FIELDS]))
+    clients = [world.begin(asked(fields=fields)) for _ in range(count)]
+    world.wait()
+    assert not any(client.head for client in clients)
+    assert waiting(world) == (count, count * head_bytes, count * head_bytes)
+
+    reader = clients[0]
+    reader.taken.window_bytes = 3
+    clients.append(world.begin(asked(fields=fields)))
+    world.wait()
+    assert [place for place, client in enumerate(clients) if client.head] == [0]
+    assert (reader.field(b"content-type"), world.pool.streams[1].is_cancelled) == (b"text/plain; charset=utf-8", True)
+    # Its answer waits, but its fields are forgotten.
+    own_bytes = int(reader.field(b"content-length") or b"0") - 3
+    assert waiting(world) == (count + 1, *2 * (count * head_bytes + own_bytes,))
+
+    reader.widen()
+    assert (world.record.reason, world.record.status_code) == ("backend_behind", 503)
+    for stream in world.pool.streams:
+        if not stream.is_over:
+            stream.answer(end_stream=True)
+    assert all(client.is_ended for client in (ordinary, *clients))
     assert waiting(world) == (0, 0, 0)
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proxy import document
 from proxy.backend.stream import Reason
+from proxy.exchange.ending import FIELD_BYTES, LARGE_HEAD_FIELDS
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.upgrade import accept_of
 from proxy.heads import RequestHead
@@ -38,6 +39,7 @@ HEADS = [
     (asked(), True),
     (asked(b"HEAD"), True),
     (asked(b"PUT"), False),
+    (asked(b"PUT", fields=[(b"x-%d" % number, b"") for number in range(LARGE_HEAD_FIELDS + 1)]), False),
     (asked(b"POST", fields=[GRPC]), False),
     (asked(fields=[(b"sec-websocket-key", b"a")], protocol=b"websocket"), True),
     (asked(b"CONNECT", protocol=b"websocket"), False),
@@ -250,7 +252,9 @@ class Interleavings(RuleBasedStateMachine):
         services = self.world.services
         backlog, exchanges = services.untaken, [one for one in services.running if isinstance(one, Exchange)]
         relays = [relay for one in exchanges for relay in (one._upload, one._download) if relay is not None]
-        assert backlog.held_bytes == self.world.loop.unsent.size_bytes == sum(relay.held_bytes for relay in relays)
+        bodies_bytes = sum(relay.held_bytes for relay in relays)
+        heads_bytes = sum(FIELD_BYTES * len(one._head.fields) for one in exchanges if one._has_large_head)
+        assert backlog.held_bytes == self.world.loop.unsent.size_bytes == bodies_bytes + heads_bytes
         assert list(backlog.waiting) == [one for one in exchanges if backlog.held_bytes]
         assert services.kept.size_bytes == sum(len(one._upload._kept) for one in exchanges if one._upload is not None)
 
