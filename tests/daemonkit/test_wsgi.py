@@ -34,6 +34,7 @@ from daemonkit.wsgirequest import Connection
 from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+from tests.support.requirements import not_possible_here
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -116,9 +117,10 @@ except OSError as error:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_stale_unix_socket_of_another_user_is_named_as_what_is_in_the_way() -> None:
     """The advice was to choose a directory that this user may write to, which it was."""
+    if os.geteuid() != 0:
+        not_possible_here("only root can become another user")
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o777)
         path = f"{directory}/api.sock"
