@@ -10,7 +10,7 @@ CHOICES = (OFF, ERRORS, ALL)
 
 
 class AccessLogSettings(msgspec.Struct, frozen=True):
-    """`errors` are exchanges that ended with 5xx or without a response."""
+    """`errors` are exchanges that ended with 5xx, without a response or with one that broke off."""
 
     mode: str = ERRORS
     sample: float = 1.0

@@ -41,3 +41,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
     detail: str = ""
     """More about `reason`, for people."""
+    is_hidden_failure: bool = False
+    """The exchange failed, but its status code does not say so: the response broke off, or a gRPC call got an error of
+    ours, which HTTP sees as a 200."""

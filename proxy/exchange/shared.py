@@ -23,7 +23,7 @@ from proxy.stats import Stats
 _ID_PREFIX_BYTES: Final = 6
 
 
-def _always(_status_code: int) -> bool:
+def _always(_status_code: int, _is_hidden_failure: bool) -> bool:
     return True
 
 
@@ -42,13 +42,14 @@ class Running(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Shared:
-    """`is_logged` says by an exchange's status code whether `access_log` wants its record. Usually it does not."""
+    """`is_logged` says whether `access_log` wants the record of an exchange, by its status code and
+    `is_hidden_failure`. Usually it does not."""
 
     loop: Loop
     pools: Pool
     stats: Stats
     access_log: Callable[[Record], object]
-    is_logged: Callable[[int], bool] = _always
+    is_logged: Callable[[int, bool], bool] = _always
     draw: Callable[[], float] = random.random
     """Numbers from 0.0 up to 1.0."""
     wall_clock_s: Callable[[], float] = time.time

@@ -466,12 +466,45 @@ def test_the_record_of_our_own_response_has_its_size_and_its_time(make_world: Ma
 
 
 def test_no_record_is_made_for_a_status_that_is_not_logged(world: World) -> None:
-    world.services.is_logged = lambda status_code: status_code >= 500
+    world.services.is_logged = lambda status_code, _: status_code >= 500
     for status_code in (200, 404, 503):
         world.begin(asked())
         world.pool.stream.answer(status_code, end_stream=True)
 
     assert world.record.status_code == 503
+
+
+@pytest.mark.parametrize("kind", ["broken off", "slow", "grpc"])
+def test_a_failure_is_logged_as_one_although_the_client_has_got_a_200(make_world: MakeWorld, kind: str) -> None:
+    """The log of errors alone must have what error messages and clients' request ids refer to."""
+    world = make_world(config('"timeouts": {"request": "2s"},'))
+    world.services.is_logged = lambda status_code, is_hidden_failure: (status_code, is_hidden_failure) == (200, True)
+    client = world.begin(asked(b"POST", fields=[GRPC] if kind == "grpc" else []))
+    if kind == "grpc":
+        world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    else:
+        world.pool.stream.answer()
+        world.pool.stream.send(b"half")
+        if kind == "slow":
+            world.wait(2.1)
+        else:
+            world.pool.stream.fail(Reason.RESET)
+
+    assert client.head is not None
+    assert client.head.status_code == 200
+    assert world.record.is_hidden_failure
+
+
+@pytest.mark.parametrize("outcome", ["answered", "bad path", "client gone"])
+def test_other_ends_are_no_hidden_failures(world: World, outcome: str) -> None:
+    client = world.begin(asked(path=b"/..", fields=[GRPC]) if outcome == "bad path" else asked())
+    if outcome == "answered":
+        world.pool.stream.answer(503, end_stream=True)
+    elif outcome == "client gone":
+        world.pool.stream.answer()
+        client.leave()
+
+    assert not world.record.is_hidden_failure
 
 
 def test_an_exchange_is_counted_at_its_route(world: World) -> None:

@@ -159,7 +159,7 @@ class Scene:
         self.writer.start()
 
     def offer(self, record: Record) -> None:
-        if self.writer.wants(record.status_code):
+        if self.writer.wants(record.status_code, record.is_hidden_failure):
             self.writer.write(record)
 
     def end_writing(self) -> None:
@@ -202,6 +202,15 @@ def test_the_mode_decides_which_requests_are_logged(pipe: Pipe, mode: str, wante
     seen = [entry["status_code"] for entry in pipe.lines(len(wanted))] if wanted else []
     assert seen == wanted
     assert pipe.is_empty()
+
+
+def test_a_failure_that_the_status_code_hides_is_logged_among_the_errors(pipe: Pipe) -> None:
+    scene = Scene(pipe, "errors")
+    scene.offer(record(reason="idle_timeout", is_hidden_failure=True))
+    scene.close()
+
+    (entry,) = pipe.lines(1)
+    assert (entry["level"], entry["status_code"], entry["reason"]) == ("WARNING", 200, "idle_timeout")
 
 
 def test_about_the_sampled_share_of_requests_is_logged(pipe: Pipe) -> None:
