@@ -144,7 +144,7 @@ class SessionPersistence(Part, frozen=True):
     for a rule with matches or a route with `listeners`, followed by a hyphen and a hash of these."""
     type: Literal["Cookie", "Header"] = "Cookie"
     absolute_timeout: Timeout | Unset = UNSET
-    """A session ends after this time, even when in use."""
+    """A session ends after this time, even when in use; `0s`: never for that reason."""
     idle_timeout: Timeout | Unset = UNSET
     """A session ends after this time without a request."""
     lifetime_type: Literal["Session", "Permanent"] = "Session"

@@ -23,6 +23,8 @@ from proxy.routing.head import Field, Head, header
 MAX_CLOCK_SKEW_S = 60.0
 """How far the clock of the proxy that made a token may be ahead of ours."""
 
+_MAX_AGE_S = 400 * 86_400
+"""Of the cookie of a permanent session that no timeout ends. Browsers keep no cookie longer (RFC 6265bis, 5.5)."""
 _NAME = "tunnelgw-session"
 _EVERYTHING = frozenset((document.Match(), document.Match(path=document.PathMatch())))
 _TOKEN = struct.Struct(">8s8sII")
@@ -90,7 +92,8 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
             return self.name, text
         attributes = b"; Path=/; HttpOnly; SameSite=Lax" + (b"; Secure" if is_secure else b"")
         if self.is_permanent:
-            attributes += b"; Max-Age=%d" % max(0, int(created_s + self.absolute_timeout_s - now_s))
+            left_s = created_s + self.absolute_timeout_s - now_s if self.absolute_timeout_s else _MAX_AGE_S
+            attributes += b"; Max-Age=%d" % max(0, int(left_s))
         return b"set-cookie", self.name + b"=" + text + attributes
 
 

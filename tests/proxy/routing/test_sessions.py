@@ -343,6 +343,16 @@ def test_a_permanent_cookie_has_max_age_and_is_http_only() -> None:
     assert [b"Path=/", b"HttpOnly", b"SameSite=Lax", b"Secure", b"Max-Age=3600"] == attributes
 
 
+def test_a_permanent_cookie_without_a_time_limit_lasts_as_long_as_browsers_keep_one() -> None:
+    """A Max-Age of 0 would delete it at once."""
+    policy = persistence(table_with(absoluteTimeout="0s", lifetimeType="Permanent"))
+
+    field = policy.response_field(None, "k", "a:1", NOW_S, is_secure=False)
+
+    assert field is not None
+    assert b"Max-Age=34560000" in field[1].split(b"; ")
+
+
 def test_a_cookie_keeps_the_spelling_of_its_name_and_is_secure_over_tls_alone() -> None:
     """A browser takes no secure cookie over plain HTTP."""
     policy = persistence(table_with(sessionName="Sid"))
