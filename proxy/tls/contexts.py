@@ -71,12 +71,23 @@ def _broken_part(pair: Certificate) -> tuple[str, str]:
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:
-    """Trust these authorities, and no others, to certify peers. Raises UnusableTLS."""
+    """Trust these authorities, and no others, to certify peers. Raises UnusableTLS.
+
+    A hundred take 20 ms. Meanwhile other threads can run if `ssl` reads a file, but not if it gets the text.
+    """
+    # Bundles name their certificates in comments, in any language; `ssl` accepts only ASCII.
+    text = ca.encode("ascii", "ignore")
     try:
-        # Bundles name their certificates in comments, in any language; `ssl` accepts only ASCII.
-        context.load_verify_locations(cadata=ca.encode("ascii", "ignore").decode())
-    except (ssl.SSLError, ValueError) as error:
-        raise UnusableTLS(place, f"{_said(error)}, want certificates in PEM") from error
+        with memory_file(text) as path:
+            context.load_verify_locations(path)
+    except OSError:
+        # No descriptor is left, or there is an error, of which `ssl` says more if it gets the text.
+        try:
+            context.load_verify_locations(cadata=text.decode())
+        except (ssl.SSLError, ValueError) as error:
+            raise UnusableTLS(place, f"{_said(error)}, want certificates in PEM") from error
+    if not context.cert_store_stats()["x509"]:
+        raise UnusableTLS(place, "only revocation lists, want certificates in PEM")
     context.verify_mode = ssl.CERT_REQUIRED
     # An authority may be given without the root that signed it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
