@@ -67,15 +67,15 @@ class LineMaker:
         return f"{self._prefix}.{int((time_s - second) * 1000):03d}Z"
 
 
-def is_failure(status_code: int, is_hidden_failure: bool) -> bool:
+def is_failure(status_code: int, has_failed: bool) -> bool:
     """The exchange ended with a server error, without a response, or with one that broke off."""
-    return status_code >= 500 or status_code == 0 or is_hidden_failure
+    return status_code >= 500 or status_code == 0 or has_failed
 
 
 def _line_of(moment: str, record: Record) -> _Line:
     return _Line(
         moment,
-        "WARNING" if is_failure(record.status_code, record.is_hidden_failure) else "INFO",
+        "WARNING" if is_failure(record.status_code, record.has_failed) else "INFO",
         MESSAGE,
         record.status_code,
         _text(record.method),

@@ -58,10 +58,10 @@ class AccessLogWriter:
         if not self._is_off:
             self._thread.start()
 
-    def wants(self, status_code: int, is_hidden_failure: bool) -> bool:
+    def wants(self, status_code: int, has_failed: bool) -> bool:
         """Whether such an exchange gets a line, see `Record`. Ask once for each, before creating its record."""
         share = self._share
-        if share < 1.0 and not is_failure(status_code, is_hidden_failure) and (share <= 0.0 or self._draw() >= share):
+        if share < 1.0 and not is_failure(status_code, has_failed) and (share <= 0.0 or self._draw() >= share):
             return False
         return not self._is_off
 

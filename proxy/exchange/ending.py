@@ -48,10 +48,10 @@ class Ending:
         "_departure",
         "_detail",
         "_download",
+        "_has_failed",
         "_head",
         "_is_body_held",
         "_is_head_sent",
-        "_is_hidden_failure",
         "_is_over",
         "_is_request_complete",
         "_is_request_stopped",
@@ -106,7 +106,7 @@ class Ending:
         """The request's body must not be sent yet: the authorization server has not answered, or the backend has not
         answered the upgrade request."""
         self._is_head_sent = False
-        self._is_hidden_failure = False
+        self._has_failed = False
         """See `Record`."""
         self._is_over = False
         self._status_code = 0
@@ -140,7 +140,7 @@ class Ending:
 
     def _answer(self, answer: Answer) -> None:
         self._reason = answer.reason
-        self._is_hidden_failure = answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        self._has_failed = answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
         reply = answers.reply_to(answer, self._head, self._id_field, self._wall_s)
         self._send_own(answers.for_edge(reply, answer) if self._client.arrival.is_edge else reply)
 
@@ -248,7 +248,7 @@ class Ending:
 
     def _abort(self, error_code: int | None = None) -> None:
         """The response cannot be completed. `error_code` is that of the backend's reset."""
-        self._is_hidden_failure = True
+        self._has_failed = True
         self._let_go()
         self._client.reset(is_cancelled=error_code == ErrorCode.CANCEL)
         self._finish()
@@ -287,7 +287,7 @@ class Ending:
         route.request_bytes += self._request_bytes
         route.response_bytes += self._response_bytes
         route.finish(self._status_code, duration_s)
-        if shared.is_logged(self._status_code, self._is_hidden_failure):
+        if shared.is_logged(self._status_code, self._has_failed):
             shared.access_log(self._record(duration_s))
 
     def _record(self, duration_s: float) -> Record:
@@ -315,5 +315,5 @@ class Ending:
             0 if self._attempts is None else self._attempts.retries,
             self._reason,
             self._detail,
-            self._is_hidden_failure,
+            self._has_failed,
         )

@@ -41,6 +41,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
     detail: str = ""
     """More about `reason`, for people."""
-    is_hidden_failure: bool = False
-    """The exchange failed, but its status code does not say so: the response broke off, or a gRPC call got an error of
-    ours, which HTTP sees as a 200."""
+    has_failed: bool = False
+    """Our own answer was an error, or the response broke off. `status_code` alone does not say it: a gRPC call gets
+    such an answer with 200, and a response that breaks off may have begun with 200."""

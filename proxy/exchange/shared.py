@@ -23,7 +23,7 @@ from proxy.stats import Stats
 _ID_PREFIX_BYTES: Final = 6
 
 
-def _always(_status_code: int, _is_hidden_failure: bool) -> bool:
+def _always(_status_code: int, _has_failed: bool) -> bool:
     return True
 
 
@@ -43,7 +43,7 @@ class Running(Protocol):
 @dataclass(kw_only=True, eq=False)
 class Shared:
     """`is_logged` says whether `access_log` wants the record of an exchange, by its status code and
-    `is_hidden_failure`. Usually it does not."""
+    `has_failed`. Usually it does not."""
 
     loop: Loop
     pools: Pool

@@ -478,7 +478,7 @@ def test_no_record_is_made_for_a_status_that_is_not_logged(world: World) -> None
 def test_a_failure_is_logged_as_one_although_the_client_has_got_a_200(make_world: MakeWorld, kind: str) -> None:
     """The log of errors alone must have what error messages and clients' request ids refer to."""
     world = make_world(config('"timeouts": {"request": "2s"},'))
-    world.services.is_logged = lambda status_code, is_hidden_failure: (status_code, is_hidden_failure) == (200, True)
+    world.services.is_logged = lambda status_code, has_failed: (status_code, has_failed) == (200, True)
     client = world.begin(asked(b"POST", fields=[GRPC] if kind == "grpc" else []))
     if kind == "grpc":
         world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
@@ -492,11 +492,11 @@ def test_a_failure_is_logged_as_one_although_the_client_has_got_a_200(make_world
 
     assert client.head is not None
     assert client.head.status_code == 200
-    assert world.record.is_hidden_failure
+    assert world.record.has_failed
 
 
 @pytest.mark.parametrize("outcome", ["answered", "bad path", "client gone"])
-def test_other_ends_are_no_hidden_failures(world: World, outcome: str) -> None:
+def test_other_ends_are_no_failures_of_ours(world: World, outcome: str) -> None:
     client = world.begin(asked(path=b"/..", fields=[GRPC]) if outcome == "bad path" else asked())
     if outcome == "answered":
         world.pool.stream.answer(503, end_stream=True)
@@ -504,7 +504,7 @@ def test_other_ends_are_no_hidden_failures(world: World, outcome: str) -> None:
         world.pool.stream.answer()
         client.leave()
 
-    assert not world.record.is_hidden_failure
+    assert not world.record.has_failed
 
 
 def test_an_exchange_is_counted_at_its_route(world: World) -> None:

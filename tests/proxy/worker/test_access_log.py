@@ -159,7 +159,7 @@ class Scene:
         self.writer.start()
 
     def offer(self, record: Record) -> None:
-        if self.writer.wants(record.status_code, record.is_hidden_failure):
+        if self.writer.wants(record.status_code, record.has_failed):
             self.writer.write(record)
 
     def end_writing(self) -> None:
@@ -206,7 +206,7 @@ def test_the_mode_decides_which_requests_are_logged(pipe: Pipe, mode: str, wante
 
 def test_a_failure_that_the_status_code_hides_is_logged_among_the_errors(pipe: Pipe) -> None:
     scene = Scene(pipe, "errors")
-    scene.offer(record(reason="idle_timeout", is_hidden_failure=True))
+    scene.offer(record(reason="idle_timeout", has_failed=True))
     scene.close()
 
     (entry,) = pipe.lines(1)
