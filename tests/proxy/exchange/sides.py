@@ -37,6 +37,11 @@ class Taken:
             self._debts.append((creditor, size_bytes))
         return size_bytes
 
+    @property
+    def is_owing(self) -> bool:
+        """Bytes wait for the socket."""
+        return bool(self._debts)
+
     def drain(self) -> None:
         """The socket has taken all of it."""
         debts, self._debts = self._debts, []
