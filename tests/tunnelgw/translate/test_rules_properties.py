@@ -11,8 +11,8 @@ from proxy import document
 from proxy.routing import compile_table
 from proxy.supervisor.certificates import CertificateCheck
 from tests.tunnelgw.golden.certificates import with_certificates
-from tests.tunnelgw.translate.routeobjects import ROUTES, SLICES, WORLDS, Plain
-from tests.tunnelgw.translate.world import World, object_of
+from tests.tunnelgw.translate.routeobjects import POLICIES, ROUTES, SLICES, WORLDS, Plain
+from tests.tunnelgw.translate.world import NAMESPACE, World, object_of
 from tunnelgw.model.conditions import ConditionType, Finding, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry, Snapshot, index_entries
@@ -94,14 +94,44 @@ def test_the_order_of_objects_makes_no_difference(plain: list[Plain], chance: ra
     assert outputs(world_of(shuffled)) == outputs(world_of(plain))
 
 
-@given(WORLDS)
+IN_USE: list[Plain] = [
+    {
+        "kind": "Gateway",
+        "metadata": {"name": "gw"},
+        "spec": {"gatewayClassName": "tunnel", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    },
+    {
+        "kind": "HTTPRoute",
+        "metadata": {"name": "to-both"},
+        "spec": {
+            "parentRefs": [{"name": "gw"}],
+            "rules": [{"backendRefs": [{"name": name, "port": 80} for name in ("v1", "v2")]}],
+        },
+    },
+]
+"""By these, both Services of their namespace are in use at a Gateway, so that policies have something to report."""
+
+
+def _of_one_in_use(policy: Plain) -> Plain:
+    targets = [*policy["spec"]["targetRefs"], {"group": "", "kind": "Service", "name": "v1"}]
+    return {
+        **policy,
+        "metadata": {**policy["metadata"], "namespace": NAMESPACE},
+        "spec": {**policy["spec"], "targetRefs": targets},
+    }
+
+
+@given(WORLDS, POLICIES.map(_of_one_in_use))
 @settings(max_examples=40, deadline=None)
-def test_policies_report_two_conditions_to_each_gateway(plain: list[Plain]) -> None:
-    world = world_of(plain)
-    for key in world.snapshot.all(Kind.BACKEND_TLS_POLICY):
-        for ancestor in world.queries.ask(policy_verdict, key).ancestors:
-            types = [finding.type for finding in ancestor.findings]
-            assert types == [ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS]
+def test_policies_report_two_conditions_to_each_gateway(plain: list[Plain], policy: Plain) -> None:
+    world = world_of([*plain, policy, *IN_USE])
+    keys = world.snapshot.all(Kind.BACKEND_TLS_POLICY)
+    ancestors = [ancestor for key in keys for ancestor in world.queries.ask(policy_verdict, key).ancestors]
+
+    assert ancestors
+    for ancestor in ancestors:
+        types = [finding.type for finding in ancestor.findings]
+        assert types == [ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS]
 
 
 @given(WORLDS, st.lists(st.one_of(ROUTES, SLICES), min_size=1, max_size=4))
