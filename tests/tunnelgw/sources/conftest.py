@@ -1,7 +1,6 @@
 """Fixtures of tests against a real API server: Gateway API and our kinds installed, and our own account on it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +21,3 @@ def cluster(kube: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture
 def namespace(cluster: Cluster) -> str:
     return cluster.admin.create_namespace("sources")
-
-
-@pytest.fixture
-def kubeconfig(cluster: Cluster) -> Path:
-    """Of the account that the chart makes for the controller."""
-    return cluster.kubeconfig
