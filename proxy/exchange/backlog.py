@@ -1,6 +1,6 @@
-"""Bytes that peers have not taken yet, of many bodies together.
+"""Bytes that peers have not taken yet, of many bodies and heads together.
 
-Each body has a limit of its own, but a few peers that take nothing can have thousands of them wait. Beyond a total,
+Each has a limit of its own, but a few peers that take nothing can have thousands of them wait. Beyond a total,
 those are given up whose peers have taken nothing for longest: a peer that hangs costs the others nothing. Pure.
 """
 

@@ -162,6 +162,8 @@ class Ending:
                 return
         self._finish()
 
+    # -- what its peers have not taken yet ---------------------------------------------------------------------------
+
     @property
     def _has_large_head(self) -> bool:
         return len(self._head.fields) > LARGE_HEAD_FIELDS

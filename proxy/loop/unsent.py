@@ -14,7 +14,7 @@ class Unsent:
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        """What waits in the output of all sockets, and the responses that wait for a window of their clients."""
+        """What waits in the output of all sockets, and what exchanges hold: bodies of both directions, large heads."""
 
     @property
     def is_large(self) -> bool:
