@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from proxy import document
 from proxy.backend.health import AddressHealth, Outliers
 
-outcomes = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 15)), max_size=80)
+mostly_failures = st.sampled_from([True, False, False, False])
+outcomes = st.lists(st.tuples(st.integers(0, 3), mostly_failures, st.integers(0, 15)), min_size=10, max_size=80)
+percents = st.one_of(st.integers(0, 100), st.sampled_from([25, 50, 100]))
 
 
-@given(outcomes, st.integers(1, 4), st.integers(0, 100))
+@given(outcomes, st.integers(1, 4), percents)
 def test_ejections_respect_threshold_maximum_share_and_duration(
     history: list[tuple[int, bool, int]], threshold: int, percent: int
 ) -> None:
@@ -28,10 +30,14 @@ def test_ejections_respect_threshold_maximum_share_and_duration(
             in_a_row[place] = 0
         else:
             in_a_row[place] += 1
+            has_room = (outliers.ejected + 1) * 100 <= percent * 4
+            is_due = in_a_row[place] >= threshold and address.is_usable and has_room
             if outliers.failed(address, now_s):
                 assert in_a_row[place] >= threshold or has_been_ejected[place]
                 ejected_at_s[place] = now_s
                 has_been_ejected[place] = True
+            else:
+                assert not is_due
         assert outliers.ejected * 100 <= percent * 4
         assert next_s is None or next_s > now_s
         for other, since_s in zip(addresses, ejected_at_s, strict=True):
