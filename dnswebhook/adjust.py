@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dnswebhook.canonical import DropReason
-from dnswebhook.fit import Drop, fit
+from dnswebhook.fit import Drop, Fitted, fit
 from dnswebhook.model import Capabilities, Endpoint
+from dnswebhook.ownership import is_heritage
 from dnswebhook.served import Served
 
 
@@ -50,6 +51,8 @@ def adjust(
         served,
         capabilities.reserved_name_octets,
     )
+    if fitted.type == "TXT" and any(map(is_heritage, fitted.values)):
+        fitted = _without_ownership_texts(fitted)
     if fitted.values and is_protected(fitted.name):
         drop = Drop(DropReason.PROTECTED, fitted.name, fitted.type, "", "the name is protected by --protect")
         return Adjusted(None, (drop,))
@@ -57,6 +60,21 @@ def adjust(
         return Adjusted(None, fitted.drops, is_by_limit=fitted.is_by_limit)
     kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=endpoint.labels)
     return Adjusted(kept, fitted.drops, fitted.limit, fitted.is_by_limit)
+
+
+def _without_ownership_texts(fitted: Fitted) -> Fitted:
+    """external-dns writes its ownership texts after adjusting, so one that is desired comes from a source.
+
+    Written, it would make external-dns take for its own what somebody else has on another name, and remove that.
+    """
+    texts = [value for value in fitted.values if is_heritage(value)]
+    kept = tuple(value for value in fitted.values if not is_heritage(value))
+    named = texts[0] if len(texts) == 1 else ""
+    detail = "an ownership text, want only external-dns itself to write those: it would claim records of others"
+    drops = [*fitted.drops, Drop(DropReason.OWNERSHIP_TEXT, fitted.name, "TXT", named, detail, len(texts))]
+    if not kept:
+        drops.append(Drop(DropReason.NO_TARGETS, fitted.name, "TXT", "", "no target is left that can be held"))
+    return msgspec.structs.replace(fitted, values=kept, drops=tuple(drops))
 
 
 def merge_identified(endpoints: Sequence[Endpoint]) -> Endpoint:

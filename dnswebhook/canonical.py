@@ -35,6 +35,7 @@ class DropReason(StrEnum):
     TARGET_TOO_LONG = "target_too_long"
     NO_TARGETS = "no_targets"
     SURPLUS_CNAME_TARGET = "surplus_cname_target"
+    OWNERSHIP_TEXT = "ownership_text"
     PROTECTED = "protected"
 
 

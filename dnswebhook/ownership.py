@@ -26,7 +26,8 @@ OWNER_LABEL = "owner"
 _NONCE_LABEL = "txt-encryption-nonce"
 _NONCE_CHARACTERS = 16
 """The 12 octets with which an encrypted text begins, in base64."""
-_HERITAGE = re.compile(r'"?heritage=external-dns(,|"?$)')
+_HERITAGE = re.compile(r'(?:^"?|,)heritage=external-dns(?:,|"?$)')
+"""external-dns writes it first, and accepts it anywhere."""
 _TYPE_WORDS = frozenset(map(str.lower, KNOWN_TYPES))
 # Static expressions only: compiling one per name would take longer than everything else in a plan.
 _WORD = re.compile(r"[a-z0-9]+")
@@ -107,7 +108,7 @@ def same_texts(
 
 
 def is_heritage(value: str) -> bool:
-    return _HERITAGE.match(value) is not None
+    return _HERITAGE.search(value) is not None
 
 
 def owner_in(value: str) -> str:

@@ -18,7 +18,7 @@ from dnswebhook.stores.unifi import integrationrows, v2rows
 from tests.dnswebhook.planning import NO_PAST, NOTHING_PROTECTED, NOTHING_SERVED
 from tests.support.plan_world import World
 from tests.support.record_sets import record_sets
-from tests.support.strategies import endpoints
+from tests.support.strategies import HERITAGE, endpoints
 
 EMBEDDED = EmbeddedStore(Path("unused")).capabilities()  # opens nothing
 
@@ -96,6 +96,27 @@ def test_a_protected_name_is_dropped_for_that_reason() -> None:
     assert result.endpoint is None
     assert [DropReason.PROTECTED] == [drop.reason for drop in result.drops]
     assert "nas.lan" == result.drops[0].name
+
+
+def test_an_ownership_text_is_dropped_and_the_other_texts_stay() -> None:
+    """One in two strings too: the store joins them."""
+    texts = ("plain", HERITAGE, '"heritage=exter" "nal-dns,external-dns/owner=home"')
+    result = adjust(
+        Endpoint("a-nas.example.com", "TXT", texts), v2rows.CAPABILITIES, NOTHING_PROTECTED.matches, NOTHING_SERVED
+    )
+
+    assert result.endpoint == Endpoint("a-nas.example.com", "TXT", ("plain",))
+    assert [(DropReason.OWNERSHIP_TEXT, 2)] == [(drop.reason, drop.count) for drop in result.drops]
+
+
+def test_an_endpoint_of_ownership_texts_only_is_dropped() -> None:
+    endpoint = Endpoint("a-nas.example.com", "TXT", (HERITAGE,))
+    result = adjust(endpoint, v2rows.CAPABILITIES, NOTHING_PROTECTED.matches, NOTHING_SERVED)
+
+    assert result.endpoint is None
+    assert [(DropReason.OWNERSHIP_TEXT, HERITAGE), (DropReason.NO_TARGETS, "")] == [
+        (drop.reason, drop.target) for drop in result.drops
+    ]
 
 
 def test_an_endpoint_without_a_valid_target_is_dropped_with_the_reasons() -> None:

@@ -123,12 +123,14 @@ def test_other_records_vouch_for_nothing(endpoint: Endpoint) -> None:
         (HERITAGE.strip('"'), True),
         ('"heritage=external-dns"', True),
         ("heritage=external-dns", True),
+        ('"any text,heritage=external-dns,external-dns/owner=home"', True),
+        ("any text,heritage=external-dns", True),
         ("heritage=external-dns-2", False),
         ("about heritage=external-dns,", False),
         ("", False),
     ],
 )
-def test_a_heritage_text_is_recognised_with_and_without_quotes(text: str, expected: bool) -> None:
+def test_a_heritage_text_is_recognised_as_external_dns_does(text: str, expected: bool) -> None:
     assert expected is is_heritage(text)
 
 

@@ -145,3 +145,18 @@ def test_a_dnsendpoint_without_a_dns_name_does_not_prevent_other_records(scene: 
 
     assert scene.store.held() == scene.expected(only)
     assert scene.external_dns.once().is_no_op
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_a_dnsendpoint_with_an_ownership_text_does_not_claim_a_record_made_by_hand(scene: Scene) -> None:
+    """Otherwise external-dns would remove it. It accepts such a text wherever the decisive words stand."""
+    ours = f"heritage=external-dns,external-dns/owner={scene.external_dns.owner_id}"
+    only = {"a-one": DESIRED["a-one"]}
+    scene.desire(only)
+    scene.objects.create("claim", [Endpoint("a-by-hand.example.org", "TXT", (f'"{ours}"',))])
+    scene.objects.create("claim-too", [Endpoint("mx-by-hand.example.org", "TXT", (f"any text,{ours}",))])
+
+    scene.apply_once()
+
+    assert scene.external_dns.once().is_no_op
+    assert scene.store.held() == scene.expected(only)
