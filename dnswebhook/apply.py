@@ -254,9 +254,11 @@ class Run:
                 self._count("create", Outcome.LEFT_OUT, len(add))
                 return False
             removed.append(record)
-        if has_cname and gone and (obstacle := self._obstacle(add[0].name)):
+        if has_cname and (gone or not self._are_gone(remove)) and (obstacle := self._obstacle(add[0].name, remove)):
             for spec in add:
                 self._failed("create", spec, obstacle)
+            if not gone and not isinstance(obstacle, Overlaps):
+                self._put_back(removed)
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
@@ -269,18 +271,42 @@ class Run:
         self._note_removed((record for record in removed if record.value not in values), gone)
         return all(added)
 
-    def _obstacle(self, name: str) -> StoreError | None:
-        """Why nothing can be added to a name where a row to be removed was not found; None if something can be added.
+    def _are_gone(self, rows: Iterable[Record]) -> bool:
+        """Whether removed rows are certainly gone, if the store would accept a CNAME beside them.
 
-        Either we removed that row ourselves, in a delete that was retried, or somebody else did, who may have added
-        others.
+        A console that is starting may confirm a removal that it has not carried out. To ask once more is cheaper than a
+        listing for each name: it does not find the row any more.
+        """
+        if not self._store.capabilities().may_accept_overlaps:
+            return True
+        for record in rows:
+            try:
+                self._store.delete(record, self._deadline)
+            except NotFound:
+                continue
+            except StoreError:
+                return False
+            return False
+        return True
+
+    def _obstacle(self, name: str, removed: Collection[Record]) -> StoreError | None:
+        """Why nothing can be added to a name where a row to be removed was not found, or may still be there; None if
+        something can be added.
+
+        A row that was not found we have removed ourselves, in a delete that was retried, or somebody else has, who may
+        have added others.
         """
         try:
             rows = self._store.list_records(self._deadline).records
         except StoreError as error:
             return error
-        is_empty = not any(row.name == name and row.is_enabled for row in rows)
-        return None if is_empty else Overlaps(f"somebody changed {name} since it was listed")
+        there = [row for row in rows if row.name == name and row.is_enabled]
+        if not there:
+            return None
+        for row in there:
+            if row in removed:
+                return Overlaps(f"the removal of {row.type} {row.value!r} was confirmed, but it is still there")
+        return Overlaps(f"somebody changed {name} since it was listed")
 
     def _put_back(self, removed: list[Record]) -> None:
         """Nothing could be added in place of the removed rows: the name must not stay empty until the next pass."""

@@ -100,3 +100,5 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Room kept free below `max_name_octets` for the prefix of the ownership TXT record (`cname-` and the like)."""
     has_lasting_ids: bool = False
     """The id of a deleted row is never reused."""
+    may_accept_overlaps: bool = False
+    """The store may put a CNAME and other rows on one name, so nobody but us prevents it."""

@@ -1,9 +1,11 @@
 """A plan on its way into a store: what one failure stops and what it does not, and when a run ends early."""
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from dnswebhook.apply import MAX_SYSTEMIC_FAILURES, Outcome, Report, Run, dry_run, writes_of
@@ -20,7 +22,7 @@ from dnswebhook.errors import (
 from dnswebhook.model import Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch, Update
 from dnswebhook.writers import Writers
-from tests.support.memory_store import WAIT_S, MemoryStore
+from tests.support.memory_store import CAPABILITIES, WAIT_S, MemoryStore
 
 A = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
 CNAME = RecordSpec("app.example.com", "CNAME", "host.example.net")
@@ -284,6 +286,41 @@ def test_a_switch_whose_row_was_removed_meanwhile_creates_only_at_an_empty_name(
     assert store.live == {(CNAME.name, "CNAME", other.value if is_exchanged else CNAME.value)}
     assert report.is_complete is not is_exchanged
     assert ("create" in store.verbs) is not is_exchanged
+
+
+OVERLAPPING = msgspec.structs.replace(CAPABILITIES, may_accept_overlaps=True)
+
+
+@pytest.mark.parametrize(
+    ("held", "add"), [((ROW_CNAME,), A), ((ROW_A,), CNAME), ((ROW_CNAME,), CNAME)], ids=["from", "to", "another"]
+)
+@pytest.mark.parametrize("times", [0, 1, math.inf], ids=["done", "confirmed once", "confirmed always"])
+def test_nothing_is_added_beside_a_cname_whose_removal_was_only_confirmed(
+    held: tuple[Record, ...], add: RecordSpec, times: float, writers: Writers
+) -> None:
+    """Old firmware would accept it, and no resolver starts with it."""
+    store = MemoryStore.holding(*held, limits=OVERLAPPING)
+    store.ignore(add.name, times=times)
+
+    report = executed(store, writers, strand(Switch(held, (add,))))
+
+    stays = times == math.inf
+    assert store.live == {(row.name, row.type, row.value) for row in (held if stays else (add,))}
+    assert ("create" in store.verbs) is not stays
+    assert store.listings == (times > 0)
+    assert ["still there" in str(failure.error) for failure in report.failures] == [True] * stays
+
+
+def test_what_a_switch_removed_is_put_back_when_nothing_can_tell_whether_it_is_gone(writers: Writers) -> None:
+    store = MemoryStore.holding(ROW_CNAME, limits=OVERLAPPING)
+    store.ignore(ROW_CNAME.name)
+    store.fail("list", StoreUnreachable("away"))
+
+    executed(store, writers, strand(Switch((ROW_CNAME,), (A,))))
+
+    assert store.live == {(ROW_CNAME.name, "CNAME", ROW_CNAME.value)}
+    assert store.verbs == ["delete", "delete", "create"]
+    assert store.calls[-1] == ("create", ROW_CNAME.name, "CNAME", ROW_CNAME.value)
 
 
 def test_a_name_with_only_a_disabled_row_counts_as_empty(writers: Writers) -> None:

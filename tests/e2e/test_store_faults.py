@@ -471,6 +471,29 @@ def test_a_cname_whose_create_completes_late_meets_no_other_cname_on_its_name(vi
 
 
 @only_v2
+@pytest.mark.parametrize("count", [1, None], ids=["once", "always"])
+def test_no_record_is_added_beside_a_cname_whose_removal_was_confirmed_and_not_done(
+    view: UnifiView, count: int | None
+) -> None:
+    """An empty answer is how the controller confirms a removal, and what a console in a restart may send."""
+    view.controller.quirks.put_refusal = PutRefusal.EXISTS
+    view.controller.quirks.accepts_cname_overlap = True
+    to_address = [*AFTER[:2], endpoint("alias.example.org", "A", "192.0.2.9", ttl_s=60), *AFTER[3:]]
+    with daemon_on(view) as daemon:
+        rig = Rig(view, daemon)
+        for desired in (AFTER, to_address):
+            rig.begin()
+            for name in ("alias.example.org", "turned.example.org"):
+                view.controller.fault(faults.empty_body(), "delete", name=name, count=count)
+
+            rig.loop.try_pass(desired)
+
+            assert view.controller.resolver_breakages == []
+            rig.heal()
+            rig.assert_ends_with(desired)
+
+
+@only_v2
 @pytest.mark.parametrize(("put_refusal", "write"), [(PutRefusal.NONE, "update"), (PutRefusal.EXISTS, "delete")])
 def test_no_second_cname_is_added_when_somebody_replaces_it_meanwhile(
     view: UnifiView, put_refusal: PutRefusal, write: str

@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     wildcard_types=frozenset({"A", "AAAA"}),
     reserved_name_octets=6,
     has_lasting_ids=True,
+    may_accept_overlaps=True,
 )
 
 _TYPES = frozenset(CAPABILITIES.max_ttl_s)
