@@ -17,7 +17,7 @@ import msgspec
 from dnswebhook.canonical import DropReason
 from dnswebhook.fit import Drop, Fitted, fit
 from dnswebhook.model import Capabilities, Endpoint
-from dnswebhook.ownership import is_heritage
+from dnswebhook.ownership import OWNED_RECORD_LABEL, is_heritage
 from dnswebhook.served import Served
 
 
@@ -40,7 +40,8 @@ def adjust(
     """Make name and targets canonical, and the TTL one that the store keeps.
 
     setIdentifier and properties are dropped, labels are kept. `providerSpecific` properties are not stored, so each
-    would cause an update on every pass (external-dns #4951).
+    would cause an update on every pass (external-dns #4951). The label `ownedRecord` is dropped: external-dns sets it
+    after adjusting, on its ownership records, and on any other it would make the record pass for one.
     """
     fitted = fit(
         endpoint.dns_name,
@@ -58,7 +59,10 @@ def adjust(
         return Adjusted(None, (drop,))
     if not fitted.values:
         return Adjusted(None, fitted.drops, is_by_limit=fitted.is_by_limit)
-    kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=endpoint.labels)
+    labels = endpoint.labels
+    if OWNED_RECORD_LABEL in labels:
+        labels = {name: value for name, value in labels.items() if name != OWNED_RECORD_LABEL}
+    kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=labels)
     return Adjusted(kept, fitted.drops, fitted.limit, fitted.is_by_limit)
 
 

@@ -98,6 +98,13 @@ def test_a_protected_name_is_dropped_for_that_reason() -> None:
     assert "nas.lan" == result.drops[0].name
 
 
+def test_a_label_of_ownership_records_is_removed() -> None:
+    """With it, the filter would be asked about the name in the label."""
+    wanted = Endpoint("app.example.com", "TXT", ("plain",), labels={"ownedRecord": "nas.lan", "resource": "crd/a/b"})
+
+    assert Endpoint("app.example.com", "TXT", ("plain",), labels={"resource": "crd/a/b"}) == adjusted(wanted)
+
+
 def test_an_ownership_text_is_dropped_and_the_other_texts_stay() -> None:
     """One in two strings too: the store joins them."""
     texts = ("plain", HERITAGE, '"heritage=exter" "nal-dns,external-dns/owner=home"')

@@ -5,9 +5,10 @@ what somebody else made stays.
 """
 
 import pytest
+from msgspec.structs import replace
 
 from dnswebhook.model import Endpoint
-from tests.support.desired import DESIRED, TEXTS, ZONE, Wanted, wanted
+from tests.support.desired import DESIRED, TEXTS, ZONE, HeldRow, Wanted, wanted
 from tests.support.scene import Scene, Stage, changed
 
 
@@ -160,3 +161,17 @@ def test_a_dnsendpoint_with_an_ownership_text_does_not_claim_a_record_made_by_ha
 
     assert scene.external_dns.once().is_no_op
     assert scene.store.held() == scene.expected(only)
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_a_dnsendpoint_with_a_label_of_ownership_records_is_written_like_any_other(stage: Stage) -> None:
+    """The label names another record, outside the filter."""
+    text = wanted("TXT", "labelled.example.org", ["plain"])
+    with stage(env={"DOMAIN_FILTER": ZONE}) as scene:
+        labelled = replace(text.endpoint, labels={"ownedRecord": "labelled.example.net"})
+        scene.objects.create("labelled", [labelled])
+
+        scene.apply_once()
+
+        assert HeldRow(text.name, "TXT", "plain") in scene.store.held()
+        assert scene.external_dns.once().is_no_op
