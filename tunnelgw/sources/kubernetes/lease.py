@@ -59,9 +59,15 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    """With everything that a PUT without it would remove: it may be from others."""
+
     name: str
     namespace: str
     resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[dict[str, str | bool]] = []
+    finalizers: list[str] = []
 
 
 class _Lease(msgspec.Struct, rename="camel"):
@@ -170,9 +176,8 @@ class Leadership:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = old.spec if old else _Spec()
         is_renewed = spec.holder_identity == self._identity
-        version = old.metadata.resource_version if old else ""
         return _Lease(
-            _Metadata(self._key.name, self._key.namespace, version),
+            old.metadata if old else _Metadata(self._key.name, self._key.namespace),
             _Spec(
                 self._identity,
                 self._timing.duration_s,

@@ -282,6 +282,33 @@ def test_a_stopping_leader_releases_a_lease_edited_since_but_not_that_of_another
         assert cluster.admin.call("GET", path)["spec"].get("holderIdentity", "") == other
 
 
+def test_what_others_wrote_into_the_metadata_of_the_lease_stays(cluster: Cluster, key: Key) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "owner", "uid": str(uuid.uuid4())}
+    written = {
+        "labels": {"app.kubernetes.io/managed-by": "other"},
+        "annotations": {"example.org/note": "keep"},
+        "ownerReferences": [{**owner, "blockOwnerDeletion": False}],
+        "finalizers": ["example.org/keep"],
+    }
+
+    def metadata() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.admin.call("GET", path)["metadata"]
+        return {name: found.get(name) for name in written}
+
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
+        until(leader.leadership.is_held)
+        cluster.admin.call("PATCH", path, {"metadata": written}, "application/merge-patch+json")
+        before = version_of(cluster, key)
+        until(lambda: version_of(cluster, key) != before)
+        assert metadata() == written, "after a renewal"
+    assert metadata() == written, "after the release"
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([follower], until):
+        until(follower.leadership.is_held)
+        assert metadata() == written, "after a takeover"
+    cluster.admin.call("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+
 def test_a_leader_whose_lease_was_deleted_creates_it_again_and_keeps_leading(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
