@@ -56,7 +56,9 @@ class ProxyTarget:
         self._on_version = on_version
         self._is_by_name = endpoint.is_by_name
         self._held_digest = ""
+        """Of the parcel that was taken as `_held_version`; empty: what the proxy holds is not known to be ours."""
         self._held_version: int | None = None
+        """What the proxy last said; None: nothing, or that is not known."""
         self._replaced = 0
         """How many visits in a row have found somebody else's document."""
 
@@ -84,7 +86,7 @@ class ProxyTarget:
             return self._put_above(parcel, (self._held_version or 0) + 1)
         except Undelivered as failure:
             if failure.is_refusal:
-                self._held_version = None  # to be read again: a wrong version would be refused again and again
+                self._found(None)  # to be read again: a wrong version would be refused again and again
             raise
 
     def _visit(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
@@ -102,24 +104,29 @@ class ProxyTarget:
                 sent_version=self._held_version,
                 version=version,
             )
-        self._held_version = version
+            self._found(version)
         try:
             # If the same document is loaded already, perhaps from another controller, sending it with the loaded
             # version does not load it again.
             return self._put(parcel, 1 if version is None else version)
         except VersionConflict as conflict:
             self._replaced += 1
-            self._held_version = conflict.loaded
-        return self._put_above(parcel, self._held_version + 1, _MAX_CONFLICTS - 1)
+            self._found(conflict.loaded)
+            version = conflict.loaded
+        return self._put_above(parcel, version + 1, _MAX_CONFLICTS - 1)
 
     def _put_above(self, parcel: DocumentParcel, version: int, attempts: int = _MAX_CONFLICTS) -> tuple[Remark, ...]:
         for _ in range(attempts):
             try:
                 return self._put(parcel, version)
             except VersionConflict as conflict:
-                self._held_version = conflict.loaded
+                self._found(conflict.loaded)
                 version = conflict.loaded + 1
         raise Undelivered("somebody else keeps replacing its document")
+
+    def _found(self, version: int | None) -> None:
+        """Only an answer to a PUT makes it ours: one that fails must not leave it taken for that at the next visit."""
+        self._held_version, self._held_digest = version, ""
 
     def _replacements(self) -> tuple[Remark, ...]:
         return (Remark(RemarkKind.REPLACED, self.name, _REPLACED),) if self._replaced >= _MANY_REPLACED else ()

@@ -194,6 +194,64 @@ def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path
         target.close()
 
 
+class FailingAtTimes:
+    """The script of a proxy that holds the version `loaded`, and answers PUT with `failure` if that is set."""
+
+    def __init__(self) -> None:
+        self.loaded: int | None = None
+        self.failure = b""
+
+    def __call__(self, dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            if request.startswith(b"HEAD") and self.loaded is None:
+                dialogue.answer(b"", status=b"404 Not Found")
+            elif request.startswith(b"HEAD"):
+                dialogue.answer(b"", f"Configuration-Version: {self.loaded}".encode())
+            elif self.failure:
+                dialogue.answer(b'{"loaded":%d}' % (self.loaded or 0), status=self.failure)
+            else:
+                self.loaded = json.loads(request.partition(b"\r\n\r\n")[2])["version"]
+                dialogue.answer(b'{"version":%d}' % self.loaded)
+
+
+@pytest.mark.parametrize("failure", [b"400 Bad Request", b"409 Conflict", b"500 Internal Server Error"])
+@pytest.mark.parametrize("found", [None, 40], ids=["empty", "another document"])
+def test_what_a_visit_finds_instead_of_its_document_does_not_count_as_that_after_a_failed_put(
+    found: int | None, failure: bytes
+) -> None:
+    """A proxy that has just restarted may fail at first, for lack of a worker."""
+    proxy = FailingAtTimes()
+    with SocketBackend(proxy) as backend:
+        target = target_at(f"http://{backend.address}")
+        target.deliver(parcel("a.example"))
+        proxy.loaded, proxy.failure = found, failure
+        for _ in range(2):
+            with pytest.raises(Undelivered):
+                target.deliver(parcel("a.example"))
+        proxy.failure = b""
+
+        target.deliver(parcel("a.example"))
+
+        assert proxy.loaded == (found or 0) + 1
+        target.close()
+
+
+def test_a_document_is_sent_to_a_proxy_restarted_empty_also_after_it_refused_another_one() -> None:
+    proxy = FailingAtTimes()
+    with SocketBackend(proxy) as backend:
+        target = target_at(f"http://{backend.address}")
+        target.deliver(parcel("a.example"))
+        proxy.failure = b"400 Bad Request"
+        with pytest.raises(Undelivered):
+            target.deliver(parcel("b.example"))
+        proxy.loaded, proxy.failure = None, b""
+
+        target.deliver(parcel("a.example"))
+
+        assert proxy.loaded == 1
+        target.close()
+
+
 def test_an_unreachable_proxy_is_reported_with_what_to_check(tmp_path: Path) -> None:
     """The proxy's name precedes this wherever it is reported."""
     target = target_at(f"unix:{tmp_path / 'config.sock'}")
