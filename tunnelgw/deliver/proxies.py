@@ -20,11 +20,12 @@ log = get_logger(__name__)
 _MAX_CONFLICTS = 3
 """More in a row mean that somebody else keeps writing."""
 _MANY_REPLACED = 3
-"""This many visits in a row must find another document than ours: a single one may be an accident."""
+"""This many visits in a row must find another document than ours, or none: a single one may be an accident."""
 _REPLACED = (
     "somebody else keeps replacing its document, for example another controller that names this proxy, so that ours is "
     "served only at times"
 )
+_LOST = "it loses its document again and again: it keeps being restarted, or several proxies are behind its address"
 
 
 class DocumentParcel(msgspec.Struct, frozen=True):
@@ -60,7 +61,8 @@ class ProxyTarget:
         self._held_version: int | None = None
         """What the proxy last said; None: nothing, or that is not known."""
         self._replaced = 0
-        """How many visits in a row have found somebody else's document."""
+        """How many visits in a row have found somebody else's document, or none."""
+        self._replaced_how = ""
 
     def close(self) -> None:
         self._client.close()
@@ -105,12 +107,14 @@ class ProxyTarget:
                 version=version,
             )
             self._found(version)
+            if version is None and not self._is_by_name:  # a name may lead to a new proxy each time
+                self._note_replaced(_LOST)
         try:
             # If the same document is loaded already, perhaps from another controller, sending it with the loaded
             # version does not load it again.
             return self._put(parcel, 1 if version is None else version)
         except VersionConflict as conflict:
-            self._replaced += 1
+            self._note_replaced(_REPLACED)
             self._found(conflict.loaded)
             version = conflict.loaded
         return self._put_above(parcel, version + 1, _MAX_CONFLICTS - 1)
@@ -128,8 +132,11 @@ class ProxyTarget:
         """Only an answer to a PUT makes it ours: one that fails must not leave it taken for that at the next visit."""
         self._held_version, self._held_digest = version, ""
 
+    def _note_replaced(self, how: str) -> None:
+        self._replaced, self._replaced_how = self._replaced + 1, how
+
     def _replacements(self) -> tuple[Remark, ...]:
-        return (Remark(RemarkKind.REPLACED, self.name, _REPLACED),) if self._replaced >= _MANY_REPLACED else ()
+        return (Remark(RemarkKind.REPLACED, self.name, self._replaced_how),) if self._replaced >= _MANY_REPLACED else ()
 
     def _replace(self, parcel: DocumentParcel, over: int) -> tuple[Remark, ...]:
         loaded = self._client.loaded()

@@ -9,7 +9,7 @@ class RemarkKind(StrEnum):
     PORT = "port"
     """A proxy holds the document, but cannot apply a part of it now; `subject` is the path of the field."""
     REPLACED = "replaced"
-    """A proxy holds the document, but somebody else keeps sending it other ones."""
+    """A proxy holds the document, but keeps losing it, or somebody else keeps sending it other ones."""
     CONFLICT = "conflict"
     """Somebody else has a rule for the hostname `subject`, so ours is left out."""
     FOREIGN_RULE = "foreign rule"
@@ -58,5 +58,5 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @property
     def replaced(self) -> str:
-        """The message if somebody else keeps replacing what the target holds; empty: nobody does."""
+        """The message if what the target holds keeps being lost or replaced; empty: it is not."""
         return next((remark.message for remark in self.remarks if remark.kind is RemarkKind.REPLACED), "")

@@ -434,6 +434,27 @@ def test_repeated_replacement_of_a_document_is_remarked_until_a_visit_finds_ours
         theirs.close()
 
 
+def test_a_proxy_that_is_found_empty_again_and_again_is_remarked_until_a_visit_finds_ours() -> None:
+    """It is restarted every few seconds, or its address leads to several proxies."""
+    proxy = FailingAtTimes()
+    with SocketBackend(proxy) as backend:
+        target = target_at(f"http://{backend.address}")
+        target.deliver(parcel("a.example"))
+        told = []
+        for _ in range(4):
+            proxy.loaded = None
+            told.append(
+                [
+                    (remark.kind, "loses its document" in remark.message)
+                    for remark in target.deliver(parcel("a.example"))
+                ]
+            )
+
+        assert told == [[], [], [(RemarkKind.REPLACED, True)], [(RemarkKind.REPLACED, True)]]
+        assert target.deliver(parcel("a.example")) == ()
+        target.close()
+
+
 def test_two_controllers_that_want_the_same_document_leave_each_other_s_version() -> None:
     with Proxy() as proxy:
         one, other = target_of(proxy), target_of(proxy)
