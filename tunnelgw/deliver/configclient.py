@@ -217,8 +217,11 @@ class ConfigClient:
         response = connection.getresponse()
         content = response.read(most_bytes)
         if not response.isclosed():
-            connection.close()  # the answer is longer than a proxy's can be
+            connection.close()  # the answer is cut off, or longer than a proxy's can be
         self._is_used = connection.sock is not None
+        if response.length and len(content) < most_bytes:
+            cut = f"its answer to {method} /config ended after {len(content)} of {len(content) + response.length} bytes"
+            raise Undelivered(f"{cut}: was the proxy stopped meanwhile?")
         return response.status, response.headers, content
 
     def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:

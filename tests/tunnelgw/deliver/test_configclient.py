@@ -272,6 +272,26 @@ def test_a_malformed_response_is_a_failure(status: bytes, body: bytes) -> None:
         target.close()
 
 
+@pytest.mark.parametrize("status", [b"200 OK", b"409 Conflict"])
+def test_an_answer_that_is_cut_off_is_reported_as_such(status: bytes) -> None:
+    """And not as that of another program, or of a proxy with another document."""
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        if dialogue.number == 1:
+            dialogue.send(b"HTTP/1.1 " + status + b'\r\nContent-Length: 30\r\n\r\n{"version":1')
+        else:
+            dialogue.answer(b'{"version":1}')
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+        with pytest.raises(Undelivered, match="its answer to PUT /config ended after 12 of 30 bytes"):
+            client.put(b"{}")
+
+        assert client.put(b"{}").version == 1
+        client.close()
+
+
 def test_a_response_that_trickles_in_is_aborted_at_its_deadline() -> None:
     def drip(dialogue: Dialogue) -> None:
         dialogue.read_request()
