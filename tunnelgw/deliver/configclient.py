@@ -172,8 +172,8 @@ class ConfigClient:
     def put(self, *document: bytes) -> PutAnswer:
         """`document`: in pieces of any size. Raises VersionConflict and Undelivered."""
         status_code, _, body = self._exchange("PUT", document)
-        if status_code == HTTPStatus.CONFLICT:
-            raise VersionConflict(_error_in(body).loaded)
+        if status_code == HTTPStatus.CONFLICT and (loaded := _error_in(body).loaded):
+            raise VersionConflict(loaded)
         if status_code != HTTPStatus.OK:
             raise self._undelivered("PUT", status_code, body)
         try:

@@ -272,6 +272,22 @@ def test_a_malformed_response_is_a_failure(status: bytes, body: bytes) -> None:
         target.close()
 
 
+def test_a_conflict_that_names_no_version_is_a_refusal_like_others() -> None:
+    """It is not a proxy's: those name the version that is loaded."""
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b'{"message":"locked"}', status=b"409 Conflict")
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+        with pytest.raises(Undelivered, match="^answered 409 to PUT /config: locked$") as raised:
+            client.put(b"{}")
+
+        assert raised.value.is_refusal
+        client.close()
+
+
 @pytest.mark.parametrize("status", [b"200 OK", b"409 Conflict"])
 def test_an_answer_that_is_cut_off_is_reported_as_such(status: bytes) -> None:
     """And not as that of another program, or of a proxy with another document."""
