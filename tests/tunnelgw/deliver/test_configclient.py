@@ -281,7 +281,7 @@ def test_a_conflict_that_names_no_version_is_a_refusal_like_others() -> None:
 
     with SocketBackend(answer) as backend:
         client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
-        with pytest.raises(Undelivered, match="^answered 409 to PUT /config: locked$") as raised:
+        with pytest.raises(Undelivered, match=r"^answered 409 to PUT /config: locked$") as raised:
             client.put(b"{}")
 
         assert raised.value.is_refusal
