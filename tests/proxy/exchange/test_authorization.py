@@ -347,6 +347,19 @@ def test_a_200_response_that_does_not_end_is_cancelled_at_64_kib_or_after_30_sec
         assert (question.is_cancelled, not world.services.running) == (True, True)
 
 
+def test_the_30_seconds_for_the_rest_of_a_200_response_begin_when_permission_is_given(make_world: MakeWorld) -> None:
+    """A server that has a person answer, say, takes its time for the decision itself."""
+    world, _, question = begin(make_world)
+    world.wait(29.0)
+    question.answer(200)
+    leaving(world).answer(200, end_stream=True)
+
+    world.wait(28.0)
+    assert not question.is_cancelled
+    world.wait(4.0)
+    assert question.is_cancelled
+
+
 @pytest.mark.parametrize("end", ["trailers", "failure"])
 def test_how_the_rest_of_a_200_response_ends_does_not_affect_the_request(make_world: MakeWorld, end: str) -> None:
     world, client, question = begin(make_world)
