@@ -413,6 +413,49 @@ def test_known_addresses_are_dialled_again_while_a_search_hangs(
     over.set()
 
 
+def test_one_search_runs_at_a_time_however_often_addresses_fail_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver may take minutes to fail, and each search is a thread."""
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_PATIENCE_S", 0.01)
+    monkeypatch.setattr(random, "random", lambda: 0.02)
+    over = threading.Event()
+
+    def hang() -> Regions:
+        over.wait(4 * WAIT_S)
+        raise DiscoveryFailed("SRV: no answer")
+
+    with Edge(["127.0.0.1:0"]) as edge:
+        edge.refuse()
+        searches = Searches(edge, found(edge.addresses), hang)
+        with tunnel_of(edge, searches) as tunnel:
+            until(lambda: tunnel.places[0].failures["dial"] >= 4, "four failed attempts")
+            assert searches.count == 2
+            over.set()
+
+
+def test_dialling_waits_a_moment_for_the_search_that_may_find_better_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(edgesearch, "SEARCH_PATIENCE_S", 4 * WAIT_S)
+    monkeypatch.setattr(random, "random", lambda: 0.02)
+    tunnels: list[Tunnel] = []
+    with Edge(["127.0.0.1:0"] * 2) as edge:
+        gone, here = edge.addresses
+        edge.refuse(gone)
+
+        def find_slowly() -> Regions:
+            until(lambda: bool(tunnels), "the tunnel runs")
+            (place,) = tunnels[0].places
+            until(lambda: time.monotonic() > place.due_s + 0.2, "the next attempt has been due for a while")
+            return found([here])()
+
+        with tunnel_of(edge, Searches(edge, found([gone]), find_slowly)) as tunnel:
+            tunnels.append(tunnel)
+            (record,) = edge.wait_for_registered(1, WAIT_S)
+            assert (record.address, tunnel.places[0].failures) == (here, {"dial": 1})
+
+
 def test_a_search_is_repeated_if_it_found_too_few_addresses(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edgesearch, "SEARCH_AGAIN_S", 0.0)
     monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
