@@ -230,6 +230,24 @@ def test_a_response_without_a_body_is_not_complete_while_its_request_goes_on() -
 
 
 @pytest.mark.parametrize("with_trailers", [False, True])
+def test_a_head_request_with_a_body_is_not_over_before_it_is_answered(*, with_trailers: bool) -> None:
+    def answer_head(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")], end_stream=True)
+
+    with backend(speaks(answer_head)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"HEAD", end_stream=False))
+        assert answer.request is not None
+        answer.request.send_data(b"abc", not with_trailers, Owed())
+        if with_trailers:
+            answer.request.send_trailers([(b"x-sum", b"1")])
+        w.until(lambda: answer.is_over)
+
+        assert (answer.status_code, answer.failure, w.backend().in_flight) == (200, None, 0)
+
+
+@pytest.mark.parametrize("with_trailers", [False, True])
 def test_a_response_without_a_body_is_complete_with_its_request(*, with_trailers: bool) -> None:
     peers: list[H2Peer] = []
 
