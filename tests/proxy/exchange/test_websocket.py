@@ -8,7 +8,7 @@ import pytest
 from proxy.exchange.upgrade import accept_of
 from proxy.heads import Fields, RequestHead
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import MemoryClient, World, asked, config, config_of
+from tests.proxy.exchange.sides import MemoryClient, World, arrived, asked, config, config_of
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
@@ -257,6 +257,37 @@ def test_only_the_idle_timeout_applies_after_the_switch(make_world: MakeWorld) -
     world.wait(2.0)
 
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
+
+
+@pytest.mark.parametrize("ends_early", [False, True], ids=["ends after the switch", "ends before it"])
+def test_once_the_edge_has_ended_a_switched_stream_its_backend_has_two_seconds_for_last_words(
+    world: World, ends_early: bool
+) -> None:
+    """The edge ends both directions at once, so nobody reads what comes later."""
+    client = world.begin(http2_head(), end_stream=False, arrival=arrived(is_edge=True))
+    if ends_early:
+        client.send(b"bye", end_stream=True)
+    switch(world, is_http2=False)
+    if not ends_early:
+        client.send(b"bye", end_stream=True)
+    stream = world.pool.stream
+
+    world.wait(1.9)
+    stream.send(b"bye, too")
+    assert (stream.is_request_ended, stream.is_cancelled, client.is_ended) == (True, False, False)
+    world.wait(0.2)
+    assert (stream.is_cancelled, client.body, client.is_ended) == (True, b"bye, too", True)
+    assert (world.record.address, world.record.reason) == (stream.address, "")
+
+
+def test_a_client_of_ours_that_has_ended_its_direction_reads_on(world: World) -> None:
+    client = begin(world, is_http2=True)
+    switch(world, is_http2=False)
+    client.send(b"bye", end_stream=True)
+    world.wait(60.0)
+
+    world.pool.stream.send(b"bye, too", end_stream=True)
+    assert (client.body, client.is_ended, client.is_reset) == (b"bye, too", True, False)
 
 
 def test_a_websocket_over_http2_matches_routes_as_a_get(make_world: MakeWorld) -> None:
