@@ -527,6 +527,22 @@ def test_a_connection_moved_to_another_token_starts_with_no_previous_attempts(ed
         assert asked == [0, 1, 2, 0]
 
 
+def test_a_connection_lost_after_a_good_while_starts_anew_with_a_quick_attempt(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "GOOD_PERIOD_S", 0.0)
+    monkeypatch.setattr(retry, "QUICK_CAP_S", 0.0)
+    edge.plan(Behaviour(refusal=busy(0.0)), Behaviour(refusal=busy(0.0)))
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        edge.wait_for_registered(1, WAIT_S)
+        edge.plan(Behaviour(refusal=busy(0.0)))
+        edge.drop()
+        edge.wait_for(lambda: len(edge.ledger.records) == 5 and bool(edge.ledger.registered), "again", WAIT_S)
+        asked = [record.registration.options.previous_attempts for record in edge.ledger.records if record.registration]
+        assert asked == [0, 1, 2, 1, 2]
+        assert tunnel.places[0].waits.attempts == 2
+
+
 def test_during_a_stop_pushes_are_answered_and_a_closed_connection_is_not_a_failure(edge: Edge) -> None:
     with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
         (record,) = edge.wait_for_registered(1, WAIT_S)
