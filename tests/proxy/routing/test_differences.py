@@ -241,3 +241,37 @@ def test_nothing_is_kept_of_removed_hostnames(kind: str) -> None:
 
         assert [1, 1] == [len(list(there.indexes_of(host))) for host in hosts]
         assert [0, 0] == [len(list(left.indexes_of(host))) for host in hosts]
+
+
+NAMED = {"backend": "named"}
+INLINE = {"address": "y.test:80"}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"backends": [NAMED, INLINE]},
+        {"backends": [{"respond": {"statusCode": 500}}, INLINE]},
+        {"backends": [INLINE], "filters": {"requestMirrors": [{"backend": NAMED}, {"backend": INLINE}]}},
+        {"backends": [INLINE], "filters": {"externalAuth": {"backend": NAMED}}},
+        {"backends": [NAMED], "filters": {"externalAuth": {"backend": INLINE}}},
+    ],
+    ids=["a named backend", "an answer", "mirrors", "named authorization", "authorization"],
+)
+def test_only_backends_that_nothing_names_any_more_go_with_a_route(rule: dict[str, Any]) -> None:
+    def documented(*names: str) -> bytes:
+        parts = {
+            "listeners": [{"name": "web", "port": 8080}],
+            "backends": [{"name": "named", "addresses": ["p.test:80"]}],
+            # So many stay that the table is not made anew.
+            "routes": [
+                {"name": name, "hostnames": [name], "rules": [rule if name in names else {"backends": [NAMED]}]}
+                for name in (*(f"stays-{number}.example" for number in range(4)), *names)
+            ],
+        }
+        return json.dumps(parts).encode()
+
+    served = Served()
+    for names in (["a.example", "b.example"], ["a.example"], []):
+        data = documented(*names)
+        assert holdings(served.take(data)) == holdings(routing.compile_table(document.decode(data)))
