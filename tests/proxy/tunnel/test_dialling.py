@@ -145,6 +145,33 @@ def test_a_dial_cancelled_before_its_handshake_has_begun_ends_without_an_error(r
     assert not told
 
 
+@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH_9.2\r\n" * 10], ids=["a timeout", "not TLS"])
+def test_a_failed_handshake_is_reported_once_and_leaves_neither_thread_nor_frames(rig: Rig, said: bytes) -> None:
+    has_ended = threading.Event()
+
+    class Noted(ssl.SSLSocket):
+        def close(self) -> None:
+            super().close()
+            has_ended.set()
+
+    context = make_context(rig.edge.authority.pem.decode())
+    context.sslsocket_class = Noted
+    told: list[object] = []
+    near, far = socket.socketpair()
+    with far:
+        sock = context.wrap_socket(near, server_hostname="x", do_handshake_on_connect=False)
+        rig.call(EdgeHandshake(rig.loop, sock, 15, told.append, lambda _sock, error: told.append(error)).start)
+        far.sendall(said)
+        if not said:
+            rig.pass_time(15)
+        assert has_ended.wait(PATIENCE_S)
+        rig.pass_time(60)
+
+    (error,) = told
+    assert isinstance(error, ssl.SSLError if said else TimeoutError)
+    assert error.__traceback__ is None, "it and the socket would keep each other in memory"
+
+
 def test_a_server_that_does_not_speak_tls_is_a_tls_failure(rig: Rig) -> None:
     end = failure_at(rig, lambda dialogue: dialogue.send(b"SSH-2.0-OpenSSH_9.2\r\n" * 10))
     assert end.cause is FailureCause.TLS
