@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy import routing
@@ -211,6 +211,8 @@ PIECES = st.one_of(
 
 
 @given(st.lists(PIECES, max_size=12))
+@example([bytes(byte for byte in range(1, 256) if byte != ord("%"))])
+@example([b"%%%02x" % byte for byte in range(1, 256)])
 def test_each_character_of_a_path_has_one_spelling(pieces: list[bytes]) -> None:
     # Dots, backslashes and fragments have rules of their own.
     path = b"/" + re.sub(rb"[.\\#]|%2[eE]", b"", b"".join(pieces))
