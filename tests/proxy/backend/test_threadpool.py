@@ -111,6 +111,30 @@ def test_slow_work_gets_a_substitute_thread_that_exits_when_it_has_ended(loop: L
     threads.close()
 
 
+def test_work_that_is_not_slow_yet_gets_no_substitute_thread(loop: Loop) -> None:
+    threads = ThreadPool(loop, "patient", threads=1, patience_s=2 * WAIT_S, substitutes=2)
+    outcomes: list[Outcome] = []
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def quick() -> int:
+        has_begun.set()
+        assert may_go_on.wait(WAIT_S)
+        return 0
+
+    def note(result: int | None, error: Exception | None) -> None:
+        outcomes.append((result, error))
+
+    threads.run(quick, note)
+    assert has_begun.wait(WAIT_S)
+    threads.run(lambda: 1, note)
+    threads.run(lambda: 2, note)
+    assert threads_of("patient") == 1
+    may_go_on.set()
+
+    assert until(loop, outcomes, 3) == [(0, None), (1, None), (2, None)]
+    threads.close()
+
+
 def test_substitute_threads_are_bounded_while_slow_work_ends_and_more_waits(loop: Loop) -> None:
     threads = ThreadPool(loop, "bounded", threads=1, patience_s=0.01, substitutes=2)
     outcomes: list[Outcome] = []
