@@ -1,10 +1,12 @@
 """Connections that belong to one client: NTLM and Negotiate authenticate connections, not requests."""
 
+import threading
+
 import pytest
 
 from proxy import document
 from proxy.heads import Fields
-from tests.proxy.backend.servers import Conn, backend
+from tests.proxy.backend.servers import OK, PATIENCE_S, Conn, backend
 from tests.proxy.backend.world import Answer, World, address_of, one, world
 
 NTLM: Fields = [(b"authorization", b"NTLM TlRMTVNTUAAB")]
@@ -103,6 +105,28 @@ def test_an_owned_connection_is_closed_to_make_room_at_the_limit() -> None:
         answers = [w.fetch(client=ALICE, fields=NTLM), w.fetch(client=BOB), w.fetch(client=ALICE)]
 
         assert [place_of(answer) for answer in answers] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("addresses", [1, 2], ids=["at the same address", "at another address"])
+def test_a_connection_that_becomes_owned_makes_room_for_a_request_that_waits(addresses: int) -> None:
+    go_on = threading.Event()
+
+    def answer_later(conn: Conn) -> None:
+        while conn.request() is not None:
+            assert go_on.wait(PATIENCE_S)
+            conn.send(OK)
+
+    with backend(answer_later) as first, backend(answer_later) as second, world() as w:
+        circuit = document.Circuit(max_connections=1)
+        used = (first.address, second.address)[:addresses]
+        w.use(document.Backend(name="b", addresses=used, circuit=circuit))
+        told = w.get(fields=NTLM, client=ALICE)
+        w.until(lambda: told.is_open_told == 1)
+        waiting = w.get(client=BOB)
+        go_on.set()
+        w.until(lambda: waiting.is_over)
+
+        assert (told.status_code, waiting.status_code) == (200, 200)
 
 
 def test_shared_connections_at_any_address_make_room_before_owned_ones() -> None:
