@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+import h2.events
 import pytest
 
-from tests.proxy.backend.h2peer import h2c, speaks
+from tests.proxy.backend.h2peer import H2Peer, h2c, speaks
 from tests.proxy.backend.servers import Behaviour, Conn, backend, dead_port, of
 from tests.proxy.backend.world import Answer, World, one, world
 
@@ -60,6 +61,25 @@ def test_a_receiver_that_raises_over_http2_does_not_affect_others_on_the_connect
         assert (w.backend().in_flight, w.backend().connections) == (0, 1)
         assert w.fetch().status_code == 200
         assert peer.connections == 1
+
+
+@pytest.mark.parametrize("with_trailers", [False, True], ids=["in the body", "in trailers"])
+def test_a_receiver_that_raises_at_the_end_of_a_response_over_http2_is_told(*, with_trailers: bool) -> None:
+    def answer_in_pieces(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            peer.h2.send_data(event.stream_id, b"ok", end_stream=not with_trailers)
+            if with_trailers:
+                peer.h2.send_headers(event.stream_id, [(b"grpc-status", b"0")], end_stream=True)
+
+    with backend(speaks(answer_in_pieces)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get()
+        answer.on_end = stumble
+        w.until(lambda: answer.had_bug)
+
+        assert (w.backend().in_flight, w.backend().connections) == (0, 1)
+        assert (w.fetch().status_code, peer.connections) == (200, 1)
 
 
 def test_a_receiver_that_raises_in_handling_a_failure_leaves_nothing_open() -> None:
