@@ -202,6 +202,21 @@ ROUTES = st.one_of(
     objects("HTTPRoute", whole(parentRefs=lists(PARENTS, 2), rules=lists(HTTP_RULES))),
     objects("GRPCRoute", whole(parentRefs=lists(PARENTS, 2), rules=lists(GRPC_RULES))),
 )
+UNSERVABLE: st.SearchStrategy[Plain] = st.sampled_from(
+    [
+        {"filters": [{"type": "Unheard-Of"}]},
+        {"filters": [{"type": "RequestRedirect", "requestRedirect": {"port": 80}}]},
+        {"sessionPersistence": {"sessionName": "two words"}},
+        {"matches": [{"headers": [{"name": "two words", "value": "1"}]}]},
+    ]
+)
+"""What makes a rule with backendRefs one that cannot be served, in both kinds of routes."""
+_HTTP_ROUTING = both(whole(**_RULE), parts(matches=lists(HTTP_MATCHES)))
+REFUSED_ROUTES = st.one_of(
+    objects("HTTPRoute", whole(parentRefs=lists(PARENTS, 2), rules=lists(both(_HTTP_ROUTING, UNSERVABLE), 2, 1))),
+    objects("GRPCRoute", whole(parentRefs=lists(PARENTS, 2), rules=lists(both(GRPC_RULES, UNSERVABLE), 2, 1))),
+)
+"""Routes of which no rule can be served."""
 SERVICE_PORTS = both(
     whole(port=st.sampled_from([80, 443])),
     parts(
@@ -323,13 +338,17 @@ def _distinct(*groups: list[Plain]) -> list[Plain]:
     return list(places.values())
 
 
-WORLDS = st.builds(
-    _distinct,
-    lists(ROUTES, 3, 1),
-    lists(SERVICES, 4, 2),
-    lists(SLICES, 4, 1),
-    lists(GATEWAYS, 2, 1),
-    lists(st.one_of(BACKENDS, POLICIES, GRANTS, CONFIG_MAPS, SECRETS), 8, 2),
-    lists(CLASSES, 1, 1),
-)
-"""Objects of which no two have the same kind, namespace and name."""
+def worlds(routes: st.SearchStrategy[Plain]) -> st.SearchStrategy[list[Plain]]:
+    """Objects of which no two have the same kind, namespace and name."""
+    return st.builds(
+        _distinct,
+        lists(routes, 3, 1),
+        lists(SERVICES, 4, 2),
+        lists(SLICES, 4, 1),
+        lists(GATEWAYS, 2, 1),
+        lists(st.one_of(BACKENDS, POLICIES, GRANTS, CONFIG_MAPS, SECRETS), 8, 2),
+        lists(CLASSES, 1, 1),
+    )
+
+
+WORLDS = worlds(ROUTES)

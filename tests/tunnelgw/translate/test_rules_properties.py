@@ -11,7 +11,7 @@ from proxy import document
 from proxy.routing import compile_table
 from proxy.supervisor.certificates import CertificateCheck
 from tests.tunnelgw.golden.certificates import with_certificates
-from tests.tunnelgw.translate.routeobjects import POLICIES, ROUTES, SLICES, WORLDS, Plain
+from tests.tunnelgw.translate.routeobjects import POLICIES, REFUSED_ROUTES, ROUTES, SLICES, WORLDS, Plain, worlds
 from tests.tunnelgw.translate.world import NAMESPACE, World, object_of
 from tunnelgw.model.conditions import ConditionType, Finding, Status
 from tunnelgw.model.kinds import Kind
@@ -43,8 +43,8 @@ def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
     compile_table(made)
 
 
-@given(WORLDS)
-@settings(max_examples=40, deadline=None)
+@given(worlds(st.one_of(ROUTES, REFUSED_ROUTES)))
+@settings(max_examples=60, deadline=None)
 def test_conditions_agree_with_what_is_served(plain: list[Plain]) -> None:
     world = world_of(plain)
     for kind, key in world.route_ids():
