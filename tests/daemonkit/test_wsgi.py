@@ -519,6 +519,21 @@ def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(s
         assert _eventually(lambda: _status_of_a_new_client(port) == 200)
 
 
+def test_a_client_beyond_the_limit_that_sends_nothing_is_answered_503_and_delays_no_other(
+    serve: Serve, app: EchoApp
+) -> None:
+    port = serve(max_connections=1).bound_address.port
+    with RawClient(port) as running:
+        running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        with RawClient(port) as silent:
+            assert silent.answer().status_code == 503
+            assert silent.is_closed_by_server()
+            assert _status_of_a_new_client(port) == 503
+        app.release.set()
+        assert running.answer().status_code == 200
+
+
 def test_a_client_beyond_the_limit_replaces_a_connection_without_a_request_or_else_the_longest_idle(
     serve: Serve, app: EchoApp
 ) -> None:
