@@ -562,6 +562,20 @@ def test_an_incomplete_tls_record_of_a_body_is_answered_408_at_its_total_timeout
         assert time.monotonic() - began_s < 3.4
 
 
+def test_the_last_answer_of_a_tls_connection_ends_with_close_notify(serve: Serve, tmp_path: Path) -> None:
+    """Without it a client cannot tell the end from a cut (RFC 8446, 6.1)."""
+    authority, pair = trustme.CA(), str(tmp_path / "both.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    connection = socket.create_connection(("127.0.0.1", serve(tls=(pair, pair)).bound_address.port), DEADLINE_S)
+    with context.wrap_socket(connection, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n")
+
+        assert client.recv(65536).startswith(b"HTTP/1.1 400")
+        assert client.recv(1) == b"", "raises SSLEOFError after a cut"
+
+
 def fills_up(sock: socket.socket) -> bool:
     """Whether the socket ever stops taking data."""
     deadline_s = time.monotonic() + DEADLINE_S
