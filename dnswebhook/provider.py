@@ -5,7 +5,6 @@ one. Every apply lists first, plans against that listing, and writes only the di
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from threading import Lock
 
@@ -16,7 +15,7 @@ from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
-from dnswebhook.canonical import KNOWN_TYPES, stored_name, stored_value
+from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreFailed, StoreTimeout
@@ -27,10 +26,10 @@ from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
-from dnswebhook.ownership import OwnedSet, owner_in
+from dnswebhook.ownership import owner_in
 from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
-from dnswebhook.records import grouped
+from dnswebhook.removals import ConfirmedRemovals
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, awaited, done, extended, settle, unsettled
@@ -103,10 +102,7 @@ class Provider:
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
         """Ownership records that applies have removed, or tried to, since the last listing; the latest is last."""
-        self._gone: dict[Record, OwnedSet] = {}
-        """Rows whose removal the store has confirmed, until they are no longer listed; each with its record set, or, if
-        it is an ownership record, the set that it vouches for. A controller may confirm a removal without carrying it
-        out, and external-dns never looks again at a record or an ownership record that is left without the other."""
+        self._confirmed = ConfirmedRemovals()
         self._generation = 0
         """`Listing.generation` of the last listing."""
         self._told_generation = 0
@@ -162,7 +158,7 @@ class Provider:
             refusals = [each for each in plan.refusals if each.reason is RefusalReason.NO_OWNERSHIP]
             self._unclaimed = frozenset((each.name, each.type) for each in refusals)
             self._note(plan)
-            self._forget_gone(changes)
+            self._confirmed.forget_asked(changes, self._told)
             self._guard_against_mass_deletion(plan, listing)
             report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, listing, deadline)
         finally:
@@ -181,7 +177,8 @@ class Provider:
         report = run.execute(plan)
         self._failed = run.failed
         self._journal.note(awaited(self._journal.vouchers, run.pending))
-        self._remember_gone(report.removed, plan.vouchers)
+        if self._store.capabilities().has_lasting_ids:
+            self._confirmed.add(report.removed, plan.vouchers)
         for voucher in plan.vouchers:
             if voucher.is_leaving:
                 self._removed.pop((voucher.name, voucher.value), None)
@@ -201,44 +198,6 @@ class Provider:
         is_told = self._told is None or self._generation == self._told_generation
         if (changes.update_old or changes.delete) and not is_told:
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
-
-    def _forget_gone(self, changes: Changes) -> None:
-        """Rows that are still there and are wanted again must not be removed: they will not be written anew."""
-        if not self._gone:
-            return
-        asked: dict[SetKey, set[str]] = defaultdict(set)
-        for each in (*changes.create, *changes.update_new):
-            values = {stored_value(each.record_type, target) for target in each.targets}
-            asked[stored_name(each.dns_name), each.record_type] |= values
-        names = {name for name, _ in asked}
-        told = None if self._told is None else frozenset(self._told)
-
-        def is_asked(row: Record, owned: OwnedSet) -> bool:
-            values = asked.get((row.name, row.type))
-            if values is not None:
-                return row.value in values
-            # external-dns does not resend an ownership record that it has listed.
-            is_covered = not owned.keys.isdisjoint(asked) if owned.types else owned.name in names
-            return is_covered and (told is None or row in told)
-
-        self._gone = {row: owned for row, owned in self._gone.items() if not is_asked(row, owned)}
-
-    def _remember_gone(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
-        if not self._store.capabilities().has_lasting_ids:  # a row listed later might be another one, of somebody else
-            return
-        notes = [each for each in vouchers if not each.is_whole]
-        owned = {(each.name, each.value): each.owned for each in notes if each.is_leaving or each.successor}
-        records = {key for each in notes for key in each.owned.keys}
-        for row in removed:
-            if row.type == "TXT" and (subject := owned.get((row.name, row.value))):
-                self._gone[row] = subject
-            elif row.type != "TXT" or (row.name, row.type) in records:
-                self._gone[row] = OwnedSet(row.name, frozenset({row.type}))
-
-    @property
-    def _gone_texts(self) -> dict[Record, OwnedSet]:
-        """The ownership records among `_gone`."""
-        return {row: owned for row, owned in self._gone.items() if (row.name, row.type) not in owned.keys}
 
     def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
         for voucher in vouchers:
@@ -297,22 +256,21 @@ class Provider:
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing after removal of what earlier applies left behind, without what external-dns must not see."""
         listing = self._list(deadline)
-        if self._gone:
-            self._look_for_gone(listing)
+        self._confirmed.follow(listing.records, self._adjuster.is_desired)
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
-        if not (open_notes or self._gone) or self._policy.is_dry_run:
+        if not (open_notes or self._confirmed) or self._policy.is_dry_run:
             return listing
         is_protected = self._policy.protected.matches  # patterns may have been added since the note was written
         noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
         contested = {*settlement.contested}
-        remove = dict.fromkeys((*settlement.remove, *self._gone))
-        untold = {*settlement.claims, *self._gone_texts}  # even if they stay for now
+        remove = dict.fromkeys((*settlement.remove, *self._confirmed))
+        untold = {*settlement.claims, *self._confirmed.ownership_records}  # even if they stay for now
         for row in remove:
             try:
                 self._store.delete(row, deadline)
             except NotFound:
-                self._gone.pop(row, None)
+                self._confirmed.forget(row)
                 untold.add(row)
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
@@ -322,7 +280,7 @@ class Provider:
             else:
                 log.info("left-over record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-                if row not in self._gone:  # otherwise the next listing shows whether it is gone this time
+                if row not in self._confirmed:  # otherwise the next listing shows whether it is gone this time
                     untold.add(row)
         generation = self._generation
         if remove and not deadline.has_passed:  # if removing took too long, the first listing is the answer
@@ -338,24 +296,6 @@ class Provider:
         if not remove:
             return listing
         return Listing(tuple(row for row in listing.records if row not in untold))
-
-    def _look_for_gone(self, listing: Listing) -> None:
-        """Forget rows that have really gone, and records that are wanted again with their ownership records."""
-        listed = frozenset(listing.records)
-        self._gone = {row: owned for row, owned in self._gone.items() if row in listed}
-        wanted = [
-            (row, owned.keys)
-            for row, owned in self._gone_texts.items()
-            if any(self._adjuster.is_desired(*key) for key in owned.keys)
-        ]
-        sets = grouped(listing.records) if wanted else {}
-        for row, keys in wanted:
-            # If the record is still there as well, external-dns has to see both, or it could never change that record.
-            # This does not hold if the set has somebody else's values, which external-dns would claim.
-            served = [each for key in keys for each in sets.get(key, ())]
-            if served and all(each in self._gone for each in served):
-                for each in (row, *served):
-                    self._gone.pop(each, None)
 
     def _tell_contested(self, contested: frozenset[Voucher]) -> None:
         for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):
