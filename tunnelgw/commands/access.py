@@ -3,7 +3,7 @@
 from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access
 from tunnelgw.commands.world import NoWorld
-from tunnelgw.deliver.targets import AUTH_FIELD, Discovery
+from tunnelgw.deliver.targets import Discovery
 from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.provider.ingress import marker
 
@@ -34,12 +34,12 @@ def _token(options: Options) -> Secret | None:
     # Imported here: manifests need no API server, and the import takes longer than reading them.
     from tunnelgw.sources.kubernetes.failures import ApiServerError
     from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
-    from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
+    from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_token
     from tunnelgw.sources.kubernetes.server import ApiServer
 
     server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
     try:
-        return read_value(server, options.auth_secret_key, AUTH_FIELD)
+        return read_token(server, options.auth_secret_key)
     except (ApiServerError, UnusableSecret) as error:
         raise NoWorld(f"the proxies' token: {error}") from error
     finally:

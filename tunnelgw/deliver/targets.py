@@ -20,7 +20,16 @@ from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, GatewayConfig, GatewayConfigSpec
+from tunnelgw.model.own import (
+    API_TOKEN_FIELD,
+    AUTH_TOKEN_FIELD,
+    TUNNEL_TOKEN_FIELD,
+    TUNNELGW,
+    GatewayClassConfig,
+    GatewayClassConfigSpec,
+    GatewayConfig,
+    GatewayConfigSpec,
+)
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.translate.gateways import SHARED
@@ -30,14 +39,10 @@ NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS
 """Kinds that name tunnels: an object of these that cannot be read may name a tunnel that nothing else names."""
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
-AUTH_FIELD = "auth-token"
-"""The key that holds the token of a config API in a Secret, including the shared proxies' Secret."""
 TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
 """Why a proxy gets no document from a data plane that names it."""
-API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
-TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
 _TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 
 
@@ -102,7 +107,7 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
     for gateway, config in sorted(own, key=lambda each: each[0].age):
         ref = config.spec.auth_secret_ref
         # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
-        token = _token(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(None)
+        token = _token(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
         found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
         taken.update(endpoints)

@@ -7,6 +7,9 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import SecretKeyRef
 
 TUNNELGW = "tunnelgw.dev"
+API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key, as the next two
+AUTH_TOKEN_FIELD = "auth-token"  # noqa: S105
+TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
 
 
 class DirectService(Part, frozen=True):

@@ -11,11 +11,11 @@ import time
 
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
-from tunnelgw.deliver.targets import AUTH_FIELD
 from tunnelgw.model.meta import Key
+from tunnelgw.model.own import AUTH_TOKEN_FIELD
 from tunnelgw.origins.origin import NoToken
 from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
-from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
+from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_token
 from tunnelgw.sources.kubernetes.server import ApiServer
 
 log = get_logger(__name__)
@@ -26,7 +26,7 @@ _SAY_EVERY_S = 60.0
 _FORBIDDEN_S = 5.0
 """If a permission is missing for this long, we give up."""
 _DELETE = "delete it (kubectl -n {0} delete secret {1})"
-_MEND = "give it a value at {field} where it is managed"
+_MEND = f"give it a value at {AUTH_TOKEN_FIELD} where it is managed"
 
 
 def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
@@ -34,14 +34,14 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
 
     Raises NoToken, but for a missing permission not at once: a server that has just started does not know all roles.
     """
-    where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {AUTH_FIELD}"
+    where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {AUTH_TOKEN_FIELD}"
     patient = log.every(_SAY_EVERY_S)
     forbidden_since_s = math.inf
     while not stop.is_set():
         try:
             token = _found_or_made(server, key, is_managed=is_managed)
         except UnusableSecret as error:
-            remedy = _MEND.format(field=AUTH_FIELD) if is_managed else _DELETE.format(*key)
+            remedy = _MEND if is_managed else _DELETE.format(*key)
             raise NoToken(
                 f"{where}: the Secret exists but has no usable value at the expected key: {remedy}, "
                 "then restart the controller and the proxies"
@@ -63,11 +63,11 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
 
 
 def _found_or_made(server: ApiServer, key: Key, *, is_managed: bool) -> Secret | None:
-    found = read_value(server, key, AUTH_FIELD)
+    found = read_token(server, key)
     if found is not None or is_managed:
         return found
     token = Secret(secrets.token_urlsafe(_TOKEN_BYTES))
-    if create(server, key, AUTH_FIELD, token):
+    if create(server, key, token):
         log.info("auth secret created", name=str(key))
         return token
-    return read_value(server, key, AUTH_FIELD)
+    return read_token(server, key)

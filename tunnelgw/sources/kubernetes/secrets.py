@@ -1,4 +1,5 @@
-"""The auth Secret of the shared proxies: read once at start, created if absent, and never changed."""
+"""The auth Secret of the shared proxies, with the token of their config API: read once at start, created if absent, and
+never changed."""
 
 import base64
 import binascii
@@ -10,6 +11,7 @@ from daemonkit.secret import Secret as SecretText
 from tunnelgw.model import core
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
+from tunnelgw.model.own import AUTH_TOKEN_FIELD
 from tunnelgw.sources.kubernetes.failures import Refused, decoded
 from tunnelgw.sources.kubernetes.server import ApiServer
 
@@ -19,11 +21,11 @@ _PATH = RESOURCES[Kind.SECRET].path
 
 
 class UnusableSecret(Exception):
-    """The Secret exists, but has no usable value under the key."""
+    """The Secret exists, but has no usable token."""
 
 
-def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
-    """The value, without surrounding white space; None: there is no such Secret.
+def read_token(server: ApiServer, key: Key) -> SecretText | None:
+    """The token, without surrounding white space; None: there is no such Secret.
 
     Raises UnusableSecret, and ApiServerError.
     """
@@ -33,29 +35,30 @@ def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
         if refusal.status_code == HTTPStatus.NOT_FOUND:
             return None
         raise
-    return value_of(decoded(body, core.Secret), field)
+    return _token_in(decoded(body, core.Secret))
 
 
-def value_of(secret: core.Secret, field: str) -> SecretText:
+def _token_in(secret: core.Secret) -> SecretText:
     """Raises UnusableSecret."""
     try:
-        text = base64.b64decode((secret.data or {}).get(field, ""), validate=True).decode().strip()
+        text = base64.b64decode((secret.data or {}).get(AUTH_TOKEN_FIELD, ""), validate=True).decode().strip()
     except (binascii.Error, UnicodeDecodeError):
         text = ""
-    value = SecretText(text)
-    if not value or not value.fits_header():
-        raise UnusableSecret(f"{secret.key} key {field}: the Secret exists but has no usable value at the expected key")
-    return value
+    token = SecretText(text)
+    if not token or not token.fits_header():
+        where = f"{secret.key} key {AUTH_TOKEN_FIELD}"
+        raise UnusableSecret(f"{where}: the Secret exists but has no usable value at the expected key")
+    return token
 
 
-def create(server: ApiServer, key: Key, field: str, value: SecretText) -> bool:
-    """Returns False if somebody else was faster: then their value is valid. Raises ApiServerError."""
+def create(server: ApiServer, key: Key, token: SecretText) -> bool:
+    """Returns False if somebody else was faster: then their token is valid. Raises ApiServerError."""
     document = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": key.name, "namespace": key.namespace},
         "type": "Opaque",
-        "data": {field: base64.b64encode(value.reveal().encode()).decode()},
+        "data": {AUTH_TOKEN_FIELD: base64.b64encode(token.reveal().encode()).decode()},
     }
     path = f"{_PATH}/namespaces/{key.namespace}/secrets"
     try:

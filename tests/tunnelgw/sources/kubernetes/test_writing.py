@@ -18,7 +18,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder
 from tunnelgw.sources.kubernetes.failures import Refused
 from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
-from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
+from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_token
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.writing import Outcome
@@ -205,12 +205,12 @@ def test_the_role_allows_writing_the_status_of_each_kind_that_has_one(
 def test_the_auth_secret_is_created_once_and_never_changed(cluster: Cluster, server: ApiServer) -> None:
     key = Key(HOME, f"auth-{uuid.uuid4().hex[:8]}")
 
-    absent = read_value(server, key, "auth-token")
-    first = create(server, key, "auth-token", Secret("one"))
-    second = create(server, key, "auth-token", Secret("two"))
+    absent = read_token(server, key)
+    first = create(server, key, Secret("one"))
+    second = create(server, key, Secret("two"))
 
     assert (absent, first, second) == (None, True, False)
-    assert read_value(server, key, "auth-token") == Secret("one")
+    assert read_token(server, key) == Secret("one")
     with pytest.raises(Refused) as refused:
         server.request("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{key.name}")
     assert refused.value.status_code == 403
@@ -220,7 +220,7 @@ def test_a_secret_is_created_only_in_the_controllers_namespace(
     cluster: Cluster, namespace: str, server: ApiServer
 ) -> None:
     with pytest.raises(Refused, match="forbidden"):
-        create(server, Key(namespace, "auth"), "auth-token", Secret("one"))
+        create(server, Key(namespace, "auth"), Secret("one"))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_the_error_about_a_secret_without_a_usable_value_names_the_key(
     cluster.create(Kind.SECRET, name, namespace=HOME, **({"data": data} if data else {}))
 
     with pytest.raises(UnusableSecret) as unusable:
-        read_value(server, Key(HOME, name), "auth-token")
+        read_token(server, Key(HOME, name))
 
     wanted = "the Secret exists but has no usable value at the expected key"
     assert str(unusable.value) == f"{HOME}/{name} key auth-token: {wanted}"
