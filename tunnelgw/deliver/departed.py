@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from daemonkit.logs import get_logger
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Credentials, Plane
+from tunnelgw.deliver.targets import Plane
 from tunnelgw.translate.gateways import SHARED
 
 log = get_logger(__name__)

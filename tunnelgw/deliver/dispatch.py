@@ -25,9 +25,10 @@ from tunnelgw.deliver.barred import BarredTarget
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Target, Withheld
 from tunnelgw.deliver.couriers import Couriers
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import TAKEN, Credentials, Plane, Tunnel, tunnel_name
+from tunnelgw.deliver.targets import TAKEN, Plane, Tunnel, tunnel_name
 from tunnelgw.deliver.tunnels import KNOCK, SETTLE_S, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef

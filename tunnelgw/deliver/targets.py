@@ -7,14 +7,13 @@ before it is configured. Terminating ones are left alone. A Pod with addresses o
 its IPv4 address.
 """
 
-import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from daemonkit.secret import Secret
-from tunnelgw.model import core
+from tunnelgw.deliver.credentials import Credentials, account_in_token, token_at
 from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
@@ -23,17 +22,13 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import (
     API_TOKEN_FIELD,
     AUTH_TOKEN_FIELD,
-    TUNNEL_TOKEN_FIELD,
     TUNNELGW,
     GatewayClassConfig,
     GatewayClassConfigSpec,
     GatewayConfig,
-    GatewayConfigSpec,
 )
-from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.translate.gateways import SHARED
-from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
 """Kinds that name tunnels: an object of these that cannot be read may name a tunnel that nothing else names."""
@@ -54,13 +49,6 @@ class _Condition(msgspec.Struct, frozen=True):
 
 class _Said(msgspec.Struct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
-
-
-class Credentials(msgspec.Struct, frozen=True):
-    """What a reference to a secret leads to: the secret, or the reason why there is none."""
-
-    secret: Secret | None
-    problem: str = ""
 
 
 class Plane(msgspec.Struct, frozen=True):
@@ -107,7 +95,7 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
     for gateway, config in sorted(own, key=lambda each: each[0].age):
         ref = config.spec.auth_secret_ref
         # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
-        token = _token(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
+        token = token_at(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
         found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
         taken.update(endpoints)
@@ -272,52 +260,6 @@ def _tunnel(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str, 
     """None: its ingress document is not ours to keep."""
     if config.provider_credentials_secret_ref is None:
         return None
-    token = _token(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
-    account = config.account_id or _account_in_token(snapshot, config, namespace)
+    token = token_at(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
+    account = config.account_id or account_in_token(snapshot, config, namespace)
     return Tunnel(tunnel_id, account, token)
-
-
-def _token(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
-    """A token that can be sent as `Authorization: Bearer`."""
-    found = _secret(snapshot, ref, namespace, field)
-    if found.secret is None or found.secret.fits_header():
-        return found
-    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or field}"
-    return Credentials(None, f"{where}: not a token, want one line of printable ASCII")
-
-
-def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
-    key = Key(ref.namespace or namespace, ref.name)
-    field = ref.key or field
-    found = snapshot.read(Entry(Kind.SECRET, key))
-    if not isinstance(found, core.Secret):
-        return Credentials(None, f"secret not found: {key} (key {field})")
-    if found.is_outside:
-        return Credentials(None, f"Secret {key} key {field}: the Secret {OUTSIDE}")
-    if found.data is None:
-        return Credentials(None, f"Secret {key} key {field}: the Secret {NOT_READ}")
-    try:
-        text = base64.b64decode(found.data.get(field, ""), validate=True).decode().strip()
-    except ValueError:
-        return Credentials(None, f"Secret {key} key {field}: not text in base64")
-    if not text:
-        return Credentials(
-            None, f"Secret {key} key {field}: the Secret exists but has no usable value at the expected key"
-        )
-    return Credentials(Secret(text))
-
-
-def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
-    """The account named by the connector's token, if the configuration has one; empty: ask the provider."""
-    ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
-    if ref is None:
-        return ""
-    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD).secret
-    if token is None:
-        return ""
-    try:
-        content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
-    except (ValueError, msgspec.DecodeError, RecursionError):  # the Secret may contain anything
-        return ""
-    account = content.get("a")
-    return account if isinstance(account, str) else ""

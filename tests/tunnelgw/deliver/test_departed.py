@@ -7,9 +7,10 @@ from collections.abc import Collection
 import pytest
 
 from daemonkit.secret import Secret
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.departed import PATIENCE_S, DepartedProxies
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Credentials, Plane
+from tunnelgw.deliver.targets import Plane
 from tunnelgw.translate.gateways import SHARED
 
 GRACE_S = 10.0

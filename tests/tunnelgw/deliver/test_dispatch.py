@@ -20,9 +20,10 @@ from tests.support.lettinggo import uncollected
 from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider import TOKEN as API_TOKEN
 from tests.support.provider.provider import PREFIX
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
-from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
+from tunnelgw.deliver.targets import Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel
 from tunnelgw.metrics import Metrics
 from tunnelgw.provider.ingress import marker

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from daemonkit.secret import Secret
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.former import REFUSALS, FormerTunnels
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Credentials, Tunnel
+from tunnelgw.deliver.targets import Tunnel
 from tunnelgw.deliver.tunnels import NO_HOSTS
 
 ONE, TWO = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2))

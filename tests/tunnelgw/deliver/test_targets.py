@@ -11,9 +11,9 @@ import pytest
 
 from daemonkit.secret import Secret
 from tests.tunnelgw.sources.objects import make
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import (
-    Credentials,
     Discovery,
     depends_on_tunnels,
     left_tunnels,

@@ -17,10 +17,11 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, ONE, OURS, Item, gateway_class, own_proxy
 from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make
+from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
-from tunnelgw.deliver.targets import Credentials, Plane, planes, tunnel_name
+from tunnelgw.deliver.targets import Plane, planes, tunnel_name
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.kinds import RESOURCES, Kind

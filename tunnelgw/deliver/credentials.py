@@ -1,0 +1,71 @@
+"""What the Secrets that configurations name hold: tokens, and in the connector's token the account. Pure."""
+
+import base64
+from collections.abc import Mapping
+
+import msgspec
+
+from daemonkit.secret import Secret
+from tunnelgw.model import core
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.own import TUNNEL_TOKEN_FIELD, GatewayClassConfigSpec, GatewayConfigSpec
+from tunnelgw.model.refs import SecretKeyRef
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a reference to a secret leads to: the secret, or the reason why there is none."""
+
+    secret: Secret | None
+    problem: str = ""
+
+
+def token_at(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
+    """A token that can be sent as `Authorization: Bearer`.
+
+    `namespace` and `field` (the Secret's key) count where the reference names none.
+    """
+    found = _secret(snapshot, ref, namespace, field)
+    if found.secret is None or found.secret.fits_header():
+        return found
+    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or field}"
+    return Credentials(None, f"{where}: not a token, want one line of printable ASCII")
+
+
+def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
+    key = Key(ref.namespace or namespace, ref.name)
+    field = ref.key or field
+    found = snapshot.read(Entry(Kind.SECRET, key))
+    if not isinstance(found, core.Secret):
+        return Credentials(None, f"secret not found: {key} (key {field})")
+    if found.is_outside:
+        return Credentials(None, f"Secret {key} key {field}: the Secret {OUTSIDE}")
+    if found.data is None:
+        return Credentials(None, f"Secret {key} key {field}: the Secret {NOT_READ}")
+    try:
+        text = base64.b64decode(found.data.get(field, ""), validate=True).decode().strip()
+    except ValueError:
+        return Credentials(None, f"Secret {key} key {field}: not text in base64")
+    if not text:
+        return Credentials(
+            None, f"Secret {key} key {field}: the Secret exists but has no usable value at the expected key"
+        )
+    return Credentials(Secret(text))
+
+
+def account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
+    """The account named by the connector's token, if the configuration has one; empty: ask the provider."""
+    ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
+    if ref is None:
+        return ""
+    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD).secret
+    if token is None:
+        return ""
+    try:
+        content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
+    except (ValueError, msgspec.DecodeError, RecursionError):  # the Secret may contain anything
+        return ""
+    account = content.get("a")
+    return account if isinstance(account, str) else ""
