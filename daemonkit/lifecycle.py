@@ -119,13 +119,13 @@ class Daemon:
     Register the health server first: it then answers "not ready" for as long as the others drain.
     """
 
-    def __init__(self, name: str, grace_period_s: float, log: Logger, notifier: Notifier | None = None) -> None:
+    def __init__(self, name: str, grace_period_s: float, log: Logger) -> None:
         self.stop = threading.Event()
         """Set when the process was asked to stop; every wait in the process must end then."""
         self._name = name
         self._grace_period_s = grace_period_s
         self._log = log
-        self._notifier = notifier or Notifier()
+        self._notifier = Notifier()
         self._parts: list[Service] = []
         self._threads: list[_NamedThread] = []
         self._on_stop: list[Callable[[], None]] = []

@@ -14,6 +14,7 @@ from pathlib import Path
 from daemonkit.addresses import ListenAddress
 
 UNIX_SOCKET_MODE = 0o660
+_BACKLOG = 512
 
 _REMEDIES = {
     errno.EADDRINUSE: "; stop the process that listens there, or choose another address",
@@ -26,10 +27,10 @@ _REMEDIES = {
 }
 
 
-def open_listener(address: ListenAddress, backlog: int) -> socket.socket:
+def open_listener(address: ListenAddress) -> socket.socket:
     """A bound and listening socket; raises OSError whose text names `address`."""
     try:
-        return _open_unix(address.path, backlog) if address.is_unix else _open_tcp(address, backlog)
+        return _open_unix(address.path) if address.is_unix else _open_tcp(address)
     except OSError as error:
         reason = error.strerror or str(error)
         remedy = _REMEDIES.get(error.errno or 0, "")
@@ -51,17 +52,17 @@ def close_listener(listener: socket.socket, address: ListenAddress) -> None:
             _remove_stale(address.path)
 
 
-def _open_tcp(address: ListenAddress, backlog: int) -> socket.socket:
+def _open_tcp(address: ListenAddress) -> socket.socket:
     if not address.host:
         if socket.has_dualstack_ipv6():
-            return _bound(socket.AF_INET6, ("::", address.port), backlog, is_dual_stack=True)
-        return _bound(socket.AF_INET, ("0.0.0.0", address.port), backlog)  # noqa: S104 - every address was asked for
+            return _bound(socket.AF_INET6, ("::", address.port), is_dual_stack=True)
+        return _bound(socket.AF_INET, ("0.0.0.0", address.port))  # noqa: S104 - every address was asked for
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = found[0]
-    return _bound(family, where, backlog)
+    return _bound(family, where)
 
 
-def _bound(family: int, where: tuple[object, ...], backlog: int, is_dual_stack: bool = False) -> socket.socket:
+def _bound(family: int, where: tuple[object, ...], is_dual_stack: bool = False) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         # A restarted daemon must not wait until its predecessor's connections time out.
@@ -70,14 +71,14 @@ def _bound(family: int, where: tuple[object, ...], backlog: int, is_dual_stack: 
         if is_dual_stack:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(where)
-        listener.listen(backlog)
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise
     return listener
 
 
-def _open_unix(path: str, backlog: int) -> socket.socket:
+def _open_unix(path: str) -> socket.socket:
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -85,7 +86,7 @@ def _open_unix(path: str, backlog: int) -> socket.socket:
         os.fchmod(listener.fileno(), UNIX_SOCKET_MODE)
         listener.bind(path)
         Path(path).chmod(UNIX_SOCKET_MODE)
-        listener.listen(backlog)
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise

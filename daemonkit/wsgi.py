@@ -26,7 +26,6 @@ from daemonkit.wsgitls import UnusablePair
 
 __all__ = ["HttpServer", "ServerLimits"]
 
-_LISTEN_BACKLOG = 512
 _START_TIMEOUT_S = 30.0
 _LAST_JOIN_S = 1.0  # how long closing takes when no request is running any more
 
@@ -74,7 +73,7 @@ class HttpServer:
         Clients that connect before `start` wait for it. Raises OSError.
         """
         if self._listener is None:
-            self._listener = open_listener(self._address, _LISTEN_BACKLOG)
+            self._listener = open_listener(self._address)
             self._bound = bound_address(self._listener, self._address)
         return self._listener
 

@@ -74,7 +74,7 @@ class _Connections(ConnectionManager):
         while not self._stop_requested:
             self._hand_on(expiration_interval, most_accepted=1)
             if time.monotonic() - expired_s > expiration_interval:
-                self._expire(0.0)
+                self._expire_overdue()
                 expired_s = time.monotonic()
 
     def _hand_on(self, timeout_s: float, *, most_accepted: int) -> None:
@@ -90,7 +90,7 @@ class _Connections(ConnectionManager):
                     break
                 self.server.process_conn(accepted)
 
-    def _expire(self, threshold: float) -> None:  # noqa: ARG002 - connections know their own time
+    def _expire_overdue(self) -> None:
         now_s = time.monotonic()
         waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
         for fd, conn in waiting:

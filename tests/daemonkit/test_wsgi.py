@@ -111,7 +111,7 @@ os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 try:
-    open_listener(ListenAddress.parse(sys.argv[1]), 1)
+    open_listener(ListenAddress.parse(sys.argv[1]))
 except OSError as error:
     print(error)
 """
