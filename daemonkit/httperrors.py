@@ -11,9 +11,8 @@ from typing import Final
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-# Used where the standard phrase would not help: the server could not read the request, or did not accept it.
 _CATEGORIES: Final = {413: "content too large", 431: "request header too large", 500: "internal error"}
-"""Instead of the standard phrase, which for some codes differs between versions of Python."""
+"""Where the standard phrase is longer than it helps, or differs between versions of Python, as that of 413 does."""
 
 
 def category(status_code: int) -> str:

@@ -5,7 +5,6 @@ that names the missing part; details appear only in the log. Metrics come from a
 or OpenMetrics, as the client requests. Any thread may call the app.
 """
 
-import gc
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -115,5 +114,4 @@ def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> N
     Info(f"{daemon}_build", "Version of the daemon", registry=registry).info({"version": version})
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    if hasattr(gc, "callbacks"):
-        GCCollector(registry=registry)
+    GCCollector(registry=registry)

@@ -219,7 +219,7 @@ class Gateway(Gateway_10):
             # memory is still held by the calls that failed, so that there is none left to log and answer.
             empty_frames(error)
             self._log().exception("request failed", error)
-            self._answer(500, "bug in the server, see its log")
+            self._answer(500, _SIMPLE_MESSAGES[500])
 
     def _call_app(self) -> None:
         chunks = self.req.server.wsgi_app(self.env, self.start_response)
