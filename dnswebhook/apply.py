@@ -24,7 +24,6 @@ from dnswebhook.errors import (
     NotFound,
     Overlaps,
     RateLimited,
-    RecordError,
     StoreError,
     StoreTimeout,
     UpdateUnsupported,
@@ -339,7 +338,7 @@ class Run:
             self._report.failures.append(Failure(spec.name, spec.type, error))
             if error.is_pending:
                 self.pending.add(spec)
-            if isinstance(error, RecordError):
+            if not error.is_systemic:
                 self._failures_in_a_row = 0
                 return
             self._failures_in_a_row += 1

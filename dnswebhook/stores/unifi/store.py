@@ -38,22 +38,14 @@ _CAPABILITIES = {ApiChoice.V2: v2rows.CAPABILITIES, ApiChoice.INTEGRATION: integ
 Api = V2Store | IntegrationStore
 
 
-def _observe_nothing(operation: str, outcome: str, seconds: float) -> None:
-    pass
-
-
-def _count_nothing() -> None:
-    pass
-
-
 class UnifiStore:
     """Thread-safe. Raises ValueError at construction if the CA file cannot be used."""
 
     def __init__(
         self,
         settings: UnifiSettings,
-        observe: Observe = _observe_nothing,
-        on_rate_limited: Callable[[], None] = _count_nothing,
+        observe: Observe,
+        on_rate_limited: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`observe` is called after each list, create, update, delete, login and probe, with `ok` or the error's reason

@@ -58,7 +58,7 @@ class V2Body(msgspec.Struct):
     key: str
     record_type: str
     value: str
-    enabled: bool | msgspec.UnsetType = msgspec.UNSET
+    enabled: bool = True
     ttl: int | msgspec.UnsetType = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     weight: int | msgspec.UnsetType = msgspec.UNSET
@@ -122,7 +122,6 @@ def body_of(spec: RecordSpec, row_id: str | None = None) -> bytes:
         key=spec.name,
         record_type=spec.type,
         value=spec.value,
-        enabled=True,
         id=msgspec.UNSET if row_id is None else row_id,
     )
     match spec.type:

@@ -82,7 +82,8 @@ def test_pinned_and_unverified_certificates_are_told_apart(open_store: OpenStore
 def test_a_certificate_that_only_mentions_the_pinned_fingerprint_is_not_taken_for_it() -> None:
     pinned = "ab" * 32
     with tls_peer(trustme.CA(organization_name=pinned.upper())) as url:
-        store = UnifiStore(UnifiSettings(base_url=url, api_key=Secret("k"), tls_fingerprint=pinned))
+        settings = UnifiSettings(base_url=url, api_key=Secret("k"), tls_fingerprint=pinned)
+        store = UnifiStore(settings, lambda *_: None, lambda: None)
         finding = found(store)["TLS"]
         store.close()
 

@@ -74,7 +74,7 @@ def store_at(url: str, *, uses_key: bool = True) -> Iterator[UnifiStore]:
     settings = UnifiSettings(
         base_url=url, api=ApiChoice.V2, flavour=FlavourChoice.OS, request_timeout_s=WAIT_S, **credentials
     )
-    store = UnifiStore(settings)
+    store = UnifiStore(settings, lambda *_: None, lambda: None)
     try:
         yield store
     finally:

@@ -100,7 +100,7 @@ def test_an_invalid_or_missing_ca_file_is_refused_at_the_start(tmp_path: Path) -
     for path, reason in ((empty, "holds no PEM certificate"), (tmp_path / "absent.pem", "cannot be read")):
         settings = UnifiSettings(base_url="https://unifi.lan", api_key=Secret("k"), ca_cert=path)
         with pytest.raises(ValueError, match=reason):
-            UnifiStore(settings)
+            UnifiStore(settings, lambda *_: None, lambda: None)
 
 
 def test_a_ca_file_replaces_the_public_authorities(

@@ -195,7 +195,8 @@ def test_lookups_that_hang_take_a_few_threads_and_the_last_one_answers_all_who_w
 
 def test_closed_stores_leave_no_descriptor_and_no_thread_behind() -> None:
     def use_one(controller: Controller) -> None:
-        store = UnifiStore(UnifiSettings(base_url=controller.url, api_key=Secret(controller.api_key)))
+        settings = UnifiSettings(base_url=controller.url, api_key=Secret(controller.api_key))
+        store = UnifiStore(settings, lambda *_: None, lambda: None)
         store.list_records(Deadline.after(10))
         store.close()
 
