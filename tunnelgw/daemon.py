@@ -103,7 +103,7 @@ class _Controller:
 
     def drain(self, deadline_s: float) -> None:
         self.wake()
-        self._origin.drain(deadline_s)
+        self._origin.drain()
         # Once the reconciler is done, it has dismissed all couriers, and starts no new ones.
         is_done = self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
         if is_done and (self._dispatch is None or self._dispatch.join(deadline_s)):

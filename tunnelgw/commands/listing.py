@@ -54,7 +54,7 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
         return World(change.snapshot, tuple(_problems(change.unreadable)))
     finally:
         stop.set()
-        source.drain(time.monotonic())
+        source.drain()
         for thread in threads:
             thread.join(1.0)
         source.stop()

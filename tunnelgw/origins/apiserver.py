@@ -35,18 +35,17 @@ class ApiServerOrigin:
         self._stop = stop
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
         self._reach = Reach()
-        self.server = self._server()
-        self.writer: Writer = StatusWriter(self.server)
-        self.recorder: Recorder | None = EventRecorder(self.server, options.controller_name, identity, stop)
+        self._server = self._new_server()
+        self.writer: Writer = StatusWriter(self._server)
+        self.recorder: Recorder | None = EventRecorder(self._server, options.controller_name, identity, stop)
         self._source = KubernetesSource(
-            self.server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
+            self._server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
         )
         # The Lease is renewed until nothing is in progress any more, so it needs connections that still work then.
         self._is_over = threading.Event()
         self._gives_way = threading.Event()
-        self._lease_server = self._server()
         self._leadership = Leadership(
-            self._lease_server,
+            self._new_server(),
             Key(options.namespace, options.controller_id),
             identity,
             self._is_over,
@@ -67,11 +66,11 @@ class ApiServerOrigin:
         if options.proxy_auth_token is not None or options.dry_run:
             return options.proxy_auth_token  # a dry run calls no proxy, and creates no Secret
         return shared_token(
-            self.server, options.auth_secret_key, self._stop, is_managed=options.proxy_auth_secret_managed
+            self._server, options.auth_secret_key, self._stop, is_managed=options.proxy_auth_secret_managed
         )
 
-    def drain(self, deadline_s: float) -> None:
-        self._source.drain(deadline_s)
+    def drain(self) -> None:
+        self._source.drain()
 
     def give_way(self) -> None:
         self._gives_way.set()
@@ -80,7 +79,7 @@ class ApiServerOrigin:
         self._is_over.set()
         self._source.stop()
 
-    def _server(self) -> ApiServer:
+    def _new_server(self) -> ApiServer:
         kubeconfig = self._options.kubeconfig or ""
         return ApiServer(lambda: load_configuration(kubeconfig), lambda: edition(kubeconfig), reach=self._reach)
 

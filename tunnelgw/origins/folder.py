@@ -34,7 +34,7 @@ class FolderOrigin:
     def token(self) -> Secret | None:
         return self._token
 
-    def drain(self, deadline_s: float) -> None:
+    def drain(self) -> None:
         """Nothing to do: nothing takes longer than a look at the folder."""
 
     def give_way(self) -> None:

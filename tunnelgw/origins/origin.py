@@ -30,7 +30,8 @@ class Origin(Protocol):
     def token(self) -> Secret | None:
         """The token of the shared proxies' config APIs; may wait for it, or create it. Raises NoToken."""
 
-    def drain(self, deadline_s: float) -> None: ...
+    def drain(self) -> None:
+        """End everything that waits, after the daemon's `stop` was set."""
 
     def give_way(self) -> None:
         """To be called when nothing of ours is in progress any more: after `stop`, another controller may write."""

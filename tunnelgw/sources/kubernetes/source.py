@@ -1,12 +1,6 @@
 """The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named only later.
 
 If Secrets are read only in some namespaces, each of these has its own thread.
-
-    source = KubernetesSource(server, store, daemon.stop)
-    for name, target in source.threads(): daemon.thread(name, target)
-    daemon.serve(source)
-
-After `stop` is set, `drain` ends everything that waits on a socket.
 """
 
 import threading
@@ -66,10 +60,8 @@ class KubernetesSource:
         """Thread names and targets; each runs until `stop` is set."""
         return [*((name, watch.run) for name, watch in self._watches.items()), ("fetch-named", self._fetch_named)]
 
-    def start(self) -> None:
-        """Nothing to do: the threads do the work."""
-
-    def drain(self, deadline_s: float) -> None:  # noqa: ARG002
+    def drain(self) -> None:
+        """End everything that waits on a socket, after `stop` was set."""
         self._server.interrupt()
         self._bell.ring()
 

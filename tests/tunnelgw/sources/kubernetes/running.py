@@ -70,7 +70,7 @@ def running(kubeconfig: Path, timing: Timing = QUICK, store: Store | None = None
         yield world
     finally:
         stop.set()
-        source.drain(time.monotonic())
+        source.drain()
         for thread in threads:
             thread.join(DEADLINE_S)
         source.stop()
