@@ -10,7 +10,7 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
 from daemonkit.values import choice, comma_list, duration, parse_bool, parse_url
-from tunnelgw.model.meta import Key
+from tunnelgw.model.meta import LABEL, Key
 from tunnelgw.provider.client import DEFAULT_URL
 
 PROG = "tunnelgw"
@@ -27,7 +27,6 @@ DEFAULT_NAMESPACE = "tunnelgw-system"
 _CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_LABEL_CHARACTERS = 63
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def parse_controller_name(text: str) -> str:
@@ -54,7 +53,7 @@ def parse_endpoint(text: str) -> str:
 
 def parse_namespace(text: str) -> str:
     name = text.strip()
-    if not _NAMESPACE.fullmatch(name) or len(name) > _MAX_LABEL_CHARACTERS:
+    if not re.fullmatch(LABEL, name) or len(name) > _MAX_LABEL_CHARACTERS:
         raise ValueError(f"seen {name!r}, want a valid namespace name")
     return name
 

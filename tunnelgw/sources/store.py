@@ -107,7 +107,7 @@ class Store:
         """Objects in the tables whose `previous_spec` is set."""
         self._dirty_since_s: float | None = None
         """When the oldest change since the last snapshot came; None: nothing has changed."""
-        self._has_given = False
+        self._was_taken = False
         """Whether a snapshot was taken already."""
         self._given: dict[Key, _Given] = {}
         """The addresses that the last turn gave to each Gateway."""
@@ -257,7 +257,7 @@ class Store:
         with self._turn:
             self._clear_previous_specs()
             self._dirty_since_s = None
-            self._has_given = True
+            self._was_taken = True
             snapshot, edits = self._tables.take()
             return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable), self._are_all_named)
 
@@ -301,7 +301,7 @@ class Store:
         since_s, now_s = self._dirty_since_s, time.monotonic()
         if since_s is None or self._unlisted:
             return False
-        if not self._has_given:
+        if not self._was_taken:
             return not self._unread.holds_up_first(now_s)
         return not (self._behind.holds_up(since_s, now_s) or self._unread.holds_up(since_s, now_s))
 

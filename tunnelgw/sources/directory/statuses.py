@@ -33,6 +33,17 @@ _LONGEST_CHARACTERS = 224
 _DIGITS = 32
 _MAX_BYTES = 16 * 1024 * 1024
 """Room for the longest status that an API server would store, in YAML."""
+_UNUSABLE = (
+    OSError,
+    yaml.YAMLError,
+    RecursionError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+)
+"""What reading a status can raise; PyYAML raises Python's own errors for values such as `0b_`."""
 _HEAD = "# Written by tunnelgw; edits are overwritten.\n"
 
 
@@ -53,11 +64,8 @@ class StatusFolder:
                 return b""
             status = msgspec.json.encode(document["status"])
             msgspec.json.decode(status, type=AnyStatus)
-        except (
-            *(OSError, yaml.YAMLError, RecursionError),
-            *(ValueError, LookupError, ArithmeticError, TypeError, AttributeError),
-        ):
-            return b""  # PyYAML raises Python's own errors for values such as `0b_`
+        except _UNUSABLE:
+            return b""
         return status
 
     def write(self, entry: Entry, item: Object, status: bytes) -> None:

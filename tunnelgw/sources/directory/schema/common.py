@@ -13,7 +13,7 @@ _DOMAIN_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 CONTROLLER: Final = rf"{SUBDOMAIN}/{_DOMAIN_PATH}"
 ADDRESS_TYPE: Final = rf"Hostname.*|.*IPAddress.*|.*NamedAddress.*|.*{SUBDOMAIN}/{_DOMAIN_PATH}"
 """As loose as the API's own expression, of which only the first and the last alternative are anchored."""
-PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{LABEL}(\.{LABEL})*/[A-Za-z0-9]+"
+PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{SUBDOMAIN}/[A-Za-z0-9]+"
 
 NAME: Final = Text(1, 253)
 NAMESPACE: Final = Text(1, 63, LABEL, "a valid namespace name")

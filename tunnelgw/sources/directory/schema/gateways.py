@@ -25,7 +25,7 @@ from tunnelgw.sources.directory.schema.common import (
     group,
     kind,
 )
-from tunnelgw.sources.directory.schema.shapes import Fields, Items, Number, Shape, Table, Text
+from tunnelgw.sources.directory.schema.shapes import Fields, Items, Shape, Table, Text
 
 _PLAIN = ("HTTP", "TCP", "UDP")
 
@@ -209,7 +209,7 @@ GATEWAY = Fields(
                     {
                         "default": _VALIDATION,
                         "perPort": Items(
-                            Fields({"port": Number(1, 65535), "tls": _VALIDATION}, "port", "tls"),
+                            Fields({"port": PORT, "tls": _VALIDATION}, "port", "tls"),
                             0,
                             64,
                             unique_by="port",

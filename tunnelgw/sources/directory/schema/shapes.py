@@ -18,7 +18,7 @@ Rule = Callable[[Any], str | None]
 """Returns what is wrong with a value of the right type, in words; None: nothing is."""
 
 _LONGEST_SHOWN = 80
-_ABSENT: Final = object()
+NO_DEFAULT: Final = object()
 
 
 class Shape(Protocol):
@@ -26,9 +26,6 @@ class Shape(Protocol):
     """The value used if it is absent; `NO_DEFAULT`: it stays absent."""
 
     def check(self, value: Any, place: Place, say: Say) -> Any: ...
-
-
-NO_DEFAULT: Final = _ABSENT
 
 
 class Text:
