@@ -1,6 +1,7 @@
 """Compares wishes with rows: what each record set lacks, what it has too much of, and what must be refused (pure).
 
-The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) are implemented here; the plan puts the result in order.
+The rules are those of `dnswebhook.plan`, which puts the result in order. Names that are protected or outside the domain
+filter do not get here (`dnswebhook.wishes`).
 """
 
 from collections import defaultdict

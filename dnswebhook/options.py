@@ -68,7 +68,8 @@ class Options(CommonOptions):
     state_dir: str | None = option(
         group="records",
         metavar="DIR",
-        help="the embedded store's database, and the last known state of the controller; if not set: "
+        help="the embedded store's database, the controller's API as last seen, and notes of applies that did not "
+        "complete; if not set: "
         "$STATE_DIRECTORY (systemd sets it), else $XDG_STATE_HOME/dnswebhook, else ~/.local/state/dnswebhook",
     )
     dry_run: bool = option(

@@ -1,4 +1,4 @@
-"""A client of a proxy's config API: `PUT /config`, and `HEAD` for the loaded version.
+"""A client of a proxy's config API: `PUT /config`, `HEAD` for the loaded version, and `GET` for the loaded document.
 
 Speaks http, https (verified with the system's authorities or a CA file), or HTTP over a unix socket. Keeps one
 connection open, and replaces it if the proxy has closed it. Only one thread may call.

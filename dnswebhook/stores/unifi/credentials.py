@@ -170,7 +170,8 @@ class SessionCredentials:
                     self._pauses = _login_pauses()
 
     def is_expired(self, ticket: Ticket, reply: Reply) -> bool:
-        """True for 401, 403, or a success with an object where an array was requested."""
+        """True for 401, 403, and a success with an object where an array was requested, or with an error that asks to
+        log in. Not if the user lacks a permission, or the reply may be about the site: no login helps there."""
         if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
             has_permission = not replies.error_body(reply).words.endswith("NoPermission")
             return has_permission and not self._is_about_site(ticket, reply)
