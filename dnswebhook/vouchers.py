@@ -17,7 +17,8 @@ Until external-dns lists again, the notes also tell what should have been remove
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -75,62 +76,94 @@ class Settlement(msgspec.Struct, frozen=True):
 def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
     """Decide what to do about `vouchers`, given a complete listing made while no apply is running."""
     noted = tuple(vouchers)
-    names = {voucher.name for voucher in noted} | {voucher.owned.name for voucher in noted}
+    rows = _rows_about(noted, records)
+    halves = {voucher: _half(voucher, rows.get(voucher.name, ())) for voucher in noted if voucher.is_whole}
+    partial = [row for half in halves.values() for row in half]
+    going = frozenset(partial)
+    texts = Counter(
+        voucher.name for voucher in noted if any(_says(row, voucher.value) for row in rows.get(voucher.name, ()))
+    )
+    verdicts = [
+        _verdict(voucher, rows, going, is_desired, is_only_text=texts[voucher.name] <= 1)
+        for voucher in noted
+        if not voucher.is_whole
+    ]
+    claims = tuple(row for verdict in verdicts for row in verdict.claims)
+    return Settlement(
+        remove=(*claims, *partial, *(row for verdict in verdicts for row in verdict.remove)),
+        open=(
+            *(voucher for voucher, half in halves.items() if half),
+            *(verdict.open for verdict in verdicts if verdict.open is not None),
+        ),
+        contested=tuple(verdict.contested for verdict in verdicts if verdict.contested is not None),
+        claims=claims,
+    )
+
+
+def _rows_about(noted: Iterable[Voucher], records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Our rows by name, of all names that matter for the notes."""
+    names = {name for voucher in noted for name in (voucher.name, voucher.owned.name)}
     names |= {name for voucher in noted for kind in KNOWN_TYPES for name in usual_names(voucher.owned.name, kind)}
     rows: dict[str, list[Record]] = {}
     for record in records:
         if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
             rows.setdefault(record.name, []).append(record)
-    halves = {voucher: _half(voucher, rows.get(voucher.name, ())) for voucher in noted if voucher.is_whole}
-    remove = [row for half in halves.values() for row in half]
-    going = frozenset(remove)
-    still_open = [voucher for voucher, half in halves.items() if half]
-    contested: list[Voucher] = []
-    claims: list[Record] = []
-    texts = Counter(
-        voucher.name for voucher in noted if any(_says(row, voucher.value) for row in rows.get(voucher.name, ()))
-    )
-    for voucher in noted:
-        if voucher.is_whole:
-            continue
-        own = [row for row in rows.get(voucher.name, ()) if _says(row, voucher.value)]
-        covered = [
-            row
-            for row in rows.get(voucher.owned.name, ())
-            if row not in own and row not in going and voucher.owned.covers(*_key(row))
-        ]
-        if own and voucher.successor and any(_says(row, voucher.successor) for row in rows[voucher.name]):
-            still_open.append(voucher)
-            remove += own
-            continue
-        if not own and voucher.waits:
-            still_open.append(_after_listing(voucher))
-            continue
-        is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
-        if own and _is_unread(voucher, rows[voucher.name]):
-            contested.append(msgspec.structs.replace(voucher, is_given_up=False))
-            is_given_up = not _may_be_desired(voucher, is_desired)
-            if is_with_ours and not (is_given_up and voucher.is_given_up):
-                # Kept once more: the other owner, whose record may not have been added, may be removing its text for
-                # the same reason. If both did, nobody would own the record.
-                still_open.append(msgspec.structs.replace(voucher, is_given_up=is_given_up))
-                continue
-        elif not own or is_with_ours or (covered and voucher.is_done):
-            # The text is gone, or its record is there (with any values once all writes have succeeded). external-dns
-            # takes care of the rest, unless the record is to go, perhaps only after the call was answered, or another
-            # text of ours is beside it.
-            is_going = voucher.is_leaving and not _may_be_desired(voucher, is_desired)
-            if voucher.waits or (own and (is_going or texts[voucher.name] > 1)):
-                still_open.append(_after_listing(done(voucher)))
-            continue
-        still_open.append(_after_listing(voucher))
-        if covered and not is_with_ours:
-            claims += own
-        elif (
-            not voucher.waits and (voucher.is_leaving or not _may_be_desired(voucher, is_desired))
-        ) or _is_held_by_another(voucher, rows):
-            remove += own
-    return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
+    return rows
+
+
+class _Verdict(NamedTuple):
+    """What `settle` has decided about one note on an ownership record."""
+
+    open: Voucher | None
+    """The note to keep; None: it is settled."""
+    remove: Sequence[Record] = ()
+    claims: Sequence[Record] = ()
+    """To be removed as well; see `Settlement`."""
+    contested: Voucher | None = None
+
+
+def _verdict(
+    voucher: Voucher,
+    rows: Mapping[str, Sequence[Record]],
+    going: Set[Record],
+    is_desired: IsDesired,
+    *,
+    is_only_text: bool,
+) -> _Verdict:
+    """`going`: rows that are removed in any case; `is_only_text`: no text of another note is beside its own."""
+    texts = rows.get(voucher.name, ())
+    own = [row for row in texts if _says(row, voucher.value)]
+    covered = [
+        row
+        for row in rows.get(voucher.owned.name, ())
+        if row not in own and row not in going and voucher.owned.covers(*_key(row))
+    ]
+    if own and voucher.successor and any(_says(row, voucher.successor) for row in texts):
+        return _Verdict(voucher, remove=own)
+    if not own and voucher.waits:
+        return _Verdict(_after_listing(voucher))
+    is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
+    contested = None
+    if own and _is_unread(voucher, texts):
+        contested = msgspec.structs.replace(voucher, is_given_up=False)
+        is_given_up = not _may_be_desired(voucher, is_desired)
+        if is_with_ours and not (is_given_up and voucher.is_given_up):
+            # Kept once more: the other owner, whose record may not have been added, may be removing its text for the
+            # same reason. If both did, nobody would own the record.
+            return _Verdict(msgspec.structs.replace(voucher, is_given_up=is_given_up), contested=contested)
+    elif not own or is_with_ours or (covered and voucher.is_done):
+        # The text is gone, or its record is there (with any values once all writes have succeeded). external-dns takes
+        # care of the rest, unless the record is to go, perhaps only after the call was answered, or another text of
+        # ours is beside it.
+        is_going = voucher.is_leaving and not _may_be_desired(voucher, is_desired)
+        is_open = voucher.waits or (own and (is_going or not is_only_text))
+        return _Verdict(_after_listing(done(voucher)) if is_open else None)
+    note = _after_listing(voucher)
+    if covered and not is_with_ours:
+        return _Verdict(note, claims=own, contested=contested)
+    is_unwanted = not voucher.waits and (voucher.is_leaving or not _may_be_desired(voucher, is_desired))
+    is_removed = is_unwanted or _is_held_by_another(voucher, rows)
+    return _Verdict(note, remove=own if is_removed else (), contested=contested)
 
 
 def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[Voucher, ...]:
@@ -207,7 +240,7 @@ def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
     return owner_in(first) not in ("", owner)
 
 
-def _is_held_by_another(voucher: Voucher, rows: Mapping[str, list[Record]]) -> bool:
+def _is_held_by_another(voucher: Voucher, rows: Mapping[str, Sequence[Record]]) -> bool:
     """Whether another owner has a record of another type on the name.
 
     Our external-dns then wants nothing there, and the other one writes no ownership record of this type while ours is
