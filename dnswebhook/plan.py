@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.model import Capabilities, Changes, Origin, Record
+from dnswebhook.model import Capabilities, Changes, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
 from dnswebhook.ownership import OwnedSet, owner_in
 from dnswebhook.past import Past
@@ -226,45 +226,53 @@ class _StrandBuilder:
         first = [(key, row) for key, row in deletes if comes or key[1] == "CNAME"]
         later = [(key, row) for key, row in deletes if not (comes or key[1] == "CNAME")]
         if first and creates:
-            needs = _distinct(step for wish, _ in creates for step in self._vouched[wish.key])
-            switch = Switch(tuple(row for _, row in first), tuple(spec for _, spec in creates))
-            step = self._add(switch, needs)
-            for key, _ in first:
-                self._removals[key].append(step)
-                self._written[key].append(step)
-            for wish, _ in creates:
-                self._vouch(wish, step)
-                self._written[wish.key].append(step)
+            self._switch(first, creates)
             first, creates = [], []
         self._delete(first)
         for wish, result in needed:
             for update in result.updates:
-                step = self._add(update)
-                self._vouch(wish, step)
-                self._written[wish.key].append(step)
-        come: list[int] = []
-        whole = [wish for wish in wishes if creates and self._difference.must_come_whole(wish)]
+                self._wrote(wish, self._add(update))
+        come = self._create(wishes) if creates else ()
+        self._delete(later, come if self._difference.is_emptied(name) else ())
+
+    def _switch(self, rows: list[tuple[SetKey, Record]], creates: list[tuple[Wish, RecordSpec]]) -> None:
+        needs = _distinct(step for wish, _ in creates for step in self._vouched[wish.key])
+        step = self._add(Switch(tuple(row for _, row in rows), tuple(spec for _, spec in creates)), needs)
+        for key, _ in rows:
+            self._removed(key, step)
+        for wish, _ in creates:
+            self._wrote(wish, step)
+
+    def _create(self, wishes: list[Wish]) -> tuple[int, ...]:
+        """Returns the steps that add records which lead to a host."""
+        whole = [wish for wish in wishes if self._difference.must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
-            step = self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
-            self._written[wish.key].append(step)
-        vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for a whole set
-        for wish, spec in creates:
-            if wish not in whole:
-                step = self._add(Create(spec), vouched[wish.key])
-                self._vouch(wish, step)
-                self._written[wish.key].append(step)
+            self._wrote(wish, self._add(CreateTogether(specs), _distinct(self._vouched[wish.key])))
+        others = [wish for wish in wishes if wish not in whole]
+        needs = {wish.key: _distinct(self._vouched[wish.key]) for wish in others}  # one tuple for a whole set
+        come: list[int] = []
+        for wish in others:
+            for spec in self._difference.sets[wish.key].creates:
+                step = self._add(Create(spec), needs[wish.key])
+                self._wrote(wish, step)
                 if wish.type in LEADING_TYPES:
                     come.append(step)
-        self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
+        return tuple(come)
 
     def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
         """`needs_one_of`: the steps that replace these rows; it applies only to rows that lead to a host."""
         for key, row in rows:
             needed = needs_one_of if row.type in LEADING_TYPES else ()
-            step = self._add(Delete(row), needs_one_of=needed)
-            self._removals[key].append(step)
-            self._written[key].append(step)
+            self._removed(key, self._add(Delete(row), needs_one_of=needed))
+
+    def _wrote(self, wish: Wish, step: int) -> None:
+        self._vouch(wish, step)
+        self._written[wish.key].append(step)
+
+    def _removed(self, key: SetKey, step: int) -> None:
+        self._removals[key].append(step)
+        self._written[key].append(step)
 
     def _remove_voucher(self, voucher: Wish) -> None:
         deletes = self._difference.sets[voucher.key].deletes
