@@ -266,22 +266,7 @@ class Provider:
         contested = {*settlement.contested}
         remove = dict.fromkeys((*settlement.remove, *self._confirmed))
         untold = {*settlement.claims, *self._confirmed.ownership_records}  # even if they stay for now
-        for row in remove:
-            try:
-                self._store.delete(row, deadline)
-            except NotFound:
-                self._confirmed.forget(row)
-                untold.add(row)
-            except StoreError as error:
-                log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
-                forget_frames(error)
-                if error.is_systemic:  # all others would fail as well, and the listing must be answered in time
-                    break
-            else:
-                log.info("left-over record removed", name=row.name, value=row.value)
-                self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-                if row not in self._confirmed:  # otherwise the next listing shows whether it is gone this time
-                    untold.add(row)
+        untold |= self._remove_left_over(remove, deadline)
         generation = self._generation
         if remove and not deadline.has_passed:  # if removing took too long, the first listing is the answer
             listing = self._list(deadline)
@@ -296,6 +281,28 @@ class Provider:
         if not remove:
             return listing
         return Listing(tuple(row for row in listing.records if row not in untold))
+
+    def _remove_left_over(self, rows: Iterable[Record], deadline: Deadline) -> set[Record]:
+        """Returns those that are gone. If a removal that was confirmed before had to be repeated, that is not known
+        before the next listing."""
+        gone = set()
+        for row in rows:
+            try:
+                self._store.delete(row, deadline)
+            except NotFound:
+                self._confirmed.forget(row)
+                gone.add(row)
+            except StoreError as error:
+                log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
+                forget_frames(error)
+                if error.is_systemic:  # all others would fail as well, and the listing must be answered in time
+                    break
+            else:
+                log.info("left-over record removed", name=row.name, value=row.value)
+                self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
+                if row not in self._confirmed:
+                    gone.add(row)
+        return gone
 
     def _tell_contested(self, contested: frozenset[Voucher]) -> None:
         for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):
