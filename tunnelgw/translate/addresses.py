@@ -101,7 +101,7 @@ def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
     if service.spec.type in _INSIDE:
         ips = tuple(address for address in service.spec.cluster_ips or () if is_ip_address(address))
         lack = "" if ips else f"Service {key} has no address of the cluster; name its addresses, {_BY_HAND}"
-        return _Offer(ips, (), _EVERYWHERE if ips else (), ports, True, lack)
+        return _Offer(ips, (), _EVERYWHERE if ips else (), ports, is_inside=True, lack=lack)
     ingress: tuple[LoadBalancerIngress, ...] = service.status.load_balancer.ingress or ()
     ips = tuple(entry.ip for entry in ingress if entry.ip)
     hostnames = tuple(entry.hostname for entry in ingress if entry.hostname)

@@ -46,13 +46,10 @@ class KubernetesSource:
         self._watches: dict[str, Watch] = {}
         """By thread name."""
         for kind, resource in RESOURCES.items():
-            for namespace in sorted(store.secret_namespaces) if kind is Kind.SECRET else ():
-                self._watches[f"watch-{resource.plural}-{namespace}"] = Watch(
+            namespaces = sorted(store.secret_namespaces) if kind is Kind.SECRET else []
+            for namespace in namespaces or [""]:
+                self._watches["-".join(filter(None, ("watch", resource.plural, namespace)))] = Watch(
                     resource, server, store, self._bell, stop, timing, on_restart, self._limited, namespace
-                )
-            if kind is not Kind.SECRET or not store.secret_namespaces:
-                self._watches[f"watch-{resource.plural}"] = Watch(
-                    resource, server, store, self._bell, stop, timing, on_restart, self._limited
                 )
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
 

@@ -109,7 +109,7 @@ class Watch:
         namespace: str = "",
     ) -> None:
         """`common`: the log of all watches, for problems that affect all of them. `namespace`: the only one to
-        follow."""
+        follow; empty: all."""
         self._resource = resource
         self._namespace = namespace
         self._kind = resource.kind
