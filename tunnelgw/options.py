@@ -112,6 +112,7 @@ class Options(CommonOptions):
         help="serve the GatewayClasses with this spec.controllerName",
     )
     namespace: str = option(
+        parse=parse_namespace,
         default=DEFAULT_NAMESPACE,
         group="source",
         help="the controller's own namespace: of its auth Secret and Lease, and of the Secrets and Services that "

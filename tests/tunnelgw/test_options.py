@@ -31,6 +31,12 @@ def test_an_invalid_namespace_name_in_secret_namespaces_is_refused(name: str) ->
         parse(Options, prefix=PREFIX, argv=["--secret-namespaces", f"infra,{name}"], environ={})
 
 
+@pytest.mark.parametrize("name", ["Infra", "a/b", "a" * 64])
+def test_an_invalid_name_of_the_controllers_own_namespace_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(BadOptions, match=r"--namespace \(TUNNELGW_NAMESPACE\).*want a valid namespace name"):
+        parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_NAMESPACE": name})
+
+
 def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
     argv = ["--source", "directory", "--manifests", "manifests", "--secret-namespaces", "infra"]
     with pytest.raises(BadOptions, match=r"--secret-namespaces .* --source kubernetes"):
