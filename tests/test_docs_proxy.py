@@ -15,7 +15,7 @@ from daemonkit.values import size
 from proxy import document
 from proxy.backend import h2link
 from proxy.commands import main as commands
-from proxy.exchange import answers, ending, mirrors, relay
+from proxy.exchange import answers, mirrors, relay, untaken
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
@@ -110,7 +110,7 @@ def test_the_fixed_limits_are_in_the_manual() -> None:
             f"{h2link.MAX_UNREAD_BYTES >> 20} MiB per connection"
         ),
         "bodies of one worker that clients over HTTP/2, or backends, have not taken, "
-        f"and heads of more than {ending.LARGE_HEAD_FIELDS} fields": f"{ending.MAX_UNTAKEN_BYTES >> 20} MiB",
+        f"and heads of more than {untaken.LARGE_HEAD_FIELDS} fields": f"{untaken.MAX_UNTAKEN_BYTES >> 20} MiB",
         "all bodies that one worker keeps for retries": f"{relay.MAX_KEPT_BYTES >> 20} MiB",
         "how far a mirror is behind the client": (
             f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB per request; {mirrors.OWN_BYTES >> 10} KiB "

@@ -2,8 +2,8 @@
 
 `services` is where doors bring requests and where new tables come in. `client` is the interface between doors and
 exchanges, `proxy.backend.stream` that between exchanges and backends. `exchange` builds on `attempting` and `ending`:
-what is passed on, what is tried again, how an exchange ends. Pure, with clock and randomness as arguments: `forwarding`
-and `hopbyhop` (fields), `answers`, `attempts` (rules of retries), `authorization` (the question and what follows from
-the answer), `backlog` (what waits for all peers), `calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket),
-`departure`, `relay` (bodies in transit).
+what is passed on, what is tried again, how an exchange ends. `untaken` limits what all exchanges hold for their peers.
+Pure, with clock and randomness as arguments: `forwarding` and `hopbyhop` (fields), `answers`, `attempts` (rules of
+retries), `authorization` (the question and what follows from the answer), `backlog` (what waits, and who gives way),
+`calls` (how gRPC ends), `maxforwards`, `upgrade` (WebSocket), `departure`, `relay` (bodies in transit).
 """

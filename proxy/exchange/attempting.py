@@ -15,10 +15,11 @@ from proxy.exchange.answers import error_answer
 from proxy.exchange.attempts import GATEWAY_TIMEOUT, Attempts
 from proxy.exchange.authorization import Question
 from proxy.exchange.departure import Departure, depart
-from proxy.exchange.ending import LARGE_HEAD_FIELDS, Ending
+from proxy.exchange.ending import Ending
 from proxy.exchange.mirrors import mirrors_of
 from proxy.exchange.relay import Upload
 from proxy.exchange.timers import Timers
+from proxy.exchange.untaken import LARGE_HEAD_FIELDS
 from proxy.heads import RequestHead, ResponseHead
 from proxy.routing import Answer, Forward
 

@@ -4,7 +4,6 @@
 counts the exchange, tells the access log, and removes the exchange from the running set.
 """
 
-from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -21,20 +20,12 @@ from proxy.exchange.record import Record
 from proxy.exchange.relay import NOBODY, Relay, Upload
 from proxy.exchange.shared import Shared
 from proxy.exchange.timers import Timers
+from proxy.exchange.untaken import large_head_bytes
 from proxy.h2 import ErrorCode
 from proxy.heads import Field, RequestHead
 from proxy.routing import Answer, HeaderEdits, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 
-MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
-"""How much all exchanges of a worker together may hold for clients and backends: of their bodies, and in large heads.
-Over HTTP/2 one client can have hundreds of responses wait, by windows that it does not open, and hundreds of requests,
-for a backend that takes none or does not answer. (Over HTTP/1.1 responses wait in the connection's output.) Beyond this
-total the kernel might end the worker, and everybody's requests."""
-LARGE_HEAD_FIELDS: Final = 100
-"""A request with more fields than this counts, by its fields: few others are large, and counting takes time."""
-FIELD_BYTES: Final = 170
-"""About what the interpreter needs for a field of two short strings, four times as much as on the wire."""
 _NO_LOOK: Final = (0.0, 0)
 
 
@@ -164,13 +155,9 @@ class Ending:
 
     # -- what its peers have not taken yet ---------------------------------------------------------------------------
 
-    @property
-    def _has_large_head(self) -> bool:
-        return len(self._head.fields) > LARGE_HEAD_FIELDS
-
     def _forget_fields(self) -> None:
         """The client takes its time for our own answer, to which the request's fields do not matter any more."""
-        if self._has_large_head:
+        if large_head_bytes(self._head):
             self._head = msgspec.structs.replace(self._head, fields=[])
             if self._departure is not None:
                 self._departure.head = self._head
@@ -183,22 +170,16 @@ class Ending:
         return is_ended
 
     def _weigh(self) -> None:
+        """Count what waits now in the worker's total."""
         upload, download = self._upload, self._download
-        now_bytes = 0
-        if self._has_large_head and not self._is_over:
-            now_bytes = len(self._head.fields) * FIELD_BYTES
+        now_bytes = 0 if self._is_over else large_head_bytes(self._head)
         if upload is not None:
             now_bytes += upload.held_bytes
         if download is not None:
             now_bytes += download.held_bytes
         before_bytes, self._waiting_bytes = self._waiting_bytes, now_bytes
         if now_bytes != before_bytes:
-            loop, untaken = self._shared.loop, self._shared.untaken
-            loop.unsent.size_bytes += now_bytes - before_bytes
-            untaken.weigh(self, before_bytes, now_bytes)
-            if untaken.held_bytes > MAX_UNTAKEN_BYTES:
-                # Later: this may be a call of any of them, or of its client or backend.
-                loop.call_soon(partial(untaken.reduce, MAX_UNTAKEN_BYTES))
+            self._shared.untaken.weigh(self, before_bytes, now_bytes)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

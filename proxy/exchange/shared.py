@@ -15,6 +15,7 @@ from proxy.exchange.client import Arrival
 from proxy.exchange.record import Record
 from proxy.exchange.relay import Kept
 from proxy.exchange.terms import Terms, terms_of
+from proxy.exchange.untaken import Untaken
 from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.routing import compile_table
@@ -60,8 +61,7 @@ class Shared:
         self.terms: Terms = terms_of(self.table.settings)
         self.running: set[Running] = set()
         """All that have not ended yet."""
-        self.untaken = Backlog()
-        """Bodies that clients or backends have not taken, and large heads of requests."""
+        self.untaken = Untaken(self.loop)
         self.kept = Kept()
         self.mirrors_behind = Backlog()
         """Mirrored requests that backends have not taken."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.exchange.ending import FIELD_BYTES, LARGE_HEAD_FIELDS, MAX_UNTAKEN_BYTES
 from proxy.exchange.relay import MAX_KEPT_BYTES
+from proxy.exchange.untaken import FIELD_BYTES, LARGE_HEAD_FIELDS, MAX_UNTAKEN_BYTES
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import World, asked, config
 

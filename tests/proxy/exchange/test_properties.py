@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proxy import document
 from proxy.backend.stream import Reason
-from proxy.exchange.ending import FIELD_BYTES, LARGE_HEAD_FIELDS
 from proxy.exchange.exchange import Exchange
+from proxy.exchange.untaken import LARGE_HEAD_FIELDS, large_head_bytes
 from proxy.exchange.upgrade import accept_of
 from proxy.heads import RequestHead
 from tests.proxy.exchange.sides import GRPC, UNLIMITED, MemoryClient, MemoryStream, World, asked, config, config_of
@@ -266,7 +266,7 @@ class Interleavings(RuleBasedStateMachine):
         backlog, exchanges = services.untaken, [one for one in services.running if isinstance(one, Exchange)]
         relays = [relay for one in exchanges for relay in (one._upload, one._download) if relay is not None]
         bodies_bytes = sum(relay.held_bytes for relay in relays)
-        heads_bytes = sum(FIELD_BYTES * len(one._head.fields) for one in exchanges if one._has_large_head)
+        heads_bytes = sum(large_head_bytes(one._head) for one in exchanges)
         assert backlog.held_bytes == self.world.loop.unsent.size_bytes == bodies_bytes + heads_bytes
         assert list(backlog.waiting) == [one for one in exchanges if backlog.held_bytes]
         assert services.kept.size_bytes == sum(len(one._upload._kept) for one in exchanges if one._upload is not None)
