@@ -46,7 +46,8 @@ _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
 )
 MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
-"""Limit of queued heads, PING acknowledgements and credit, which no window bounds; the same as for responses."""
+"""Limit of queued heads, PING acknowledgements and credit, which no window bounds: as large as the window for
+responses."""
 
 _ENOUGH_BYTES: Final = 256 * 1024
 """If more than that waits for the socket, the backend has stopped reading. Bodies then wait in their exchanges, however

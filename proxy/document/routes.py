@@ -141,7 +141,7 @@ class SessionPersistence(Part, frozen=True):
 
     session_name: FieldName | Unset = UNSET
     """Name of the cookie or header field. Rules of one host should use different names. Default: `tunnelgw-session`;
-    for a rule with matches or a route with `listeners`, followed by a hyphen and a hash of these."""
+    for a rule with matches, or a route with `listeners` or of kind grpc, followed by a hyphen and a hash of these."""
     type: Literal["Cookie", "Header"] = "Cookie"
     absolute_timeout: Timeout | Unset = UNSET
     """A session ends after this time, even when in use; `0s`: never for that reason."""

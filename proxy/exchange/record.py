@@ -14,7 +14,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     protocol: str
     door: str
     listener: str
-    """Empty if no listener took the request; likewise the next five."""
+    """Empty if no listener took the request; likewise `route` and `rule` without a rule, and `backend` and `address` if
+    the request was for no backend."""
     route: str
     rule: str
     """Its name, if it has one."""
@@ -38,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     reason: str
     """Empty for a complete response of the backend. Otherwise why there was another answer, or what cut it short:
     a `backend.stream.Reason`, a reason of `routing.Answer`, redirect, request_timeout, backend_timeout, idle_timeout,
-    denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
+    denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone, client_behind, backend_behind."""
     detail: str = ""
     """More about `reason`, for people."""
     has_failed: bool = False

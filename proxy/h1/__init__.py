@@ -2,7 +2,7 @@
 
 Callers need only `ServerConnection` and `ClientConnection`, the events named here, and the heads of `proxy.heads`,
 which HTTP/2 uses too. A connection is used through `receive(data) -> list[Event]`, `send_...`, and
-`data_to_send() -> bytes`.
+`buffers_to_send() -> list[bytes | memoryview]`.
 """
 
 from proxy.h1.caches import Caches

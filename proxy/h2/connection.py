@@ -2,7 +2,7 @@
 
     events = connection.receive(data, now_s)      what the peer did, in order
     connection.send_headers(...) and the others   what we answer (see `sending`)
-    connection.data_to_send()                     bytes for the transport
+    connection.buffers_to_send()                  output for the transport
 
 `receive` never raises for anything the peer sends: stream errors reset the stream, connection errors queue a GOAWAY and
 end with a `ConnectionTerminated` event. No sockets, clocks, threads or logs: `now_s` is any monotonic clock, used only
@@ -43,7 +43,7 @@ class Caches:
 
 
 class Connection(Receiving):
-    """Create one with `server` or `client`, send `data_to_send()` at once, then feed `receive`."""
+    """Create one with `server` or `client`, send its output at once, then feed `receive`."""
 
     def __init__(self, settings: Settings, limits: Limits, caches: Caches, *, is_server: bool) -> None:
         decoder = BlockDecoder(caches.fields, settings.max_header_list_bytes)

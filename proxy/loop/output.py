@@ -28,7 +28,7 @@ _CORK_BYTES: Final = 2 * TLS_RECORD_BYTES
 _JOIN_BYTES: Final = 32 * 1024
 """Up to this size buffers are joined; above, a plain socket gathers them itself."""
 _MAX_JOINED_BYTES: Final = 252 * 1024
-"""Just below the size from which `daemonkit.memory` has the C library map each buffer separately."""
+"""Enough for full TLS records. They are taken one at a time, and what is not taken at once has been copied in vain."""
 _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
 _MANY_BUFFERS: Final = 32

@@ -62,9 +62,9 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     no_backend, no_address, fixed, preflight. The exchange adds more, see `exchange.record`."""
     body: bytes = b""
     headers: tuple[Field, ...] = ()
-    """Includes Content-Type if there is a body; the codec adds Content-Length and Date."""
+    """Includes Content-Type if there is a body; `exchange.answers` adds Content-Length and Date."""
     grpc_status: int = GRPC_UNAVAILABLE
-    """gRPC requests get this status in the trailers in place of `status_code`, with HTTP status code 200."""
+    """gRPC calls get this status in place of `status_code`, with HTTP status code 200. A preflight is none."""
     listener: Listener | None = None
     rule: Rule | None = None
     response_edits: HeaderEdits | None = None

@@ -1,8 +1,8 @@
 """The config API: `PUT /config` and `GET /config`; the ops app serves health and metrics on the same address.
 
 Requests are checked in the order token, headers, size; only then is a body read. Errors are
-`{"error": "<short category>", "message": "<detail>"}`; a 400 also has all `problems` by path, a 409 the `loaded`
-version.
+`{"error": "<short category>", "message": "<detail>"}`; that for a bad document also has its `problems` by path, a 409
+the `loaded` version.
 """
 
 import re
