@@ -140,7 +140,7 @@ class _Request:
 
     def _preflight(self) -> Answer:
         status_code, fields = self._rule.cors.preflight_answer(self._head)  # type: ignore[union-attr]  # there is a policy
-        return Answer(status_code, "preflight", b"", fields, 7, self._listener, self._rule)
+        return Answer(status_code, "preflight", headers=fields, listener=self._listener, rule=self._rule)
 
     def _redirect(self, plan: RedirectPlan) -> Decision:
         own = self._listener.scheme
