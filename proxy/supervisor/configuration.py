@@ -1,23 +1,17 @@
-"""The loaded document: which version may replace it, and how it gets to the workers and to the disk.
+"""The loaded document: which version may replace it, and how it gets to the workers.
 
 A document without a version gets the loaded one plus one. The loaded version with equal content changes nothing. The
 loaded version with other content, or an older version, is refused, and the response says what is loaded. Documents are
-loaded one at a time. An accepted document is first deployed, then written to the state directory while the workers
-build their tables, and acknowledged when all of them use it. We wait for a slow disk, but not for one that hangs. What
-the disk does not take is written again later.
+loaded one at a time. An accepted document is first deployed, then kept (`keeping`) while the workers build their
+tables, and acknowledged when all of them use it.
 """
 
-import contextlib
-import signal
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from daemonkit.filereading import read_input
-from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.document import Content, DocumentError, Problem, Reading
@@ -25,20 +19,15 @@ from proxy.document.model import MAX_VERSION
 from proxy.supervisor.certificates import CertificateCheck, tell_of_expired
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.keeping import Keeping
+from proxy.supervisor.loaded import Loaded
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import MAX_DOCUMENT_BYTES, StateFile
-
-if TYPE_CHECKING:
-    from proxy.tls.validity import Validity
 
 log = get_logger(__name__)
 
 TAKE_S = 30.0
 """How long a PUT waits for the workers."""
-KEEP_S = 5.0
-"""How long a PUT waits for a disk that is still writing an earlier document."""
-RETRY_KEEPING_S = 60.0
-"""Longer than for sockets: on a full disk, each attempt writes as much of the document as there is room for."""
 _RETRY_SOCKETS_S = 5.0
 
 
@@ -70,16 +59,6 @@ class Outcome:
     """What does not work now: ports that cannot be bound."""
 
 
-@dataclass(frozen=True)
-class Loaded:
-    content: Content
-    version: int
-    loaded_at_s: float
-    """Unix time."""
-    certificates: "Mapping[str, Validity]"
-    """By listener name, the validity of the certificate that expires first."""
-
-
 class Configuration:
     """Thread-safe."""
 
@@ -94,14 +73,9 @@ class Configuration:
         self._most_bytes = most_bytes
         self._fleet = fleet
         self._sockets = sockets
-        self._state = state
+        self._keeping = None if state is None else Keeping(state, lambda: self.loaded)
         self._reader = document.Reader()
         self._certificates = CertificateCheck()
-        self._keeping = threading.Lock()
-        """Held while a document is written to the disk, which may take long; guards `_kept`."""
-        self._kept: Loaded | None = None
-        self._is_unawaited = False
-        """Whether somebody has given up waiting for the disk since the last document got there."""
         self._turn = threading.Lock()
         """Held while a document is loaded; guards all attributes below."""
         self._generation = 0
@@ -118,10 +92,7 @@ class Configuration:
     @property
     def is_kept(self) -> bool | None:
         """Whether documents get to the disk, as of the last attempt; None without a state directory."""
-        if self._state is None:
-            return None
-        # The disk may have got the document at the very moment at which somebody gave up waiting for it.
-        return self._state.is_writable and (not self._is_unawaited or self._kept is self.loaded)
+        return None if self._keeping is None else self._keeping.is_kept
 
     # -- loading documents -------------------------------------------------------------------------------------------
 
@@ -167,54 +138,22 @@ class Configuration:
         return True
 
     def open_state(self, *, restores: bool) -> None:
-        """Test the state directory and, with `restores`, load its document.
+        """Test the state directory and, with `restores`, load its document; see `Keeping.open`."""
+        if self._keeping is not None:
+            self._keeping.open(self._restore if restores else None)
 
-        If the disk hangs, this does not wait: the document is loaded when the disk answers, unless another has been
-        loaded by then.
-        """
-        state = self._state
-        if state is None:
-            return
-        opening = threading.Thread(target=lambda: self._open(state, restores), name="state", daemon=True)
-        # Until the daemon handles them, stop signals end the process. In the new thread, they always would: block them.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-        try:
-            opening.start()
-        except RuntimeError:  # no thread can be started, which the daemon will report
-            self._open(state, restores)
-            return
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        opening.join(KEEP_S)
-        if opening.is_alive():
-            state.say_silent()
-
-    def _open(self, state: StateFile, restores: bool) -> None:
-        try:
-            with self._keeping:
-                state.try_out()
-                if restores:
-                    self._restore(state)
-                # A document loaded while the disk hung, whose PUT no longer waited for it.
-                self._write(state)
-        except Exception:
-            log.exception("bug in the opening of the state directory")
-
-    def _restore(self, state: StateFile) -> None:
-        """Load the document on the disk, unless it is unusable or another has been loaded meanwhile."""
-        data = state.read()
-        if data is None:
-            return
+    def _restore(self, data: bytes) -> Loaded | None:
+        """Load a document that was kept, unless it is unusable or another has been loaded meanwhile."""
         with self._turn:
             if self.loaded is not None or self._is_closed:
-                return
+                return None
             try:
                 reading = self._read(data)
             except DocumentError as error:
                 log.error("the document in the state directory cannot be used, starting without it", error=error)
-                return
+                return None
             self._adopt(reading.content, reading.version or 1, is_news=True)
-            self._kept = self.loaded
+            return self.loaded
 
     def _want_open(self) -> None:
         """Raises Stopping after `close_sockets`: ports bound now would accept clients that no worker serves."""
@@ -271,48 +210,15 @@ class Configuration:
             log.info("configuration loaded", version=version, routes=len(content.routes))
 
     def _keep(self) -> None:
-        """Write the loaded document to the disk. This is outside the lock for documents, so a disk that hangs delays
-        neither workers nor the stop, and only one other document."""
-        if self._state is None:
-            return
-        if not self._keeping.acquire(timeout=KEEP_S):
-            self._state.give_up(KEEP_S)
-            self._is_unawaited = True
-            return
-        try:
-            self._write(self._state)
-        finally:
-            self._keeping.release()
+        """To be called without the lock for documents, so that a disk that hangs delays neither workers nor the
+        stop."""
+        if self._keeping is not None:
+            self._keeping.keep()
 
     def retry_keeping(self, stop: threading.Event) -> None:
-        """Thread target: a disk that did not take the document may have room again."""
-        while not stop.wait(RETRY_KEEPING_S):
-            if self.is_kept is False:
-                # In a thread that the stop does not wait for, since the disk may hang.
-                with contextlib.suppress(StartFailed):
-                    start_thread(threading.Thread(target=self._keep_again, name="state", daemon=True))
-
-    def _keep_again(self) -> None:
-        if self._state is None or not self._keeping.acquire(blocking=False):
-            return
-        try:
-            if self.loaded is self._kept:
-                self._state.try_out(is_retry=True)
-            else:
-                self._write(self._state, is_retry=True)
-        except Exception:
-            log.exception("bug in keeping the document")
-        finally:
-            self._keeping.release()
-
-    def _write(self, state: StateFile, *, is_retry: bool = False) -> None:
-        """Write the loaded document, and those loaded meanwhile by callers that gave up waiting for the disk."""
-        while (loaded := self.loaded) is not None and loaded is not self._kept:
-            # If the write fails, the earlier document must not stay in memory.
-            self._kept = None
-            if not state.write(loaded.content.encode(loaded.version), is_retry=is_retry):
-                return
-            self._kept, self._is_unawaited = loaded, False
+        """Thread target: write again what the disk did not take."""
+        if self._keeping is not None:
+            self._keeping.retry(stop)
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from prometheus_client.registry import Collector
 
 from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, Stats
 from proxy.supervisor.certificates import ApiCertificate
-from proxy.supervisor.configuration import Configuration, Loaded
+from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.loaded import Loaded
 from proxy.supervisor.slot import Slot
 
 if TYPE_CHECKING:

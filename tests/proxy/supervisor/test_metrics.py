@@ -15,8 +15,9 @@ from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin
 from proxy.stats import REFUSAL_CAUSES
 from proxy.supervisor.certificates import ApiCertificate
-from proxy.supervisor.configuration import Configuration, Loaded
+from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.loaded import Loaded
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.slot import Slot
 from proxy.supervisor.sockets import ListeningSockets

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from daemonkit.logformat import line_of
-from proxy.supervisor import configuration as configurations
-from proxy.supervisor.configuration import Configuration, Loaded
+from proxy.supervisor import keeping
+from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.loaded import Loaded
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import NAME, StateFile
 from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, eventually, fixed, reserved_port
@@ -96,7 +97,7 @@ def test_a_hanging_disk_does_not_block_a_stop_and_gets_the_last_document_in_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = HangingDisk(monkeypatch)
-    monkeypatch.setattr(configurations, "KEEP_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(keeping, "KEEP_S", 2 * DEADLINE_S)
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
     threads = []
     for name in ("first", "second"):
@@ -124,7 +125,7 @@ def test_only_one_document_waits_for_a_hanging_disk_and_the_last_one_is_kept_in_
 ) -> None:
     """Four documents that waited without end used up the limit of concurrent ones: the next ones were refused."""
     disk = HangingDisk(monkeypatch)
-    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+    monkeypatch.setattr(keeping, "KEEP_S", 0.1)
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
     first = run_in_thread(partial(configuration.load_file, document_file(tmp_path, "first")))
     assert disk.is_asked.wait(DEADLINE_S)
@@ -153,7 +154,7 @@ def test_a_document_that_the_disk_gets_just_when_its_wait_is_given_up_counts_as_
 ) -> None:
     """It counted as not kept until the next document came, perhaps days later."""
     disk = HangingDisk(monkeypatch)
-    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+    monkeypatch.setattr(keeping, "KEEP_S", 0.1)
 
     class Recovering(StateFile):
         def give_up(self, after_s: float) -> None:
@@ -183,7 +184,7 @@ def test_a_disk_that_hangs_at_the_start_does_not_block_a_document_and_gets_it_in
         return makes(dir=where["dir"])
 
     monkeypatch.setattr(tempfile, "TemporaryFile", hang)
-    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+    monkeypatch.setattr(keeping, "KEEP_S", 0.1)
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / NAME).write_bytes(document_file(tmp_path, "before").read_bytes())
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
@@ -367,7 +368,7 @@ def test_a_document_that_could_not_be_kept_is_kept_when_it_is_put_again(tmp_path
 @pytest.fixture
 def retrying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Configuration], None]]:
     """Runs `retry_keeping`, without the pauses of a minute."""
-    monkeypatch.setattr(configurations, "RETRY_KEEPING_S", 0.01)
+    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
     stop, threads = threading.Event(), []
     yield lambda configuration: threads.append(run_in_thread(lambda: configuration.retry_keeping(stop)))
     stop.set()
