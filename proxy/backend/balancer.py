@@ -175,11 +175,10 @@ class Balancer:
         observer = self if spec.passive_health else None
         destinations: dict[str, Destination] = {}
         for text in spec.addresses:
-            destination = self._destinations.pop(text, None) or destinations.get(text)
-            destinations[text] = destination or Destination(
-                self._shared, self, self._circuit, self._stats, spec, text, observer
-            )
-            destinations[text].observer = observer
+            known = self._destinations.pop(text, None) or destinations.get(text)
+            destination = known or Destination(self._shared, self, self._circuit, self._stats, spec, text)
+            destination.observer = observer
+            destinations[text] = destination
         for destination in self._destinations.values():
             destination.retire()
         # In one pass: searching for each one would take a second when thousands leave together.

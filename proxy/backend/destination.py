@@ -35,9 +35,7 @@ class Destination:
         stats: BackendStats,
         spec: document.Backend,
         text: str,
-        observer: Observer | None,
     ) -> None:
-        """`observer` is None without passive health checks."""
         self._shared = shared
         self._owner = owner
         self._circuit = circuit
@@ -45,7 +43,8 @@ class Destination:
         self._tls = spec.tls
         self._is_h2c = spec.protocol == "h2c"
         self.is_tls = bool(spec.tls)
-        self.observer = observer
+        self.observer: Observer | None = None
+        """None without passive health checks."""
         self.text = text
         self.fingerprint = fingerprint(text)
         self.health = AddressHealth()
