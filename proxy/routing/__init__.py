@@ -12,7 +12,7 @@ from proxy.routing.decide import decide
 from proxy.routing.decision import Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.explain import BackendShare, Explanation, MatchPlace, Miss, explain
-from proxy.routing.head import Field, Head, PlainHead, client_scheme, header
+from proxy.routing.head import Head, PlainHead, client_scheme, header
 from proxy.routing.hosts import is_grpc
 from proxy.routing.listener import TUNNEL_HTTP, TUNNEL_HTTPS, Door, Listener, socket_door
 from proxy.routing.paths import host_of
@@ -29,7 +29,6 @@ __all__ = [
     "Decision",
     "Door",
     "Explanation",
-    "Field",
     "Forward",
     "Head",
     "HeaderEdits",

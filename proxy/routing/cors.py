@@ -10,8 +10,9 @@ also names the fields that are echoed, and is the same if the origin is denied: 
 import re
 
 from proxy import document
+from proxy.heads import Field
 from proxy.routing.edits import HeaderEdits
-from proxy.routing.head import Field, Head, header
+from proxy.routing.head import Head, header
 
 REQUEST_METHOD = b"access-control-request-method"
 REQUEST_HEADERS = b"access-control-request-headers"

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from proxy.heads import Field
 from proxy.routing.edits import HeaderEdits
-from proxy.routing.head import Field
 from proxy.routing.listener import Listener
 from proxy.routing.rule import AuthPlan, Backend, Rule
 from proxy.routing.session import Session

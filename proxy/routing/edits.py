@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from proxy import document
-from proxy.routing.head import Field
+from proxy.heads import Field
 
 
 class HeaderEdits(msgspec.Struct, frozen=True, gc=False):

@@ -1,12 +1,11 @@
-"""The request head as routing reads it: a protocol that the heads of both codecs satisfy, so nothing is converted."""
+"""The request head as routing reads it: a protocol that `heads.RequestHead` satisfies, so nothing is converted."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
-Field: TypeAlias = tuple[bytes, bytes]
-"""Name in lower case, value."""
+from proxy.heads import Field
 
 
 class Head(Protocol):

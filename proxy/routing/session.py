@@ -18,7 +18,8 @@ from functools import lru_cache
 import msgspec
 
 from proxy import document
-from proxy.routing.head import Field, Head, header
+from proxy.heads import Field
+from proxy.routing.head import Head, header
 
 MAX_CLOCK_SKEW_S = 60.0
 """How far the clock of the proxy that made a token may be ahead of ours."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import routing
+from proxy.heads import Field
 from proxy.routing.session import MAX_CLOCK_SKEW_S
 from tests.support.counting import calls_of
 from tests.support.routes import backend, forwarded, headers, path, request, route, table_of
@@ -244,7 +245,7 @@ def test_a_bound_client_is_sent_its_cookie_again_only_to_keep_it_from_idling_out
     policy = persistence(table)
     session = forwarded(table, cookie(binding(table, "a")), now_s=NOW_S).session
 
-    def renewed(now_s: float) -> routing.Field | None:
+    def renewed(now_s: float) -> Field | None:
         return policy.response_field(session, "http://a.test:80", "a.test:80", now_s, is_secure=True)
 
     assert renewed(NOW_S + 9) is None
