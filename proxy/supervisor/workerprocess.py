@@ -20,6 +20,9 @@ _CRASHES = frozenset(
 """Signals that end a program after a fault of its own, sent by the kernel or by the program itself."""
 # Made before any threads start: while msgspec analyses a type in one thread, others that use the type would crash.
 _learnt = msgspec.msgpack.Decoder(FromWorker)
+_WITHHELD = frozenset({"PROXY_AUTH_TOKEN", "TUNNEL_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+"""Variables that workers do not get: secrets, and those for notifying the service manager, which only the main process
+may do."""
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
@@ -86,14 +89,10 @@ def _stop_signals_blocked() -> Iterator[None]:
 
 
 def _environment(jit: bool | None) -> dict[str, str]:
-    """Our environment without secrets, and with the path of our packages if they are not installed."""
-    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    """Our environment without what is withheld, and with the path of our packages if they are not installed."""
+    kept = {name: value for name, value in os.environ.items() if name not in _WITHHELD}
     if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES))))
     if jit is not None:
         kept["PYTHON_JIT"] = "1" if jit else "0"
     return kept
-
-
-_SECRETS = frozenset({"PROXY_AUTH_TOKEN", "TUNNEL_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
-"""Also variables for notifying the service manager, which only the main process may do."""
