@@ -21,6 +21,8 @@ UNREPEATED_NAMES = frozenset(
 # Fields with which somebody could impersonate the client: no cache keeps them beyond their message.
 CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-authorization set-cookie".split())
 UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
+MAX_KEPT_NAME_BYTES = 64
+"""No cache of field names keeps longer ones: those in use are shorter, and others could take much memory."""
 BODILESS_STATUS_CODES = frozenset((204, 304))
 WEBSOCKET = b"websocket"
 """As in `RequestHead.protocol`, whatever case the client uses."""

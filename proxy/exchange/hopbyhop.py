@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.h1.grammar import options_of, permitted_trailers
-from proxy.heads import Field, Fields, ResponseHead, plain_name
+from proxy.heads import MAX_KEPT_NAME_BYTES, Field, Fields, ResponseHead, plain_name
 
 # Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
 KEEP, DROP, LOOK_CLOSER = range(3)
@@ -41,7 +41,6 @@ _LENGTH: Final = b"content-length"
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
 _BODILESS: Final = frozenset({101, 204})
 _MAX_NAMES: Final = 2048
-_MAX_NAME_BYTES: Final = 64
 _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
 
 
@@ -70,7 +69,7 @@ class Verdicts:
         plain = plain_name(name)
         is_dropped = plain.startswith(self._dropped_prefixes) or (plain != name and self._has_usual_spelling(plain))
         verdict = DROP if is_dropped else KEEP
-        if len(name) <= _MAX_NAME_BYTES:
+        if len(name) <= MAX_KEPT_NAME_BYTES:
             known = self.known
             if len(known) >= _MAX_NAMES:
                 known.clear()

@@ -12,9 +12,8 @@ from typing import Final
 from proxy.h1.caches import MAX_LINE_BYTES, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
 from proxy.h1.grammar import VALUE, is_forbidden_trailer
-from proxy.heads import CONTROLS, LENGTH, TOKEN, Fields
+from proxy.heads import CONTROLS, LENGTH, MAX_KEPT_NAME_BYTES, TOKEN, Fields
 
-_MAX_KEPT_NAME_BYTES: Final = 64
 _LENGTH: Final = b"content-length"
 _CAPITALS: Final = b"CDN CH DAV DNT DPoP ETag MD5 NEL OData P3P SOAPAction UA WWW WebSocket XSS".split()
 _WORDS: Final = {word.lower(): word for word in _CAPITALS}
@@ -127,7 +126,7 @@ class Sending(ABC):
                 length_bytes = _length_of(value)
                 lines.append(b"Content-Length: %b\r\n" % value)
                 continue
-            start, is_kept = _start(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start.__wrapped__(name)
+            start, is_kept = _start(name) if len(name) <= MAX_KEPT_NAME_BYTES else _start.__wrapped__(name)
             lines.append(start)
             lines.append(value)
             lines.append(b"\r\n")
@@ -173,7 +172,7 @@ def _start(name: bytes) -> tuple[bytes, bool]:
     if name == b"te":
         # TE concerns the next hop only, and its sender has to say so (RFC 9110, 10.1.4).
         return b"Connection: te\r\nTE: ", True
-    return _written(name) + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+    return _written(name) + b": ", name not in UNCACHED_NAMES and len(name) <= MAX_KEPT_NAME_BYTES
 
 
 def _written(name: bytes) -> bytes:

@@ -12,8 +12,16 @@ from functools import lru_cache
 from proxy.h2.errors import LocalProtocolError
 from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
 from proxy.h2.fields import FIRST_PSEUDO, FLAWED, are_values, classify, is_plain
-from proxy.h2.literals import MAX_KEPT_NAME_BYTES, STATIC_FIELDS, TABLE_SIZE_ZERO
-from proxy.heads import UNCACHED_NAMES, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
+from proxy.h2.literals import STATIC_FIELDS, TABLE_SIZE_ZERO
+from proxy.heads import (
+    MAX_KEPT_NAME_BYTES,
+    UNCACHED_NAMES,
+    Field,
+    Fields,
+    NeverIndexedField,
+    RequestHead,
+    ResponseHead,
+)
 from proxy.recent import Recent
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from proxy.heads import (
     CONTROLS,
     LENGTH,
+    MAX_KEPT_NAME_BYTES,
     NONE_NEVER_INDEXED,
     TOKEN,
     Field,
@@ -45,7 +46,6 @@ AUTHORITY_VALUE = PSEUDO[b":authority"][1]
 CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
 
 _SPECIAL_NAMES = CONNECTION_SPECIFIC | {b"content-length", b"host", b"te"}
-_MAX_KEPT_NAME_BYTES = 64
 _MARKED = bytes(0 if byte in CONTROLS else byte for byte in range(256))
 """Translates what no value may hold to NUL: looking for that takes a quarter of the time that deleting would."""
 
@@ -94,7 +94,7 @@ class FieldBlock:
 
 def classify(field: Field) -> Entry:
     name, value = field
-    if len(name) <= _MAX_KEPT_NAME_BYTES and is_plain(name) and _is_value(value):
+    if len(name) <= MAX_KEPT_NAME_BYTES and is_plain(name) and _is_value(value):
         return ORDINARY, field
     return _classify_by_name(field)
 

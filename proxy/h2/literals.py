@@ -13,9 +13,7 @@ from hpack.table import HeaderTable
 from proxy.h2 import huffman
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 from proxy.h2.fields import ORDINARY, Entry, is_plain
-from proxy.heads import UNCACHED_NAMES, Field
-
-MAX_KEPT_NAME_BYTES = 64
+from proxy.heads import MAX_KEPT_NAME_BYTES, UNCACHED_NAMES, Field
 
 STATIC_FIELDS: tuple[Field, ...] = tuple((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)
 _NAMES = (b"", *(name for name, _ in STATIC_FIELDS))

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
-from proxy.h2.literals import MAX_KEPT_NAME_BYTES
-from proxy.heads import UNCACHED_NAMES, Field, Fields, ResponseHead
+from proxy.heads import MAX_KEPT_NAME_BYTES, UNCACHED_NAMES, Field, Fields, ResponseHead
 from proxy.recent import Recent
 
 SERIALIZED: Final = b"cf-cloudflared-response-headers"
