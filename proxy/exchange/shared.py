@@ -53,6 +53,8 @@ class Shared:
     is_logged: Callable[[int, bool], bool] = _always
     draw: Callable[[], float] = random.random
     """Numbers from 0.0 up to 1.0."""
+    nonce: Callable[[int], bytes] = secrets.token_bytes
+    """As many random bytes as it is asked for."""
     wall_clock_s: Callable[[], float] = time.time
     """Seconds since 1970."""
 
@@ -72,6 +74,3 @@ class Shared:
         """The id that a trusted client gave, or else a new one, unique over all workers and restarts."""
         given = self.terms.forwarding.request_id_of(head) if arrival.is_trusted else None
         return given or b"%b-%x" % (self._id_prefix, next(self._ids))
-
-    def nonce(self, size_bytes: int) -> bytes:
-        return secrets.token_bytes(size_bytes)
