@@ -32,18 +32,21 @@ def check_target(target: BackendTarget, known: Set[str], at: str, findings: Find
     if target.address and target.addresses:
         findings.add(f"{at}.addresses", "`address` is given too, want one of the two")
     if target.address:
-        check_addresses([target.address], f"{at}.address", findings)
+        _check_address(target.address, f"{at}.address", findings)
     check_addresses(target.addresses, f"{at}.addresses", findings)
     check_tls(target.protocol, target.tls, at, findings)
 
 
 def check_addresses(addresses: Iterable[str], at: str, findings: Findings) -> None:
     for place, address in enumerate(addresses):
-        where = f"{at}[{place}]" if at.endswith("es") else at
-        if not _is_address(address):
-            findings.add(where, f"{excerpt(address)} is not an address, want host:port, for IPv6 [host]:port")
-        elif is_mistyped_ipv4(address.rpartition(":")[0]):
-            findings.add(where, f"{excerpt(address)} has a host that is {MISTYPED_IPV4}")
+        _check_address(address, f"{at}[{place}]", findings)
+
+
+def _check_address(address: str, at: str, findings: Findings) -> None:
+    if not _is_address(address):
+        findings.add(at, f"{excerpt(address)} is not an address, want host:port, for IPv6 [host]:port")
+    elif is_mistyped_ipv4(address.rpartition(":")[0]):
+        findings.add(at, f"{excerpt(address)} has a host that is {MISTYPED_IPV4}")
 
 
 def _is_address(text: str) -> bool:
