@@ -90,15 +90,19 @@ class Connecting:
         if self._trust is None:
             self._resolve()
         else:
-            self._trust.prepare(self._resolve)
+            self._trust.prepare(self._on_prepared)
 
-    def _resolve(self, error: str = "", reason: Reason = Reason.TLS) -> None:
+    def _on_prepared(self, error: str, reason: Reason) -> None:
         if self._is_over:
             return
-        address = literal(self._host, self._port)
         if error:
             self._fail(reason, f"{self._text}: {error}")
-        elif address is not None:
+        else:
+            self._resolve()
+
+    def _resolve(self) -> None:
+        address = literal(self._host, self._port)
+        if address is not None:
             self._race_for((address,))
         else:
             self._shared.resolver.resolve(self._host, self._port, self._on_answer)
