@@ -452,14 +452,17 @@ class H2Link:
     def _on_window(self, stream_id: int) -> None:
         if stream_id:
             request = self._requests.get(stream_id)
-            woken = [request] if request is not None and request in self._blocked else []
+            if request is not None:
+                self._wake([request])
         else:
-            woken = list(self._blocked)
-        self._wake(woken)
+            self._wake(list(self._blocked))
 
-    def _wake(self, blocked: list[Request]) -> None:
-        for request in blocked:
-            if self._codec.sendable(request.stream_id) and self._blocked.pop(request, False) is None:
+    def _wake(self, requests: list[Request]) -> None:
+        """Let those of `requests` that are blocked send as much as they can now."""
+        for request in requests:
+            # Looked up each time, since waking one may end others.
+            if request in self._blocked and self._codec.sendable(request.stream_id):
+                del self._blocked[request]
                 receiver = request.receiver
                 try:
                     receiver.on_backend_writable()
