@@ -51,7 +51,7 @@ class H2Connection:
         misdirection: Misdirection | None = None,
         dialect: Dialect | None = None,
     ) -> None:
-        """Call `start` next. `codec` may have been used with this client before."""
+        """Call `start` next. `codec`: a fresh one, if it needs other settings than the terms have."""
         self._loop = loop
         self._terms = terms
         self._arrival = arrival
@@ -63,7 +63,7 @@ class H2Connection:
         self.turns: Turns
         self._streams: dict[int, H2Stream] = {}
         self._deadline = loop.deadline(self._on_deadline)
-        self._has_settings = self._codec.is_established
+        self._has_settings = False
         self._answered: list[int] = []
         """Streams answered before the end of their request, until the answer is fetched to be sent."""
         self._rests: Rests | None = None
@@ -82,10 +82,7 @@ class H2Connection:
         """`received` arrived before; `is_started`: the transport is reading already."""
         self._transport = transport
         self.turns = Turns(self._loop, self._codec, transport, self._wake)
-        if self._has_settings:
-            self._on_streams_gone()
-        else:
-            self._deadline.set(self._loop.now_s + self._terms.header_timeout_s)
+        self._deadline.set(self._loop.now_s + self._terms.header_timeout_s)
         transport.flush_later()
         if received:
             self.on_data(received)

@@ -68,11 +68,6 @@ class Connection(Receiving):
         state = "terminated" if self.is_terminated else "draining" if self.is_draining else "open"
         return f"<h2 {role}, {state}, {len(self._streams)} streams, last {self._table.last_id}>"
 
-    @property
-    def is_established(self) -> bool:
-        """The peer's SETTINGS have arrived, and ours are acknowledged."""
-        return self._has_peer_settings and self._is_acknowledged
-
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_s: float, max_work: int = UNLIMITED) -> list[Event]:
