@@ -1,4 +1,4 @@
-"""HTTP/2 with the edge: a door's connection with higher limits, which can also ping its peer."""
+"""HTTP/2 with the edge: a door's connection with higher limits, narrower windows, and PINGs to its peer."""
 
 from typing import Final, Protocol
 
@@ -10,7 +10,9 @@ from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
 from proxy.loop import Loop
+from proxy.routing import TUNNEL_HTTPS
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.heartbeat import Heartbeat
 from proxy.tunnel.streams import WEBSOCKET_UPGRADE
 
 _MAX_STREAMS: Final = 10_000
@@ -42,6 +44,10 @@ LIMITS: Final = Limits(
     max_blocks_before_ack=10_000,
 )
 """Thousands of clients are behind this one peer."""
+_NOBODY_YET: Final = Arrival(
+    door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False, is_edge=True
+)
+"""A placeholder: each stream gets an arrival of its own."""
 
 
 class EdgeKeeper(Keeper, Protocol):
@@ -64,12 +70,14 @@ class EdgeHttp(H2Connection):
         self,
         loop: Loop,
         terms: Terms,
-        arrival: Arrival,
         keeper: EdgeKeeper,
-        codec: h2.Connection,
         dialect: Dialect,
+        heartbeat: Heartbeat,
     ) -> None:
-        super().__init__(loop, terms, arrival, keeper, codec, dialect=dialect)
+        """`heartbeat` tells the codec how far away the edge is."""
+        codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
+        codec.carried_by(_Line(loop, heartbeat))
+        super().__init__(loop, terms, _NOBODY_YET, keeper, codec, dialect=dialect)
         self._edge_keeper = keeper
         self._pings = 0
 
@@ -96,3 +104,22 @@ class EdgeHttp(H2Connection):
                 self._edge_keeper.on_pong()
         elif isinstance(event, h2.GoawayReceived):
             self._edge_keeper.on_goaway(event.words)
+
+
+class _Line:
+    """The line to the edge, for the codec. PINGs measure its round-trip time: the kernel's may be that to a NAT on this
+    host."""
+
+    __slots__ = ("_heartbeat", "_loop")
+
+    def __init__(self, loop: Loop, heartbeat: Heartbeat) -> None:
+        self._loop = loop
+        self._heartbeat = heartbeat
+
+    @property
+    def now_s(self) -> float:
+        return self._loop.now_s
+
+    @property
+    def round_trip_s(self) -> float:
+        return self._heartbeat.round_trip_s

@@ -19,14 +19,12 @@ from typing import Final, Protocol
 import msgspec
 
 from daemonkit.logs import get_logger
-from proxy import h2
 from proxy.doors.member import Member
 from proxy.doors.terms import Terms
-from proxy.exchange.client import Arrival, ClientExchange, ClientStream
+from proxy.exchange.client import ClientExchange, ClientStream
 from proxy.h2 import ErrorCode
 from proxy.heads import RequestHead
 from proxy.loop import Loop, Transport
-from proxy.routing import TUNNEL_HTTPS
 from proxy.stats import EdgeStats
 from proxy.tunnel.control import Control
 from proxy.tunnel.controlevents import (
@@ -38,7 +36,7 @@ from proxy.tunnel.controlevents import (
     Unregistered,
 )
 from proxy.tunnel.dialling import Dialling
-from proxy.tunnel.edgehttp import LIMITS, SETTINGS, EdgeHttp
+from proxy.tunnel.edgehttp import EdgeHttp
 from proxy.tunnel.ending import Ending
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
@@ -156,9 +154,7 @@ class Link:
         terms = msgspec.structs.replace(
             self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
         )
-        codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
-        codec.carried_by(_Line(self._loop, self._heartbeat))
-        http = self._http = EdgeHttp(self._loop, terms, _NOBODY_YET, self, codec, self._home.heads)
+        http = self._http = EdgeHttp(self._loop, terms, self, self._home.heads, self._heartbeat)
         transport = Transport(self._loop, sock, http)
         transport.before_close = self._count_bytes
         http.start(transport)
@@ -399,28 +395,3 @@ class Link:
             sent_bytes, received_bytes = self._wire.growth()
             self._stats.sent_bytes += sent_bytes
             self._stats.received_bytes += received_bytes
-
-
-class _Line:
-    """The line to the edge, for the codec. PINGs measure its round-trip time: the kernel's may be that to a NAT on this
-    host."""
-
-    __slots__ = ("_heartbeat", "_loop")
-
-    def __init__(self, loop: Loop, heartbeat: Heartbeat) -> None:
-        self._loop = loop
-        self._heartbeat = heartbeat
-
-    @property
-    def now_s(self) -> float:
-        return self._loop.now_s
-
-    @property
-    def round_trip_s(self) -> float:
-        return self._heartbeat.round_trip_s
-
-
-_NOBODY_YET: Final = Arrival(
-    door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False, is_edge=True
-)
-"""A placeholder: each stream gets an arrival of its own."""
