@@ -110,7 +110,7 @@ class Link:
         )
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)
-        self._begin = home.begin
+        self._begin_exchange = home.begin
         self._local_address = ""
         self._http: EdgeHttp | None = None
         self._control: Control | None = None
@@ -180,11 +180,11 @@ class Link:
             if not end_stream and is_bodiless(head):
                 stream.stop_request()
                 end_stream = True
-            return self._begin(stream, head, end_stream)
+            return self._begin_exchange(stream, head, end_stream)
         if kind is StreamKind.WEBSOCKET:
             self._stats.requests += 1
             # Its end, if that has come already, is passed on as that of the client's data.
-            return self._begin(stream, head, False)
+            return self._begin_exchange(stream, head, False)
         if kind is StreamKind.CONTROL:
             return self._on_control_stream(stream)
         if kind is StreamKind.CONFIGURATION:
