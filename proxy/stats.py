@@ -59,6 +59,9 @@ class BackendStats(msgspec.Struct, gc=False):
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     """By `Reason`, and "timeout" and "mirror_behind"."""
 
+    def count_failure(self, reason: str) -> None:
+        self.failures[reason] = self.failures.get(reason, 0) + 1
+
 
 class DoorStats(msgspec.Struct, gc=False):
     """The client connections of one door."""

@@ -254,7 +254,7 @@ class Refusals:
 
     def __init__(self, loop: Loop, stats: BackendStats) -> None:
         self._loop = loop
-        self._failures = stats.failures
+        self._stats = stats
 
     def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, detail: str) -> Request:
         """Return a request that fails in a later call of the loop."""
@@ -266,7 +266,7 @@ class Refusals:
         """Never called: these requests get no response."""
 
     def failed(self, failure: Failure) -> None:
-        self._failures[failure.reason.value] = self._failures.get(failure.reason.value, 0) + 1
+        self._stats.count_failure(failure.reason.value)
 
     def timed_out(self) -> None:
         """The exchange cancelled the request before its failure was reported."""

@@ -124,14 +124,13 @@ class Destination:
                 self.observer.on_success(self)
 
     def failed(self, failure: Failure) -> None:
-        failures, reason = self._stats.failures, failure.reason
-        failures[reason.value] = failures.get(reason.value, 0) + 1
+        self._stats.count_failure(failure.reason.value)
         self._wants_http_1 = self._wants_http_1 or failure.wants_http_1
         if self.observer is not None and failure.blames_address:
             self.observer.on_failure(self)
 
     def timed_out(self) -> None:
-        self._stats.failures["timeout"] = self._stats.failures.get("timeout", 0) + 1
+        self._stats.count_failure("timeout")
         if self.observer is not None:
             self.observer.on_failure(self)
 

@@ -130,8 +130,7 @@ class Mirror:
             self._relay.pump(self._stream)
 
     def leave_behind(self) -> None:
-        failures = self._shared.stats.backend(self._key).failures
-        failures[BEHIND] = failures.get(BEHIND, 0) + 1
+        self._shared.stats.backend(self._key).count_failure(BEHIND)
         self._give_up()
 
     def _give_up(self, *, timed_out: bool = False) -> None:
