@@ -115,21 +115,15 @@ def _table_of(data: bytes) -> Table:
 def _doors_for(table: Table, question: Question) -> list[str]:
     """The doors for a client that uses this scheme and port. Raises SourceError if there is none."""
     listeners = table.settings.listeners
+    tunnel = TUNNEL_HTTPS if question.scheme == "https" else TUNNEL_HTTP
     if question.listener is not None:
-        named = [listener for listener in listeners if listener.name == question.listener]
-        if not named:
-            known = ", ".join(listener.name for listener in listeners) or "none"
-            raise SourceError(f"the document has no listener {question.listener!r}; its listeners: {known}")
-        listener = named[0]
-        if listener.port:
-            return [socket_door(listener.address, listener.port)]
-        return [TUNNEL_HTTPS if question.scheme == "https" else TUNNEL_HTTP]
+        listener = _named(question.listener, listeners)
+        return [socket_door(listener.address, listener.port) if listener.port else tunnel]
     doors: dict[str, None] = {}
     for listener in listeners:
         is_spoken = listener.protocol.lower() == question.scheme
         if listener.port and is_spoken and question.port in (listener.visible_port, listener.port):
             doors[socket_door(listener.address, listener.port)] = None
-    tunnel = TUNNEL_HTTPS if question.scheme == "https" else TUNNEL_HTTP
     if tunnel in table.doors and question.port == _DEFAULT_PORTS[question.scheme]:
         doors[tunnel] = None
     if not doors:
@@ -141,3 +135,12 @@ def _doors_for(table: Table, question: Question) -> list[str]:
             "name one with --listener"
         )
     return list(doors)
+
+
+def _named(name: str, listeners: Sequence[document.Listener]) -> document.Listener:
+    """Raises SourceError if there is none."""
+    for listener in listeners:
+        if listener.name == name:
+            return listener
+    known = ", ".join(listener.name for listener in listeners) or "none"
+    raise SourceError(f"the document has no listener {name!r}; its listeners: {known}")
