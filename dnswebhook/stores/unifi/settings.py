@@ -13,7 +13,9 @@ from daemonkit.secret import Secret
 from dnswebhook.stores.unifi.address import ControllerAddress, Flavour, parse_address
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_SITE = re.compile(r"[^\s/?#]{1,128}")
+# Bytes of the environment that are not UTF-8: no JSON and no URL can carry them.
+_NO_CHARACTER = re.compile("[\ud800-\udfff]")
+_SITE = re.compile("[^\\s/?#\ud800-\udfff]{1,128}")
 
 
 class ApiChoice(StrEnum):
@@ -80,6 +82,8 @@ class UnifiSettings:
             raise ValueError("only one of UNIFI_USER and UNIFI_PASS is set, want both, or UNIFI_API_KEY alone")
         if not (self.api_key or self.user):
             raise ValueError("no credentials are set, want UNIFI_API_KEY (or UNIFI_USER and UNIFI_PASS)")
+        if _NO_CHARACTER.search(self.user + self.password.reveal()):
+            raise ValueError("UNIFI_USER and UNIFI_PASS must be UTF-8 text")
         if self.api_key and not self.api_key.fits_header():
             raise ValueError("UNIFI_API_KEY contains characters that no API key has, want printable ASCII")
 
