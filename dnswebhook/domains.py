@@ -22,6 +22,9 @@ _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 _COUNT_IN_PYTHON = re.compile(r"\{(?:,\d*|0\d+(?:,\d*)?|\d+,0\d+)\}")
 # RE2 takes no count above 1,000.
 _COUNT_TOO_HIGH = re.compile(r"(?<!\\)\{(?:\d+,)?(?:1(?!000)\d{3}|[2-9]\d{3}|\d{5,})(?:,\d*)?\}")
+# What neither a name nor a shell pattern holds. A pattern in quotes (`docker run --env-file` keeps them) or a regular
+# expression would be no error otherwise, and protect nothing.
+_IN_NO_PATTERN = re.compile(r"[^A-Za-z0-9_.*?!\[\]\x80-\U0010ffff-]|[\s\ud800-\udfff]")
 # Bytes of the environment that are not UTF-8.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 # An escape, a class, or a literal beyond ASCII.
@@ -124,6 +127,11 @@ def _is_below(name: str, suffix: str) -> bool:
 def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     if not pattern:
         return None
+    if pattern[0] in "\"'" and pattern[0] == pattern[-1]:
+        raise ValueError(
+            f"{option}: regular expression {pattern!r} is in quotes, which are part of it and match no name: write it "
+            "without them"
+        )
     unsupported = _NOT_IN_RE2.search(pattern)
     if unsupported:
         raise ValueError(
@@ -190,9 +198,10 @@ class ProtectedNames:
 
 def _spellings(pattern: str) -> set[str]:
     text = pattern.strip()
-    if re.search(r"\s", text):
+    if _IN_NO_PATTERN.search(text):
         raise ValueError(
-            f"DNSWEBHOOK_PROTECT: {text!r} matches no name, want patterns separated by commas, without spaces"
+            f"DNSWEBHOOK_PROTECT: {text[:260]!r} matches no name, want shell patterns such as *.lan, separated by "
+            "commas, without spaces and quotes"
         )
     lowered = unicodedata.normalize("NFC", text.rstrip(".").lower())
     return {lowered} if text.isascii() else {lowered, stored_name(text)}

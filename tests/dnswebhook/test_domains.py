@@ -103,9 +103,33 @@ def test_an_entry_that_is_not_a_domain_is_refused(entry: str) -> None:
         DomainFilter(exclude=["good.example", entry])
 
 
-def test_a_protected_pattern_with_a_space_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"DNSWEBHOOK_PROTECT: 'nas.example \*.lan' matches no name"):
-        ProtectedNames(["nas.example *.lan"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "nas.example *.lan",
+        '"nas.example',
+        "'*.lan'",
+        r"^nas\.lan$",
+        "(nas|tv).lan",
+        "{nas,tv}.lan",
+        "[^n]as.lan",
+        "https://nas.lan",
+        "nas.lan:443",
+        "n\u2003as.lan",
+        "\udcfc.lan",
+    ],
+)
+def test_a_protected_pattern_that_can_match_no_name_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"^DNSWEBHOOK_PROTECT: .* matches no name, want shell patterns"):
+        ProtectedNames(["nas.example", pattern])
+
+
+@pytest.mark.parametrize("pattern", ['"^app"', "'^app'", '"'])
+def test_a_regular_expression_in_quotes_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"^REGEXP_DOMAIN_FILTER: .* is in quotes"):
+        DomainFilter(regex_include=pattern)
+    with pytest.raises(ValueError, match=r"^REGEXP_DOMAIN_FILTER_EXCLUSION: .* is in quotes"):
+        DomainFilter(regex_exclude=pattern)
 
 
 @pytest.mark.parametrize("lists", [{"include": ["a.example"]}, {"exclude": ["a.example"]}])
