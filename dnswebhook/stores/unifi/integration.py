@@ -118,6 +118,8 @@ class IntegrationStore:
         self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._overlap = 1
         """How many rows a page shares with the previous one; 0 if the controller does not support that."""
+        self._second_page = b""
+        """The rows of the second page that was fetched last; empty if there was none."""
         self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
@@ -141,8 +143,6 @@ class IntegrationStore:
                         continue
                     self._site_id = None  # the site may have been created again, with another UUID
                     raise
-                if is_last:
-                    self._give_up_overlap()
                 return listing
             raise StoreUnreachable(
                 f"GET {collection}: the rows changed during each of {MAX_LISTING_ATTEMPTS} listings, "
@@ -156,6 +156,8 @@ class IntegrationStore:
         if shared and _is_first_again(pages):
             self._give_up_overlap()
             raise _Moved
+        second_page, before = bytes(pages[1].data) if len(pages) > 1 else b"", self._second_page
+        self._second_page = second_page
         _check_consistency(pages, shared)
         known = {part.key: part for part in self._last_parts or ()}
         parts = [
@@ -164,6 +166,12 @@ class IntegrationStore:
         ]
         if shared:
             _check_seams(parts)
+        if self._overlap and not overlap and second_page:
+            # A controller that rounds offsets up has sent the same page before. Otherwise it is the rows that move, and
+            # one may be missing here.
+            if second_page != before:
+                raise _Moved
+            self._give_up_overlap()
         if parts != self._last_parts:
             self._last_listing = Listing(_records_in(parts))
             self._last_parts = parts

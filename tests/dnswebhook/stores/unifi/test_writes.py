@@ -1,14 +1,14 @@
 """What the store contract promises, over both APIs against the simulated controller."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
 
 import pytest
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
-from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.model import Listing, Origin, Record, RecordSpec
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.writes import PUT_PAUSE_S
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
@@ -361,7 +361,40 @@ def test_a_listing_starts_again_when_a_row_is_replaced_between_its_pages(
     assert sorted(names) == sorted(["new.example.com", *(row.name for row in rows[1:])])
 
 
-@pytest.mark.parametrize(("rounds_offsets", "tells_asked_offset"), [("down", True), ("down", False), ("up", True)])
+def test_a_listing_during_which_rows_are_replaced_every_time_fails_instead_of_missing_one(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    for number in range(300):
+        controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1")
+    store = open_store(controller, api="integration")
+    second_page = controller.fault(Hang(), on="list", nth=2, count=1)
+
+    def list_while_rows_are_replaced(times: int) -> Future[Listing]:
+        nonlocal second_page
+        listing = pool.submit(store.list_records, deadline)
+        for number in range(times):
+            second_page.wait_for_strikes()
+            second_page = controller.fault(Hang(), on="list", nth=2, count=1)
+            controller.sites["default"].store.delete(controller.rows()[0].id)
+            controller.add_row(f"new-{number}.example.com", "A", "192.0.2.1")
+            controller.release_hangs()
+        return listing
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(StoreUnreachable, match="the rows changed during each of 5 listings"):
+            list_while_rows_are_replaced(5).result()
+        controller.faults.clear()
+        second_page = controller.fault(Hang(), on="list", nth=2, count=1)
+        listing = list_while_rows_are_replaced(1)
+        controller.faults.clear()
+        names = [record.name for record in listing.result().records]
+
+    assert names == [row.name for row in controller.rows()], "the store has taken it for a matter of the controller"
+
+
+@pytest.mark.parametrize(
+    ("rounds_offsets", "tells_asked_offset"), [("down", True), ("down", False), ("up", True), ("up", False)]
+)
 def test_a_controller_that_rounds_offsets_is_listed_in_whole_pages(
     controller: Controller,
     open_store: OpenStore,
