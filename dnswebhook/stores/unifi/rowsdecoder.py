@@ -5,6 +5,7 @@ meaning: one such row must not keep all others from being read.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
@@ -32,7 +33,9 @@ class RowsDecoder(Generic[Row]):
         try:
             return self._row.decode(octets)
         except msgspec.ValidationError as error:
-            row = self._no_record(octets)
+            row = None
+            with suppress(msgspec.ValidationError):  # its type or its id cannot be read
+                row = self._no_record(octets)
             if row is None:
                 raise msgspec.ValidationError(f"{error}, in row {index}") from error
             return row

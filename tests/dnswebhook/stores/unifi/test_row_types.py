@@ -70,3 +70,14 @@ def test_a_record_that_cannot_be_read_fails_the_listing_and_is_named(
 
     with pytest.raises(StoreUnreachable, match=rf"got `null` - at `\$\.{property_name}`, in row 1"):
         store.list_records(deadline)
+
+
+@pytest.mark.parametrize("is_id", [True, False], ids=["id", "type"])
+def test_a_row_without_a_readable_id_or_type_fails_the_listing_and_is_named(
+    store: UnifiStore, controller: Controller, deadline: Deadline, api: str, is_id: bool
+) -> None:
+    name = list(strange(api, next(iter(STRANGE[api]))))[0 if is_id else 1]
+    shown(controller, api, RECORDS[api], {**RECORDS[api], name: None})
+
+    with pytest.raises(StoreUnreachable, match=rf"got `null` - at `\$\.{name}`, in row 1"):
+        store.list_records(deadline)
