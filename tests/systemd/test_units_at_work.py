@@ -100,9 +100,23 @@ def block_with(name: str, words: str) -> str:
     return f"cd /opt/tunnelgw/source\n{block}"
 
 
+def blocks_until(name: str, words: str) -> str:
+    """All blocks up to the first with `words`."""
+    blocks = blocks_of(name, "sh")
+    last = next(place for place, block in enumerate(blocks) if words in block)
+    return "\n".join(["cd /opt/tunnelgw/source", *blocks[: last + 1]])
+
+
+def bare_host_block(section: str) -> str:
+    """The only block of shell commands in this section of the page about what the manuals share."""
+    text = (DOCS / "bare-host.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    [block] = re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M)
+    return "\n".join(line for line in block.splitlines() if not line.startswith(NOT_TYPED))
+
+
 def set_up(machine: Machine, *names: str) -> None:
     for name in names:
-        machine.run(block_with(name, f"systemd/{name}.service"), stdin="a-key\n")
+        machine.run(blocks_until(name, f"systemd/{name}.service"), stdin="a-key\n")
         if name == "dnswebhook":
             # Without a controller: its manual says what to remove then.
             machine.run("sed -i /^UNIFI_/d /etc/dnswebhook/dnswebhook.env")
@@ -206,6 +220,27 @@ def test_credentials_work_in_an_lxc_container_with_the_drop_in_of_the_manual(
     machine.run(f"curl --fail --silent http://127.0.0.1:{READY['tunnelgw-proxy']}/healthz")
     status = machine.run(f"cat /proc/{main_pid(machine, 'tunnelgw-proxy')}/status")
     assert re.findall(r"^NoNewPrivs:\s+(\d)", status, re.M) == ["1"], status
+
+
+def test_the_restarts_of_an_upgrade_leave_all_daemons_ready(machine: Machine) -> None:
+    set_up(machine, *READY)
+
+    machine.run(bare_host_block("Upgrade"))
+
+    for port in READY.values():
+        machine.run(f"curl --fail --silent http://127.0.0.1:{port}/healthz")
+
+
+def test_uninstalling_as_the_manual_says_leaves_no_settings_and_no_state(machine: Machine) -> None:
+    set_up(machine, "tunnelgw-proxy")
+    send_document(machine)
+    places = "/etc/tunnelgw-proxy /etc/systemd/system/tunnelgw-proxy.service /var/lib/tunnelgw-proxy"
+    machine.run(f"ls -d {places} /var/lib/private/tunnelgw-proxy")
+
+    machine.run(bare_host_block("Uninstall"))
+
+    for place in [*places.split(), "/var/lib/private/tunnelgw-proxy"]:
+        machine.run(f"! test -e {place} && ! test -L {place}")
 
 
 def test_a_stop_lets_an_active_request_finish(machine: Machine) -> None:
