@@ -7,10 +7,13 @@ import msgspec
 from tunnelgw.commands import show
 from tunnelgw.commands.judge import Grade, Row, judge
 from tunnelgw.commands.world import World
+from tunnelgw.model.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceStatus
+from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.snapshot import Entry
+from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.directory.admission import NAMELESS
+from tunnelgw.translate.classes import is_ip_address
 from tunnelgw.translate.pipeline import Translation
 
 _STYLES = {
@@ -23,7 +26,9 @@ _STYLES = {
 
 def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
     """Returns whether nothing is refused."""
-    rows = [*_unreadable(world), *_judged(world, Translation(world.snapshot, controller_name, home_namespace))]
+    snapshot = _as_in_a_cluster(world.snapshot)
+    translation = Translation(snapshot, controller_name, home_namespace)
+    rows = [*_unreadable(world), *_judged(world, snapshot, translation)]
     if as_json:
         show.as_json(rows)
     else:
@@ -39,10 +44,33 @@ def _unreadable(world: World) -> list[Row]:
     ]
 
 
-def _judged(world: World, translation: Translation) -> list[Row]:
+def _as_in_a_cluster(snapshot: Snapshot) -> Snapshot:
+    """Services get the addresses that files lack, since a cluster assigns them; those that Gateways request, if any."""
+    gateways = (item for item in snapshot.all(Kind.GATEWAY).values() if isinstance(item, Gateway))
+    requested = [address for item in gateways for address in item.spec.addresses if address.value]
+    ips = tuple(dict.fromkeys(address.value for address in requested if is_ip_address(address.value)))
+    hostnames = tuple(dict.fromkeys(address.value for address in requested if not is_ip_address(address.value)))
+    return Snapshot.of(
+        (kind, _with_addresses(item, ips, hostnames) if isinstance(item, Service) else item)
+        for kind in Kind
+        for item in snapshot.all(kind).values()
+    )
+
+
+def _with_addresses(service: Service, ips: tuple[str, ...], hostnames: tuple[str, ...]) -> Service:
+    spec, status = service.spec, service.status
+    some = ips or ("192.0.2.1",)  # for documentation, RFC 5737
+    if spec.cluster_ips is None:
+        spec = msgspec.structs.replace(spec, cluster_ips=some)
+    if not status.load_balancer.ingress:
+        by_ip, by_name = [LoadBalancerIngress(ip) for ip in some], [LoadBalancerIngress("", name) for name in hostnames]
+        status = ServiceStatus(LoadBalancerStatus((*by_ip, *by_name)))
+    return msgspec.structs.replace(service, spec=spec, status=status)
+
+
+def _judged(world: World, snapshot: Snapshot, translation: Translation) -> list[Row]:
     return [
-        msgspec.structs.replace(row, where=world.places.get(_entry(row), ""))
-        for row in judge(world.snapshot, translation)
+        msgspec.structs.replace(row, where=world.places.get(_entry(row), "")) for row in judge(snapshot, translation)
     ]
 
 

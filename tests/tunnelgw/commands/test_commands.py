@@ -114,6 +114,31 @@ def test_check_prints_no_rows_for_accepted_objects_and_exits_with_0(folder: Path
     assert result.stderr == "3 accepted\n"
 
 
+@pytest.mark.parametrize(
+    ("type_", "requested"),
+    [
+        ("LoadBalancer", "[]"),
+        ("LoadBalancer", "[{value: 192.0.2.80}, {type: Hostname, value: lb.example.org}]"),
+        ("NodePort", "[]"),
+        ("ClusterIP", "[{value: 192.0.2.80}]"),
+    ],
+)
+def test_check_accepts_a_service_without_an_address_which_only_a_cluster_can_assign(type_: str, requested: str) -> None:
+    gateway = GATEWAY.replace("{addresses: [192.0.2.1]}", "{service: {name: public, namespace: infra}}")
+    service = f"""\
+  addresses: {requested}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: public, namespace: infra}}
+spec: {{type: {type_}, ports: [{{name: http, port: 80, targetPort: 10080}}]}}
+"""
+
+    done = run("check", "-", stdin=gateway + service)
+
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr
+
+
 def test_check_reports_refused_objects_with_their_place_and_exits_with_1(folder: Path) -> None:
     route = folder / "route.yaml"
     route.write_text(ROUTE.replace("name: shop}]", "name: missing}]"))
