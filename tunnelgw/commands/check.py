@@ -1,12 +1,13 @@
 """`tunnelgw check`: which objects in manifests would be accepted or refused, and why, without any cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from tunnelgw.commands import show
 from tunnelgw.commands.judge import Grade, Row, judge
 from tunnelgw.commands.world import World
+from tunnelgw.model.conditions import Reason
 from tunnelgw.model.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceStatus
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
@@ -23,12 +24,12 @@ _STYLES = {
     Grade.IGNORED.value: "dim",
 }
 
+_WITHOUT_ADDRESS = (Reason.ADDRESS_NOT_ASSIGNED, Reason.ADDRESS_NOT_USABLE)
+
 
 def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
     """Returns whether nothing is refused."""
-    snapshot = _as_in_a_cluster(world.snapshot)
-    translation = Translation(snapshot, controller_name, home_namespace)
-    rows = [*_unreadable(world), *_judged(world, snapshot, translation)]
+    rows = [*_unreadable(world), *_judged(world, controller_name, home_namespace)]
     if as_json:
         show.as_json(rows)
     else:
@@ -68,10 +69,16 @@ def _with_addresses(service: Service, ips: tuple[str, ...], hostnames: tuple[str
     return msgspec.structs.replace(service, spec=spec, status=status)
 
 
-def _judged(world: World, snapshot: Snapshot, translation: Translation) -> list[Row]:
-    return [
-        msgspec.structs.replace(row, where=world.places.get(_entry(row), "")) for row in judge(snapshot, translation)
-    ]
+def _judged(world: World, controller_name: str, home_namespace: str) -> Iterator[Row]:
+    def rows(snapshot: Snapshot) -> Iterator[Row]:
+        return judge(snapshot, Translation(snapshot, controller_name, home_namespace))
+
+    waiting = {row.object: row for row in rows(world.snapshot) if row.reason in _WITHOUT_ADDRESS}
+    for row in rows(_as_in_a_cluster(world.snapshot)):
+        found = row
+        if row.grade is Grade.ACCEPTED and row.object in waiting:
+            found = msgspec.structs.replace(waiting[row.object], grade=Grade.WARNING)
+        yield msgspec.structs.replace(found, where=world.places.get(_entry(row), ""))
 
 
 def _entry(row: Row) -> Entry:

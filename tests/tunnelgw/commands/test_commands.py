@@ -123,7 +123,7 @@ def test_check_prints_no_rows_for_accepted_objects_and_exits_with_0(folder: Path
         ("ClusterIP", "[{value: 192.0.2.80}]"),
     ],
 )
-def test_check_accepts_a_service_without_an_address_which_only_a_cluster_can_assign(type_: str, requested: str) -> None:
+def test_a_missing_address_that_only_a_cluster_can_assign_is_a_warning_of_check(type_: str, requested: str) -> None:
     gateway = GATEWAY.replace("{addresses: [192.0.2.1]}", "{service: {name: public, namespace: infra}}")
     service = f"""\
   addresses: {requested}
@@ -136,7 +136,10 @@ spec: {{type: {type_}, ports: [{{name: http, port: 80, targetPort: 10080}}]}}
 
     done = run("check", "-", stdin=gateway + service)
 
-    assert (done.stdout, done.returncode) == ("", 0), done.stderr
+    [line] = done.stdout.splitlines()
+    assert line.startswith("warning\tGateway infra/web\t\tProgrammed AddressNot")
+    assert "Service infra/public has no address" in line
+    assert done.returncode == 0
 
 
 def test_check_reports_refused_objects_with_their_place_and_exits_with_1(folder: Path) -> None:
