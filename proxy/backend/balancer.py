@@ -27,7 +27,16 @@ log = get_logger(__name__)
 
 
 class Balancer:
-    def __init__(self, shared: Shared, spec: document.Backend, stats: BackendStats, draw: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        spec: document.Backend,
+        stats: BackendStats,
+        draw: Callable[[], float],
+        *,
+        is_retired: bool = False,
+    ) -> None:
+        """`is_retired`: as after `retire`, from the beginning."""
         self.generation = 0
         """The generation of the table that this balancer was last compared with."""
         self.spec = spec
@@ -45,7 +54,7 @@ class Balancer:
         self._probers: dict[str, Prober] = {}
         """By address."""
         self._turn = 0
-        self._is_retired = False
+        self._is_retired = is_retired
         self._is_serving_waiting = False
         self._arrange()
 

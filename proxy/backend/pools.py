@@ -9,7 +9,8 @@
 
 A backend gets its balancer with its first request, or at once if it has active health checks. With a new table, the
 balancer of an unchanged backend keeps everything; if only addresses, limits or health checks have changed, connections
-to addresses that remain are kept. Other balancers finish running requests, and still serve exchanges on earlier tables.
+to addresses that remain are kept. Other balancers finish running requests, and still serve exchanges on earlier tables,
+which may send their first request to a backend, or a retry, long after it has left.
 """
 
 import random
@@ -31,7 +32,7 @@ from proxy.stats import Stats
 _STEP: Final = 50
 """How many balancers are compared with a new table, or removed, at a time."""
 _LINGER_S: Final = 60.0
-"""The least time that a balancer outlives its backend: exchanges on earlier tables may still retry."""
+"""The least time that a balancer outlives its backend. An exchange that still needs it later gets a new one."""
 
 
 class Pools:
@@ -49,8 +50,8 @@ class Pools:
         self._shared = Shared(loop, getaddrinfo)
         self._backends: dict[str, Backend] = {}
         self._balancers: dict[str, Balancer] = {}
-        self._former: dict[str, Balancer] = {}
-        """Balancers of backends that have left the table, by key."""
+        self._former: dict[str, list[Balancer]] = {}
+        """Balancers of backends that have left the table, or were replaced in it, by key; the latest last."""
         self._retired: deque[tuple[float, str, Balancer]] = deque()
         """For each: when it may be closed, its key, and the balancer."""
         self._sweep = loop.deadline(lambda: loop.work_through(self._forget_retired()))
@@ -68,9 +69,9 @@ class Pools:
             balancer = self._renew(key)
         if balancer is None or (balancer.spec is not backend.spec and not balancer.can_become(backend.spec)):
             # The exchange's table is older: in the current one, the backend is gone or has another protocol or TLS.
-            balancer = self._former.get(key)
-            if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
+            if self._is_closed:
                 return self._refuse(key, head, receiver)
+            balancer = self._former_of(backend)
         return balancer.request(head, end_stream, receiver, wish)
 
     def forget_client(self, client: object) -> None:
@@ -149,7 +150,20 @@ class Pools:
         del self._balancers[key]
         balancer.retire()
         self._stats.backend(key).ejected = 0
-        self._former[key] = balancer
+        self._keep_former(key, balancer)
+
+    def _former_of(self, backend: Backend) -> Balancer:
+        """For an exchange on an earlier table. It may be the first one to need its backend."""
+        for balancer in reversed(self._former.get(backend.key, ())):
+            if balancer.can_become(backend.spec):
+                return balancer
+        stats = self._stats.backend(backend.key)
+        balancer = Balancer(self._shared, backend.spec, stats, self._draw, is_retired=True)
+        self._keep_former(backend.key, balancer)
+        return balancer
+
+    def _keep_former(self, key: str, balancer: Balancer) -> None:
+        self._former.setdefault(key, []).append(balancer)
         if not self._retired:  # otherwise it is set; if backends leave all the time, setting it again would postpone it
             self._sweep.set(self._loop.now_s + _LINGER_S)
         self._retired.append((self._loop.now_s + _LINGER_S, key, balancer))
@@ -165,7 +179,8 @@ class Pools:
                 self._retired.append((until_s, key, balancer))
             else:
                 balancer.close()
-                if self._former.get(key) is balancer:
+                self._former[key].remove(balancer)
+                if not self._former[key]:
                     del self._former[key]
             if place % _STEP == _STEP - 1:
                 yield
@@ -173,7 +188,6 @@ class Pools:
             self._sweep.set(now_s + _LINGER_S)
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
-        """Return a request that fails in a later call of the loop: its backend is gone, or the worker is stopping."""
-        what = "this worker is stopping" if self._is_closed else "the backend has left the configuration"
+        """Return a request that fails in a later call of the loop: the worker is stopping."""
         refusals = Refusals(self._loop, self._stats.backend(key))
-        return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: {what}")
+        return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: this worker is stopping")

@@ -2,6 +2,8 @@
 
 import hashlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from websockets.sync.client import connect as connect_websocket
@@ -72,3 +74,35 @@ def test_a_listener_is_bound_when_added_and_released_when_removed(gateway: Gatew
             gateway.serve(route_to(backend.address))
             with pytest.raises(ConnectionRefusedError):
                 ask(port.number)
+
+
+def test_a_request_that_is_authorized_after_its_backend_has_left_is_still_forwarded_there(gateway: Gateway) -> None:
+    """Nobody has asked that backend before."""
+    is_asked, is_swapped = threading.Event(), threading.Event()
+
+    def allow_after_the_swap(dialogue: Dialogue) -> None:
+        while dialogue.read_request():
+            is_asked.set()
+            assert is_swapped.wait(20)
+            dialogue.answer()
+
+    with (
+        SocketBackend(allow_after_the_swap) as authorizer,
+        SocketBackend(partial(answer_with, b"before")) as backend,
+        SocketBackend(partial(answer_with, b"after")) as successor,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        gateway.serve(route_to(backend.address, filters={"externalAuth": {"backend": {"address": authorizer.address}}}))
+        asking = threads.submit(ask, gateway.clear[1])
+        assert is_asked.wait(20)
+        gateway.serve(route_to(successor.address))
+        later = ask(gateway.clear[1])
+        is_swapped.set()
+
+        assert (200, b"before") == (asking.result(20).status_code, asking.result().body)
+        assert b"after" == later.body
+
+
+def answer_with(body: bytes, dialogue: Dialogue) -> None:
+    while dialogue.read_request():
+        dialogue.answer(body)
