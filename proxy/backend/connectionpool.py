@@ -366,6 +366,11 @@ class ConnectionPool:
         for link in list(self._multiplexed):
             self.on_streams_left(link)
 
+    def renew(self) -> None:
+        """Use the existing connections for no further request."""
+        for link in list(self._links):
+            link.drain()
+
     def close(self) -> None:
         """Close everything immediately, without calling the receivers of waiting and running requests."""
         self._is_retired = True

@@ -96,6 +96,11 @@ class Destination:
                 self._http_1.retire()
         return self._http_1
 
+    def renew(self) -> None:
+        """Send later requests over new connections: a name may lead to another host by now."""
+        for pool in self.pools:
+            pool.renew()
+
     def retire(self) -> None:
         """Keep no connection open after its request."""
         self._is_retired = True

@@ -138,6 +138,13 @@ class H1Link:
         self._leave()
         self._transport.close()
 
+    def drain(self) -> None:
+        """Finish the running request, then close."""
+        if self._request is None:
+            self.close()
+        else:
+            self._retire_at_s = self._until_s = self._loop.now_s
+
     def abort(self) -> None:
         """Close immediately, without calling the receiver of a running request."""
         request, self._request = self._request, None

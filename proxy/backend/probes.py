@@ -3,6 +3,9 @@
 So probes count against no limit and in no metric, and wait for no request: a backend that has reached its connection
 limit is not mistaken for a dead one. An address is used until probes have shown that it is down. A probe that fails for
 want of our own resources, such as descriptors, shows nothing.
+
+After a probe that failed, the next one opens a new connection, and so do requests once the address is up again: its
+name may lead to another host by then, while the one that failed keeps its connections open.
 """
 
 from collections.abc import Callable
@@ -100,6 +103,7 @@ class Prober:
                 log.info("backend address is up again", backend=self._backend, address=self.destination.text)
             else:
                 log.warning("backend address is down", backend=self._backend, address=self.destination.text, error=seen)
+                self.destination.renew()
             self._on_change()
 
     # -- receiver ----------------------------------------------------------------------------------------------------
@@ -118,8 +122,11 @@ class Prober:
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
         wanted = " or ".join(map(str, self.policy.status_codes))
         seen = f"status code {head.status_code} for {self.policy.path}, want {wanted}"
-        self._judge(head.status_code in self.policy.status_codes, seen)
-        self._end(end_stream)
+        is_success = head.status_code in self.policy.status_codes
+        self._judge(is_success, seen)
+        self._end(end_stream or not is_success)
+        if not is_success:
+            self._hang_up()
 
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         self._body_bytes += len(data)
@@ -140,6 +147,7 @@ class Prober:
         if failure.blames_address:
             self._judge(False, f"{failure.reason.value}: {failure.detail}")
         self._end(True)
+        self._hang_up()
 
     def on_bug(self) -> None:
         self._hang_up()

@@ -1,5 +1,6 @@
 """Active health: which addresses probes eject, and what they do not affect."""
 
+import socket
 import ssl
 import threading
 from typing import Any
@@ -15,7 +16,7 @@ from proxy.backend.shared import Shared
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of
-from tests.proxy.backend.world import address_of, world
+from tests.proxy.backend.world import PATIENCE_S, address_of, world
 from tests.support.filelimits import out_of_descriptors
 
 AUTHORITY = trustme.CA()
@@ -51,8 +52,8 @@ def test_an_address_whose_probes_fail_is_not_used_until_they_succeed() -> None:
 
         assert w.fetch().status_code == 200
         assert b"Host: probe.example\r\n" in probes[0]
-        assert peer.connections == 2
-        assert (w.backend().requests, w.backend().connections_opened) == (2, 1)
+        assert peer.connections == 5
+        assert (w.backend().requests, w.backend().connections_opened) == (2, 2)
 
 
 def test_a_probe_without_a_response_fails_after_its_timeout() -> None:
@@ -110,6 +111,65 @@ def test_an_address_whose_probe_timed_out_is_probed_again_and_used_when_that_suc
         w.until(lambda: w.backend().ejected == 0 and len(probes) == 1)
 
         assert peer.connections == 2
+
+
+@pytest.mark.parametrize("protocol", ["http", "h2c"])
+def test_probes_and_requests_follow_a_name_whose_host_fails_its_probes_but_keeps_its_connections(protocol: str) -> None:
+    is_leaving = threading.Event()
+
+    def answer_as_long_as_asked(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            conn.send(UNAVAILABLE if is_leaving.is_set() and request.startswith(b"GET /health") else OK)
+
+    def answer_over_http2(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            is_probe = dict(event.headers)[b":path"] == b"/health"
+            peer.answer(event.stream_id, status=b"503" if is_leaving.is_set() and is_probe else b"200")
+
+    behaviour = answer_as_long_as_asked if protocol == "http" else speaks(answer_over_http2)
+    policy = document.ActiveHealth(path="/health", interval="10ms", timeout="1h", unhealthy_threshold=1)
+    with backend(behaviour) as before, backend(Conn.serve if protocol == "http" else speaks()) as after:
+        host = before
+
+        def getaddrinfo(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host.host, host.port))]
+
+        with world(getaddrinfo) as w:
+            w.use(of("b.example:80", protocol=protocol, active_health=policy))
+            w.fetch()
+            w.until(lambda: before.connections == 2)
+            host = after
+            is_leaving.set()
+            w.pass_time(31)
+            w.until(lambda: after.connections == 1 and w.backend().ejected == 0)
+            answer = w.fetch()
+
+    assert answer.status_code == 200
+    assert after.connections == 2
+
+
+def test_a_connection_that_carries_a_request_while_its_address_goes_down_is_closed_after_the_response() -> None:
+    is_failing, may_answer = threading.Event(), threading.Event()
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            if not request.startswith(b"GET /health"):
+                assert may_answer.wait(PATIENCE_S)
+            conn.send(UNAVAILABLE if is_failing.is_set() and request.startswith(b"GET /health") else OK)
+
+    policy = document.ActiveHealth(path="/health", interval="10ms", unhealthy_threshold=1)
+    with backend(serve) as peer, world() as w:
+        w.use(of(peer, active_health=policy))
+        answer = w.get()
+        w.until(lambda: w.backend().connections == 1)
+        is_failing.set()
+        w.until(lambda: w.backend().ejected == 1)
+        assert not answer.is_over
+        may_answer.set()
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
+        assert w.backend().connections == 0
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
