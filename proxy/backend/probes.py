@@ -5,7 +5,8 @@ limit is not mistaken for a dead one. An address is used until probes have shown
 want of our own resources, such as descriptors, shows nothing.
 
 After a probe that failed, the next one opens a new connection, and so do requests once the address is up again: its
-name may lead to another host by then, while the one that failed keeps its connections open.
+name may lead to another host by then, while the one that failed keeps its connections open. For the same reason a
+connection for probes is kept no longer than the answer of a resolver.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from proxy.backend.circuit import Circuit
 from proxy.backend.connectionpool import ConnectionPool
 from proxy.backend.destination import Destination
 from proxy.backend.request import Request
+from proxy.backend.resolver import RENEW_S
 from proxy.backend.stream import NO_WISH, Failure
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
@@ -57,6 +59,7 @@ class Prober:
         self._next = loop.deadline(self._ask)
         self._timeout = loop.deadline(self._on_timeout)
         self._pool: ConnectionPool | None = None
+        self._pool_until_s = 0.0
         self._running: Request | None = None
         self._is_judged = False
         self._body_bytes = 0
@@ -78,7 +81,11 @@ class Prober:
         self._body_bytes = 0
         request = self._running = Request(self._head, True, self, NO_WISH, self.destination.text, self)
         self._timeout.set(self._loop.now_s + self._timeout_s)
+        if self._pool is not None and self._loop.now_s >= self._pool_until_s:
+            self._pool.close()
+            self._pool = None
         if self._pool is None:
+            self._pool_until_s = self._loop.now_s + RENEW_S
             self._pool = self.destination.new_pool(self, Circuit(_ONE_CONNECTION), BackendStats())
         self._pool.dispatch(request)
 

@@ -148,6 +148,28 @@ def test_probes_and_requests_follow_a_name_whose_host_fails_its_probes_but_keeps
     assert after.connections == 2
 
 
+def test_probes_follow_a_name_to_another_host_while_the_former_one_keeps_its_connections() -> None:
+    def fail_probes(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            conn.send(UNAVAILABLE if request.startswith(b"GET /health") else OK)
+
+    policy = document.ActiveHealth(path="/health", interval="10ms", timeout="1h", unhealthy_threshold=1)
+    with backend() as before, backend(fail_probes) as after:
+        host = before
+
+        def getaddrinfo(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host.host, host.port))]
+
+        with world(getaddrinfo) as w:
+            w.use(of("b.example:80", active_health=policy))
+            w.until(lambda: before.connections == 1)
+            host = after
+            w.pass_time(31)
+            w.until(lambda: w.told >= 2)
+            w.pass_time(31)
+            w.until(lambda: after.connections >= 1 and w.backend().ejected == 1)
+
+
 def test_a_connection_that_carries_a_request_while_its_address_goes_down_is_closed_after_the_response() -> None:
     is_failing, may_answer = threading.Event(), threading.Event()
 
