@@ -161,7 +161,8 @@ def _of_tunnel(tunnel: Tunnel, hosts: frozenset[str], access: Access) -> Iterato
         yield Difference("error", name, message=tunnel.token.problem)
         return
     client = ProviderClient(tunnel.token.secret, access.provider_url)
-    kept = TunnelDocument(client, TunnelRef(tunnel.tunnel_id, tunnel.account_id), access.marker, adopt=access.adopt)
+    ref = TunnelRef(tunnel.tunnel_id, tunnel.account_id, tunnel.remedy)
+    kept = TunnelDocument(client, ref, access.marker, adopt=access.adopt)
     try:
         _, revision = kept.compare({hostname or EVERYTHING for hostname in hosts})
     except ProviderError as error:

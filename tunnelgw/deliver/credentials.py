@@ -55,14 +55,28 @@ def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -
     return Credentials(Secret(text))
 
 
-def account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
-    """The account named by the connector's token, if the configuration has one; empty: ask the provider."""
-    ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
+def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> tuple[str, str]:
+    """The tunnel's account, configured or named by the connector's token; without one, what to do if the provider
+    cannot tell it."""
+    if config.account_id:
+        return config.account_id, ""
+    if not isinstance(config, GatewayConfigSpec):
+        return "", "set accountID in the GatewayClassConfig"
+    remedy = "set accountID in the GatewayConfig"
+    ref = config.tunnel_token_secret_ref
     if ref is None:
-        return ""
-    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD).secret
-    if token is None:
-        return ""
+        return "", remedy
+    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD)
+    if token.secret is None:
+        return "", f"{remedy}, or correct tunnelTokenSecretRef: {token.problem}"
+    if account := _account_in(token.secret):
+        return account, ""
+    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}"
+    return "", f"{remedy}, or correct tunnelTokenSecretRef: {where}: not a tunnel's token"
+
+
+def _account_in(token: Secret) -> str:
+    """The account that the connector's token names; empty: it names none."""
     try:
         content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
     except (ValueError, msgspec.DecodeError, RecursionError):  # the Secret may contain anything

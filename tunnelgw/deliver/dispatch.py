@@ -307,7 +307,7 @@ class Dispatch:
         )
         document = TunnelDocument(
             client,
-            TunnelRef(tunnel.tunnel_id, tunnel.account_id),
+            TunnelRef(tunnel.tunnel_id, tunnel.account_id, tunnel.remedy),
             self._settings.marker,
             adopt=self._settings.adopt,
             is_dry_run=self._settings.is_dry_run,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from daemonkit.secret import Secret
-from tunnelgw.deliver.credentials import Credentials, account_in_token, token_at
+from tunnelgw.deliver.credentials import Credentials, account_for, token_at
 from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
@@ -66,7 +66,10 @@ class Tunnel(msgspec.Struct, frozen=True):
 
     tunnel_id: str
     account_id: str
+    """Empty: the provider is asked."""
     token: Credentials
+    remedy: str = ""
+    """Without `account_id`: what to do if the provider cannot tell the account."""
 
     @property
     def place(self) -> str:
@@ -261,5 +264,5 @@ def _tunnel(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str, 
     if config.provider_credentials_secret_ref is None:
         return None
     token = token_at(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
-    account = config.account_id or account_in_token(snapshot, config, namespace)
-    return Tunnel(tunnel_id, account, token)
+    account, remedy = account_for(snapshot, config, namespace)
+    return Tunnel(tunnel_id, account, token, remedy)

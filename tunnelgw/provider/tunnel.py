@@ -13,13 +13,13 @@ from tunnelgw.provider.client import Account, Configuration, ProviderClient
 from tunnelgw.provider.errors import AuthenticationFailed, NotThere, OldAnswer, ProviderUnreachable, Refused
 from tunnelgw.provider.ingress import Config, Revision, revise
 
-_NAME_IT = "set accountID in the GatewayClassConfig"
-
 
 class TunnelRef(msgspec.Struct, frozen=True):
     tunnel_id: str
     account_id: str = ""
     """Empty: the only account that the token lists."""
+    remedy: str = "set accountID in the GatewayClassConfig"
+    """What to do if the token lists no account, or several; ends the error's message."""
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class TunnelDocument:
                 names = ", ".join(f"{account.name} {account.id}" for account in accounts[:5])
                 raise NotThere(
                     f"the token lists {len(accounts)} accounts{f' ({names})' if names else ''}, want exactly one: "
-                    f"{_NAME_IT}"
+                    f"{self._tunnel.remedy}"
                 )
             self._account_id = accounts[0].id
         return self._account_id
@@ -144,6 +144,6 @@ class TunnelDocument:
             return self._client.accounts()
         except Refused as error:
             # A token that belongs to an account instead of a person may not list accounts.
-            refused = Refused(f"{error}: {_NAME_IT}")
+            refused = Refused(f"{error}: {self._tunnel.remedy}")
             refused.ray = error.ray
             raise refused from error

@@ -455,6 +455,17 @@ def test_a_missing_token_of_a_proxy_is_reported_without_asking_the_proxy() -> No
         assert (receipt.error, receipt.is_credential_problem) == ("secret not found: a/b", True)
 
 
+def test_an_account_that_the_provider_does_not_tell_is_reported_with_what_to_do() -> None:
+    tunnel = Tunnel(TUNNEL_ID, "", Credentials(Secret(API_TOKEN)), "set accountID in the GatewayConfig")
+    with Provider() as provider, open_desk(provider) as desk:
+        provider.lists_accounts = False
+        desk.dispatch.send_hosts({tunnel: HOSTS[TUNNEL]}, {})
+
+        desk.until(lambda: bool(desk.dispatch.tunnel_receipts()))
+
+        assert desk.dispatch.tunnel_receipts()[TUNNEL_ID].error.endswith(": set accountID in the GatewayConfig")
+
+
 @pytest.mark.parametrize("token", [API_TOKEN, "refused"])
 def test_targets_that_are_no_longer_served_leave_no_reference_cycles(token: str) -> None:
     """The oldest generation is collected so rarely that each replaced proxy left a document behind."""

@@ -361,6 +361,28 @@ def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
     assert found[ONE].account_id == "b" * 32
 
 
+def test_who_has_to_name_the_account_is_told_where_and_what_is_wrong_with_the_token_of_the_tunnel() -> None:
+    """A Gateway with a configuration of its own inherits nothing from the one of its class."""
+
+    def remedy(spec: dict[str, Any], *items: Item) -> str:
+        provider = secret("provider", "shop", api_token="abc")
+        own = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "provider"}, **spec)
+        found = tunnels(Snapshot.of([gateway_class("class"), *own, provider, *items]), DISCOVERY)[ONE]
+        assert not (found.account_id and found.remedy)
+        return found.remedy
+
+    of_class = Snapshot.of([gateway_class("one", "one"), class_config("one", ONE), secret("provider", api_token="abc")])
+    assert tunnels(of_class, DISCOVERY)[ONE].remedy == "set accountID in the GatewayClassConfig"
+    named = {"tunnelTokenSecretRef": {"name": "tunnel"}}
+    told = "set accountID in the GatewayConfig"
+    assert remedy({}) == told
+    assert remedy({"accountID": "a" * 32, **named}) == ""
+    wrong = f"{told}, or correct tunnelTokenSecretRef: "
+    assert remedy(named) == f"{wrong}secret not found: shop/tunnel (key tunnel-token)"
+    no_token = secret("tunnel", "shop", tunnel_token="not one")
+    assert remedy(named, no_token) == f"{wrong}Secret shop/tunnel key tunnel-token: not a tunnel's token"
+
+
 def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     with_tunnel = [gateway_class("one", "one"), class_config("one")]
 
