@@ -235,8 +235,8 @@ class ConfigClient:
             )
         if status_code == HTTPStatus.UNAUTHORIZED:
             return Undelivered(
-                f"{seen}: it was started with another token than ours: both read it once, at their start, so restart "
-                "the proxy, or the controller, after changing the Secret",
+                f"{seen}: it was started with another token than ours: restart it if the Secret has changed since; "
+                "or, for a shared proxy, the controller, which reads the token of those once, at its start",
                 is_refusal=True,
             )
         problems = "; ".join(f"{each.path}: {each.message}" for each in said.problems[:_MAX_SHOWN_PROBLEMS])

@@ -268,7 +268,7 @@ def test_a_wrong_token_is_reported_with_the_remedy() -> None:
     with Proxy() as proxy:
         target = target_of(proxy, "another-token")
 
-        with pytest.raises(Undelivered, match=r"^answered 401 .*restart") as raised:
+        with pytest.raises(Undelivered, match=r"^answered 401 .*restart it if.* for a shared proxy") as raised:
             target.deliver(parcel("a.example"))
 
         assert raised.value.is_refusal
