@@ -17,6 +17,9 @@ def explain(world: World, controller_name: str, home_namespace: str, question: Q
     refusals: list[str] = []
     answers: list[bool] = []
     for plane in sorted(documents):
+        if not documents[plane].settings.listeners:  # the proxy's code would suppose a tunnel that serves every host
+            refusals.append(f"data plane {plane}: no listener can be reached; `tunnelgw status` says why, or `check`")
+            continue
         try:
             answers.append(explain_in_document(documents[plane].encode(0), question, as_json=as_json))
         except SourceError as error:

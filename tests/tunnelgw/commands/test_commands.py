@@ -309,6 +309,16 @@ def test_explain_says_so_when_no_listener_takes_the_scheme(folder: Path) -> None
     assert "no listener takes https on port 443" in result.stderr
 
 
+def test_explain_says_so_when_no_gateway_has_an_address(folder: Path) -> None:
+    page = folder / "gateway.yaml"
+    page.write_text(GATEWAY.replace("{addresses: [192.0.2.1]}", "{service: {name: public, namespace: infra}}"))
+
+    result = run("explain", "--manifests", str(folder), "http://shop.example.org/cart")
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no listener can be reached; `tunnelgw status` says why, or `check`" in result.stderr
+
+
 def test_status_shows_objects_without_a_status_as_pending(folder: Path) -> None:
     result = run("status", env={"TUNNELGW_MANIFESTS": str(folder)})
 
