@@ -7,7 +7,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import specs_of
-from tests.support.manuals import manual_of
+from tests.support.manuals import DOCS, manual_of
 from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.options import PREFIX, Options
@@ -15,7 +15,8 @@ from tunnelgw.sources.directory.reading import read_all
 
 MANUAL = manual_of("controller")
 SPECS = tuple(specs_of(Options, PREFIX))
-OBJECTS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+GATEWAY_API = (DOCS / "gateway-api.md").read_text(encoding="utf-8")
+OBJECTS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL + GATEWAY_API, re.M | re.S)
 
 
 def section(title: str) -> str:
