@@ -16,9 +16,14 @@ _INTRODUCTION = """\
 
 # Gateway API coverage
 
-What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 require of a controller, row by row, with the golden
-cases that test it. Each case is a file: objects as input, and the expected statuses, proxy document and results of
-requests. A row that needs more than objects names another test; one that is not used says why.
+What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 require of a controller, row by row, with the tests of
+each: look here for what exactly happens in a certain case. [gateway-api.md](gateway-api.md) says what is supported, in
+sentences, and has examples to copy.
+
+A test is usually a golden case, which is a file: objects as input, and the expected statuses, proxy document and results
+of requests. Conditions are written `type status / reason`, such as `Accepted False / InvalidParameters`. A row that is
+*not used* says why. Rows of *Faults seen in other implementations* name faults that the tests rule out.
+
 """
 
 
@@ -53,7 +58,13 @@ def make_coverage_page(root: Path) -> str:
     cases = cases_by_row(golden)
     if problems := [*_problems(sections, cases, root)]:
         raise Gap("\n".join(problems))
-    return _INTRODUCTION + "".join(_section(key, section, cases) for key, section in sections.items())
+    contents = " ·\n".join(f"[{section.title}](#{_anchor(section.title)})" for section in sections.values())
+    tables = "".join(_section(key, section, cases) for key, section in sections.items())
+    return f"{_INTRODUCTION}{contents}\n{tables}"
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
 
 
 def cases_by_row(golden: Path) -> dict[str, list[Path]]:
