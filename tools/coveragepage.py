@@ -20,9 +20,9 @@ What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 require of a c
 each: look here for what exactly happens in a certain case. [gateway-api.md](gateway-api.md) says what is supported, in
 sentences, and has examples to copy.
 
-A test is usually a golden case, which is a file: objects as input, and the expected statuses, proxy document and results
-of requests. Conditions are written `type status / reason`, such as `Accepted False / InvalidParameters`. A row that is
-*not used* says why. Rows of *Faults seen in other implementations* name faults that the tests rule out.
+A test is usually a golden case, which is a file: objects as input, and the expected statuses, proxy document and
+results of requests. Conditions are written `type status / reason`, such as `Accepted False / InvalidParameters`. A
+row that is *not used* says why. Rows of *Faults seen in other implementations* name faults that the tests rule out.
 
 """
 
