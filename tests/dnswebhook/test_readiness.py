@@ -106,6 +106,22 @@ def test_a_failed_call_advances_the_next_probe_and_the_store_becomes_ready_again
     assert 2 == store.probes
 
 
+def test_a_failed_call_advances_one_probe_only() -> None:
+    class NoPause(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+            return self.is_set()
+
+    store = MemoryStore()
+    watch = Watch(store, NoPause())
+
+    with watch.running() as readiness:
+        for count in range(1, 6):
+            watch.wait_for_verdicts(count)
+            readiness.probe_soon()
+        watch.wait_for_verdicts(6)
+    assert 6 == store.probes
+
+
 def test_refused_credentials_make_the_store_not_ready_without_a_probe() -> None:
     watch = Watch(MemoryStore())
 
