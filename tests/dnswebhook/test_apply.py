@@ -311,6 +311,17 @@ def test_nothing_is_added_beside_a_cname_whose_removal_was_only_confirmed(
     assert ["still there" in str(failure.error) for failure in report.failures] == [True] * stays
 
 
+def test_nothing_is_added_beside_a_cname_when_the_store_does_not_say_again_that_it_is_gone(writers: Writers) -> None:
+    store = MemoryStore.holding(ROW_CNAME, limits=OVERLAPPING)
+    store.ignore(ROW_CNAME.name, times=1)
+    store.fail("delete", StoreTimeout("no answer"), times=1)
+
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (A,))))
+
+    assert store.verbs == ["delete", "delete"]
+    assert ["still there" in str(failure.error) for failure in report.failures] == [True]
+
+
 def test_what_a_switch_removed_is_put_back_when_nothing_can_tell_whether_it_is_gone(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME, limits=OVERLAPPING)
     store.ignore(ROW_CNAME.name)
@@ -583,6 +594,26 @@ def test_a_name_of_many_values_does_not_keep_others_waiting_until_the_deadline(l
     executed(store, lone_writer, many, strand(Create(TXT), Create(A)), strand(Create(host(1))))
 
     assert [host(1).name, TXT.name, A.name, "a.example.com"] == [name for _, name, _, _ in store.calls[:4]]
+
+
+def test_names_that_failed_are_tried_after_all_others_until_they_succeed(lone_writer: Writers) -> None:
+    store = MemoryStore()
+    store.fail("create", RecordError("refused"), name=A.name)
+    plan = Plan((Strand("app", (Step(Create(A)),)), Strand("two", (Step(Create(host(1))), Step(Create(host(2)))))))
+    run = Run(store, Deadline.after(WAIT_S), lone_writer)
+
+    run.execute(plan)
+    assert run.failed == {"app"}
+    without_time = Run(store, Deadline.after(-1), lone_writer, run.failed)
+    without_time.execute(plan)
+    assert without_time.failed == {"app"}  # "two" has only not been tried
+    store.heal()
+    store.calls.clear()
+    last = Run(store, Deadline.after(WAIT_S), lone_writer, without_time.failed)
+    last.execute(plan)
+
+    assert [name for _, name, _, _ in store.calls] == [host(1).name, host(2).name, A.name]
+    assert last.failed == set()
 
 
 def test_even_a_bug_in_a_store_leaves_no_write_in_flight(writers: Writers) -> None:
