@@ -46,6 +46,8 @@ def test_negotiation_works_while_the_store_is_down(site: BuildSite) -> None:
         ("application/external.dns.webhook+json; version=1", MEDIA_TYPE, False),
         ("Application/External.DNS.Webhook+JSON;version=1", MEDIA_TYPE, False),
         ("application/json", "application/json", True),
+        (f"application/json, {MEDIA_TYPE}", MEDIA_TYPE, False),
+        (f"application/json, {MEDIA_TYPE};q=0.5", "application/json", True),
         ("*/*", MEDIA_TYPE, True),
         (None, MEDIA_TYPE, True),
         ("", MEDIA_TYPE, True),

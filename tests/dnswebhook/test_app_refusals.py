@@ -107,6 +107,12 @@ def test_an_accept_header_without_any_json_is_406(site: BuildSite, path: str, ac
     assert MEDIA_TYPE in assert_error(site().get(path, accept), 406, "not acceptable")
 
 
+def test_adjusting_is_406_for_a_client_that_takes_no_json(site: BuildSite) -> None:
+    response = site().client.post("/adjustendpoints", data=b"[]", headers={"Accept": "text/html"})
+
+    assert_error(response, 406, "not acceptable")
+
+
 @pytest.mark.parametrize("path", ["/records", "/adjustendpoints"])
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_a_body_with_a_foreign_content_type_is_415(site: BuildSite, path: str, content_type: str) -> None:
@@ -250,11 +256,22 @@ def test_no_failure_of_the_store_is_answered_with_a_status_code_on_which_the_cli
     assert all(response.status_code == 204 or 500 <= response.status_code <= 510 for response in responses)
 
 
-def test_the_retry_after_of_the_controller_is_passed_on(site: BuildSite) -> None:
+@pytest.mark.parametrize(("asked_s", "told"), [(42.4, "42"), (0.3, "1")])
+def test_the_retry_after_of_the_controller_is_passed_on_in_whole_seconds_but_never_as_none(
+    site: BuildSite, asked_s: float, told: str
+) -> None:
     here = site()
-    here.store.fail("list", RateLimited("slow down", 42.4))
+    here.store.fail("list", RateLimited("slow down", asked_s))
 
-    assert "42" == here.get("/records").headers["Retry-After"]
+    assert told == here.get("/records").headers["Retry-After"]
+
+
+def test_a_listing_that_the_stop_broke_off_is_503_and_not_the_fault_of_the_store(site: BuildSite) -> None:
+    here = site()
+    here.store.fail("list", StoreTimeout("waited in vain"))
+    here.stop.set()
+
+    assert_error(here.get("/records"), 503, "stopping")
 
 
 def test_adjusting_is_503_while_the_api_is_unknown(site: BuildSite) -> None:

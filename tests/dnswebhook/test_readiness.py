@@ -108,7 +108,7 @@ def test_a_failed_call_advances_the_next_probe_and_the_store_becomes_ready_again
 
 def test_a_failed_call_advances_one_probe_only() -> None:
     class NoPause(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        def wait(self, timeout: float | None = None) -> bool:
             return self.is_set()
 
     store = MemoryStore()
