@@ -139,6 +139,14 @@ def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sock
         assert connects("127.0.0.1", port)
 
 
+def test_a_problem_ends_with_its_listener(sockets: ListeningSockets) -> None:
+    with reserved_port() as port:
+        sockets.use([listener(port), listener(port, address="192.0.2.1", name="far")])
+        sockets.use([listener(port)])
+
+        assert sockets.problems == ()
+
+
 def test_a_privileged_port_is_a_problem_with_a_remedy() -> None:
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
         not_possible_here("every user may bind low ports on this host")
