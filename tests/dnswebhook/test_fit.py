@@ -262,7 +262,9 @@ def test_a_value_that_the_store_would_refuse_stays_only_if_it_is_served(
 
     assert () == held_as_served(name, record_type, (value,), other).values
     assert () == held_as_served(name, record_type, (value,), served(name, "A", value)).values
-    assert (value,) == held_as_served(name, record_type, (value,), served(name, record_type, value)).values
+    result = held_as_served(name, record_type, (value,), served(name, record_type, value), ttl_s=60)
+    assert (value,) == result.values
+    assert 0 == result.ttl_s  # another one would take a write, which is refused
 
 
 def test_a_value_that_the_store_accepts_is_added_beside_one_that_it_would_refuse() -> None:
