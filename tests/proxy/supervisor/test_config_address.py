@@ -86,6 +86,15 @@ def test_without_a_token_the_host_may_be_a_loopback_address_or_localhost(host: s
         assert requests.put(url, json={"routes": []}, headers={"Host": host}, timeout=DEADLINE_S).status_code == 200
 
 
+def test_without_a_token_a_client_of_http_1_0_needs_no_host() -> None:
+    with Proxy("--allow-unauthenticated-config", token=None) as proxy:
+        host, _, port = proxy.address("config").rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
+            sock.sendall(b"GET /config HTTP/1.0\r\n\r\n")
+            with sock.makefile("rb") as answer:
+                assert answer.readline().split()[1] == b"404"  # nothing is loaded
+
+
 def test_with_a_token_any_host_is_accepted() -> None:
     with Proxy(token="t") as proxy:
         url = f"http://{proxy.address('config')}/config"

@@ -447,10 +447,11 @@ def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -
     assert len(rig.reports) == 1
 
 
+@pytest.mark.parametrize("is_remotely_managed", [True, False])
 def test_a_connection_that_is_withdrawn_while_it_registers_is_unregistered_once_the_edge_has_accepted_it(
-    rig: Rig,
+    rig: Rig, is_remotely_managed: bool
 ) -> None:
-    rig.edge.behave(Behaviour(register_delay_s=0.5))
+    rig.edge.behave(Behaviour(register_delay_s=0.5, is_remotely_managed=is_remotely_managed))
     number = rig.dial()
     record = wait_for_registering(rig)
     rig.withdraw(number)
