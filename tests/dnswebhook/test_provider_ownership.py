@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import RecordError, StoreFailed, StoreTimeout, StoreUnreachable
 from dnswebhook.metrics import Metrics
-from dnswebhook.model import Endpoint, Listing, Record
+from dnswebhook.model import Endpoint, Listing, Origin, Record
 from dnswebhook.provider import ApplyFailed, Policy, Provider
 from tests.dnswebhook.house import Build, House, a, hosts, row
 from tests.support.memory_store import WAIT_S, MemoryStore
@@ -47,6 +48,21 @@ def test_ownership_records_that_an_apply_left_behind_are_removed_with_the_next_l
     assert before + 3 == here.metric("dnswebhook_operations_total", operation="delete", outcome="applied")
 
 
+def test_an_ownership_record_is_removed_when_somebody_else_removes_its_record_whose_removal_was_refused(
+    house: Build,
+) -> None:
+    here = house()
+    here.store.rows["1"] = row("app.example.com", origin=Origin.AMBIGUOUS)
+    here.store.rows["2"] = Record("2", OWNERSHIP.dns_name, "TXT", HERITAGE)
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[a("app.example.com"), OWNERSHIP])
+
+    assert 2 == len(here.store.rows)
+    del here.store.rows["1"]
+    here.store.forget_listing()
+    assert {} == here.listed()
+
+
 def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that_replaced_it(house: Build) -> None:
     """The ownership record in the new store is older than the apply, as is the value that it vouches for."""
     here = house()
@@ -57,6 +73,24 @@ def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that
 
     assert here.listed() == here.listed() == {name: ["198.51.100.1"], f"a-{name}": [HERITAGE]}
     assert here.journal.vouchers == ()
+
+
+def test_a_store_replaced_while_ownership_records_left_behind_are_removed_keeps_its_own(house: Build) -> None:
+    here = house()
+    left_behind(here, 1)
+    (name,) = hosts(1)
+    gate = here.store.halt("delete")
+    with ThreadPoolExecutor(1) as pool:
+        listing = pool.submit(here.listed)
+        gate.wait_for_arrivals()
+        rows = (row(name, "198.51.100.1"), Record("of the new store", f"a-{name}", "TXT", HERITAGE))
+        here.store.rows = {each.id: each for each in rows}
+        here.store.generation += 1
+        here.store.forget_listing()
+        gate.open()
+
+        expected = {name: ["198.51.100.1"], f"a-{name}": [HERITAGE]}
+        assert listing.result(WAIT_S) == here.listed() == expected
 
 
 @pytest.mark.parametrize(
