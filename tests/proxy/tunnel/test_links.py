@@ -380,6 +380,28 @@ def test_a_withdrawn_connection_unregisters_and_finishes_its_requests(rig: Rig) 
     assert [type(report) for report in rig.reports] == [Registered, Ended]
 
 
+def test_a_withdrawn_connection_stays_open_for_the_linger_time_after_its_last_request(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edge may not have seen yet that it is unregistered."""
+    # Long, since real time passes too.
+    monkeypatch.setattr(link, "LINGER_S", 3600.0)
+    number = rig.register()
+    record = record_of(rig)
+    call = rig.edge.call("/hold")
+    rig.services.begun.get(timeout=PATIENCE_S)
+    rig.withdraw(number)
+    rig.wait_for_end(number)
+    rig.pass_time(7200)
+    rig.call(rig.services.let_go)
+    assert call.read_all() == b"hello\n"
+    rig.pass_time(1800)
+    settle(rig, record)
+    assert record.closed is None
+    rig.pass_time(1800)
+    rig.edge.wait_until_closed(record)
+
+
 def test_the_gauges_of_a_withdrawn_connection_and_its_successor_are_added_up(
     rig: Rig,
 ) -> None:
