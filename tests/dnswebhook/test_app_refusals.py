@@ -266,6 +266,16 @@ def test_the_retry_after_of_the_controller_is_passed_on_in_whole_seconds_but_nev
     assert told == here.get("/records").headers["Retry-After"]
 
 
+def test_a_pause_that_the_controller_asks_for_in_the_middle_of_an_apply_is_passed_on(site: BuildSite) -> None:
+    here = site()
+    here.store.fail("create", RateLimited("slow down", 42.4), name="other.example.com")
+
+    response = here.post("/records", {"create": [NEW, OTHER]})
+
+    assert_error(response, 503, "rate limited")
+    assert "42" == response.headers["Retry-After"]
+
+
 def test_a_listing_that_the_stop_broke_off_is_503_and_not_the_fault_of_the_store(site: BuildSite) -> None:
     here = site()
     here.store.fail("list", StoreTimeout("waited in vain"))
