@@ -139,6 +139,24 @@ def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sock
         assert connects("127.0.0.1", port)
 
 
+def test_an_interface_may_be_given_by_its_number(sockets: ListeningSockets) -> None:
+    sockets.use([listener(8080, address="fe80::5%1")])
+
+    (problem,) = sockets.problems
+    assert "Cannot assign requested address" in problem.message
+
+
+def test_a_port_that_cannot_be_bound_is_logged_once_however_often_it_is_tried(
+    sockets: ListeningSockets, caplog: pytest.LogCaptureFixture
+) -> None:
+    sockets.use([listener(8080, address="192.0.2.1")])
+    assert not sockets.retry()
+
+    assert caplog.messages == ["cannot listen"]
+    sockets.close()
+    assert sockets.problems == ()
+
+
 def test_a_problem_ends_with_its_listener(sockets: ListeningSockets) -> None:
     with reserved_port() as port:
         sockets.use([listener(port), listener(port, address="192.0.2.1", name="far")])
