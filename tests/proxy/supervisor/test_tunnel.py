@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import threading
 import time
@@ -331,6 +332,22 @@ def test_a_new_token_is_tried_at_once_however_long_the_delay_was(edge: Edge, mon
         edge.wait_for_registered(1, WAIT_S)
 
 
+def test_a_new_token_before_the_first_registration_lets_no_other_connection_be_dialled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
+    other = new_tunnel()
+    with Edge(["127.0.0.1:0"] * 2) as edge:
+        edge.tunnels.add(other)
+        edge.behave(Behaviour(refusal=busy(3600.0)))
+        with tunnel_of(edge, Searches(edge, found(edge.addresses)), connections=2) as tunnel:
+            first, second = tunnel.places
+            until(lambda: first.failures.total() == 1 and not first.number, "a failed attempt")
+            tunnel.use_token(Secret(other.token))
+            until(lambda: first.failures.total() == 2, "another")
+            assert (second.number, second.failures.total()) == (0, 0)
+
+
 def test_a_token_of_another_region_is_used_with_the_edge_of_that_region_only() -> None:
     with Edge(["127.0.0.1:0"] * 4) as edge:
         here, there = sorted(edge.addresses[:2]), sorted(edge.addresses[2:])
@@ -587,6 +604,21 @@ def test_connections_are_redistributed_when_a_worker_has_been_restarted(
             assert sum(place.failures["lost"] for place in tunnel.places) == 2
             assert sum(place.failures.total() for place in tunnel.places) == 2
     assert len(lines_of(caplog, "moving an edge connection to another worker")) == moved + 2
+
+
+def test_connections_that_are_spread_as_evenly_as_they_can_be_stay_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "SETTLED_S", 0.2)
+    with Edge(["127.0.0.1:0"] * 3) as edge:
+        searches = Searches(edge, found(edge.addresses))
+        with tunnel_of(edge, searches, workers=2, connections=3) as tunnel:
+
+            def is_settled() -> bool:
+                is_calm = tunnel._spread_at_s == math.inf and not any(place.is_moving for place in tunnel.places)
+                return is_calm and sorted(counts_of(tunnel)) == [1, 2]
+
+            until(is_settled, "no further move")
 
 
 def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_the_edge(
