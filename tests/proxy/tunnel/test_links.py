@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -635,6 +636,18 @@ def test_concurrent_pushes_share_the_size_limit_of_one(rig: Rig) -> None:
     pushed = rig.wait_for_one(Pushed)
     rig.take_push(pushed.push, 1)
     assert other.read_all() == b'{"lastAppliedVersion":1,"err":null}'
+
+
+def test_pushes_that_have_been_taken_leave_room_for_others(rig: Rig) -> None:
+    def is_version(version: int, pushed: Pushed) -> bool:
+        return pushed.version == version
+
+    rig.register()
+    for version in range(3):
+        push = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+        push.send(b'{"version":%d,"config":{}}' % version + b" " * (MAX_UPDATE_BYTES * 2 // 5), True)
+        rig.take_push(rig.wait_for_one(Pushed, partial(is_version, version)).push, version)
+        assert push.read_all() == b'{"lastAppliedVersion":%d,"err":null}' % version
 
 
 def test_the_repr_of_dial_means_shows_no_secret() -> None:
