@@ -327,3 +327,19 @@ def test_a_record_beyond_the_limits_of_the_store_stays_while_it_is_served_and_ea
     assert [DropReason.NAME_TOO_LONG] * 3 == desk.reasons
     logged = [record.getMessage() for record in caplog.records]
     assert ["endpoint left as it is in the store", "endpoint dropped"] == logged
+
+
+@pytest.mark.parametrize("beside", [(), ("10 mail.example.net",)])
+def test_a_target_beyond_the_limits_of_the_store_is_left_out_only_until_it_is_served(beside: tuple[str, ...]) -> None:
+    desk = Desk()
+    long = "20 " + ".".join(["x" * 60, "y" * 60, "example.com"])
+    wanted = [{"dnsName": "app.example.com", "recordType": "MX", "targets": [*beside, long]}]
+
+    answers = [
+        desk.adjust(wanted, INTEGRATION, Served(rows))
+        for rows in ([], [Record("1", "app.example.com", "MX", long)], [])
+    ]
+
+    assert [[*beside], [*beside, long], [*beside]] == [
+        [target for each in answer for target in each["targets"]] for answer in answers
+    ]

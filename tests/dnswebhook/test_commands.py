@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dnswebhook import commands
 from dnswebhook.deadline import Deadline
-from dnswebhook.model import RecordSpec
+from dnswebhook.model import Record, RecordSpec
 from dnswebhook.stores.embedded import FILE_NAME, EmbeddedStore
+from tests.support.memory_store import MemoryStore
 from tests.support.process import REPOSITORY
 from tests.support.strategies import HERITAGE
 
@@ -112,6 +114,13 @@ def test_records_on_a_terminal_are_a_table(state_dir: Path) -> None:
     assert "TTL" in shown
     assert "3 records" in shown
     assert "\t" not in shown
+
+
+def test_a_record_that_the_controller_does_not_serve_is_shown_as_disabled(capsys: pytest.CaptureFixture[str]) -> None:
+    store = MemoryStore.holding(Record("1", "a.example.com", "A", "192.0.2.1", 300, is_enabled=False))
+
+    assert 0 == commands.records(store, where="memory", as_json=False)
+    assert "a.example.com\tA\t300\t192.0.2.1\tdisabled\n" == capsys.readouterr().out
 
 
 def test_an_empty_store_has_no_records_to_print_and_its_location_is_named(tmp_path: Path) -> None:

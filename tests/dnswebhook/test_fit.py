@@ -279,3 +279,9 @@ def test_an_invalid_name_does_not_stay_even_if_it_is_served() -> None:
     listing = served("a*b.example.com", "A", "192.0.2.1")
 
     assert () == held_as_served("a*b.example.com", "A", ("192.0.2.1",), listing).values
+
+
+def test_an_invalid_target_does_not_stay_even_if_it_is_served() -> None:
+    listing = served("app.example.com", "CNAME", "not a host")
+
+    assert () == held_as_served("app.example.com", "CNAME", ("not a host",), listing).values

@@ -1,7 +1,9 @@
 """Notes of unsettled ownership records survive a restart, and never stop the work."""
 
 import errno
+import fcntl
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,3 +235,13 @@ def test_notes_of_a_daemon_that_ended_after_our_start_are_not_followed_after_the
     del second
 
     assert () == Journal(tmp_path, "store").vouchers
+
+
+def test_notes_are_kept_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+
+    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
