@@ -129,6 +129,7 @@ def test_an_empty_store_has_no_records_to_print_and_its_location_is_named(tmp_pa
     assert (0, "") == (finished.returncode, finished.stdout)
     assert f"dnswebhook records: no records in the embedded store in {tmp_path}" in finished.stderr
     assert [] == json.loads(run(tmp_path, "records", "--json").stdout)
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_records_that_cannot_be_read_end_with_exit_code_1_and_point_to_the_check(tmp_path: Path) -> None:
