@@ -165,7 +165,8 @@ def _refusals(refused: list[GatewayAddress], setup: GatewaySetup, offer: _Offer)
         message = f"{', '.join(unusable)}: not among the addresses that this Gateway can have: {wanted}"
         return (false(ConditionType.PROGRAMMED, Reason.ADDRESS_NOT_USABLE, message),)
     if any(address.type == IP_ADDRESS for address in refused):
-        return (_not_assigned(offer.lack or "there are no direct addresses, see `direct` of the GatewayClassConfig"),)
+        lack = "there is no further direct address" if offer.ips else "there are no direct addresses"
+        return (_not_assigned(offer.lack or f"{lack}, see `direct` of the GatewayClassConfig"),)
     return (_not_assigned("there is no further hostname, see `tunnelID` of the GatewayClassConfig"),) if refused else ()
 
 
