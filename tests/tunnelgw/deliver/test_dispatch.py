@@ -466,6 +466,18 @@ def test_an_account_that_the_provider_does_not_tell_is_reported_with_what_to_do(
         assert desk.dispatch.tunnel_receipts()[TUNNEL_ID].error.endswith(": set accountID in the GatewayConfig")
 
 
+def test_a_missing_token_of_a_tunnel_is_reported_without_asking_the_provider() -> None:
+    bare = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(None, "secret not found: a/b"))
+    with Provider() as provider, open_desk(provider) as desk:
+        desk.dispatch.send_hosts({bare: HOSTS[TUNNEL]}, {})
+
+        desk.until(lambda: TUNNEL_ID in desk.dispatch.tunnel_receipts())
+
+        receipt = desk.dispatch.tunnel_receipts()[TUNNEL_ID]
+        assert (receipt.error, receipt.is_credential_problem) == ("secret not found: a/b", True)
+        assert not provider.calls
+
+
 @pytest.mark.parametrize("token", [API_TOKEN, "refused"])
 def test_targets_that_are_no_longer_served_leave_no_reference_cycles(token: str) -> None:
     """The oldest generation is collected so rarely that each replaced proxy left a document behind."""

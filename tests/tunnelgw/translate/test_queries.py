@@ -160,6 +160,23 @@ def test_new_dependencies_of_a_low_query_are_traversed_once_however_many_paths_l
     assert calls("abcdefghijklmnop") < 16 * calls("abcdefgh")
 
 
+def test_a_query_sees_no_answer_from_before_the_change_that_made_it_ask() -> None:
+    seen: list[int] = []
+
+    def watched(view: View, name: str) -> int:
+        answer = view.ask(total, "b") if view.ask(total, "a") else 0  # "b" is higher than the query is until it asks
+        seen.append(answer)
+        return answer
+
+    queries = queries_of(sheet(cell("a", 0), cell("b", 1, "c"), cell("c", 1, "d"), cell("d", 1)))
+    queries.keep(total, "b")
+    queries.keep(watched, "")
+
+    queries.update(sheet(cell("a", 1), cell("b", 1, "c"), cell("c", 1, "d"), cell("d", 5)), entries("ad"))
+
+    assert seen == [0, 7]
+
+
 def test_a_query_that_asks_for_itself_raises_an_error_that_says_so() -> None:
     def circle(view: View, name: str) -> int:
         return view.ask(circle, name) + 1

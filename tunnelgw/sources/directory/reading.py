@@ -65,7 +65,7 @@ class Manifests:
         return {
             name: good
             for name, file in self._files.items()
-            if (good := file.good if self._failed and self._is_hidden(name) else file.kept)
+            if (good := file.good if self._is_hidden(name) else file.kept)
         }
 
     def _is_hidden(self, name: str) -> bool:
