@@ -220,10 +220,11 @@ class _Admission:
         return content
 
     def _secret(self, content: dict[str, Any]) -> dict[str, Any]:
-        data, plain = content.get("data") or {}, content.pop("stringData", None) or {}
-        if not isinstance(data, dict) or not isinstance(plain, dict):
-            self._say(("data",), "data is not a map")
-            return content
+        maps = {name: content.pop(name, None) for name in ("data", "stringData")}
+        for name in [name for name, given in maps.items() if not isinstance(given, dict | None)]:
+            self._say((name,), f"{name} is not a map")
+            maps[name] = None
+        data, plain = (given or {} for given in maps.values())
         # The command `base64` breaks lines. An API server accepts and joins them too.
         data = {
             name: text.replace("\r", "").replace("\n", "") if isinstance(text, str) else text

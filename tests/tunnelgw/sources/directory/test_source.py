@@ -306,6 +306,16 @@ def test_a_value_of_a_secret_that_is_not_a_string_is_reported_as_such(site: Site
     assert site.problems() == [f"secret.yaml:4: {problem}"]
 
 
+@pytest.mark.parametrize("field", ["data", "stringData"])
+@pytest.mark.parametrize("value", ["[token]", "[]", "''", "false", "token"])
+def test_data_of_a_secret_that_is_not_a_map_is_reported_by_its_name(site: Site, field: str, value: str) -> None:
+    site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{field}: {value}\n")
+
+    site.look()
+
+    assert site.problems() == [f"secret.yaml:4: {field} is not a map"]
+
+
 @pytest.mark.parametrize("data", ["", "data:\n"], ids=["absent", "null"])
 def test_a_secret_without_data_counts_as_read_and_empty(site: Site, data: str) -> None:
     site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}")
