@@ -44,7 +44,7 @@ class Cluster:
         self.admin = admin
         self.kubeconfig = folder / "kubeconfig"
         absent = {LATE, without and f"gateway.networking.k8s.io_{RESOURCES[without].plural}.yaml"}
-        for manifest in (*_gateway_api(release, channel), *(HELM / "crds").glob("*.yaml")):
+        for manifest in (*gateway_api(release, channel), *(HELM / "crds").glob("*.yaml")):
             if manifest.name not in absent:
                 admin.install_crd(manifest)
         self._make_account()
@@ -52,7 +52,7 @@ class Cluster:
     def upgrade_gateway_api(self, release: str = "gateway-api-crds", channel: str = "experimental") -> None:
         """To another release than the one that is installed."""
         there = {item["metadata"]["name"] for item in self.admin.call("GET", _CRDS)["items"]}
-        for manifest in _gateway_api(release, channel):
+        for manifest in gateway_api(release, channel):
             definition = yaml.safe_load(manifest.read_text())
             name = definition["metadata"]["name"]
             if name in there:
@@ -160,7 +160,7 @@ class Cluster:
         return bool(answer["status"]["allowed"])
 
 
-def _gateway_api(release: str, channel: str) -> list[Path]:
+def gateway_api(release: str = "gateway-api-crds", channel: str = "experimental") -> list[Path]:
     """The manifests of its kinds, in the order in which kubectl applies them."""
     folder = require(lambda: find_program(release)) / channel
     manifests = folder.glob("gateway.networking.k8s.io_*.yaml")

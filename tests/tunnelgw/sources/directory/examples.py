@@ -447,6 +447,36 @@ def spoiled(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
+def at_limits(
+    spec: dict[str, Any], schema: dict[str, Any]
+) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Any]]]:
+    """For each place with an upper limit in the schema of a CRD: where, the limit, and the spec at it and above it."""
+    for place in _places(spec):
+        known = schema
+        for step in place:
+            known = known["items"] if isinstance(step, int) else _field(known, step)
+        where = "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+        old = _at(spec, place)
+        if "maxItems" in known and old:
+            limit = known["maxItems"]
+            yield where, limit, _with(spec, place, old[:1] * limit), _with(spec, place, old[:1] * (limit + 1))
+        if "maxProperties" in known:
+            limit = known["maxProperties"]
+            full, over = ({f"k{number}": "v" for number in range(count)} for count in (limit, limit + 1))
+            yield where, limit, _with(spec, place, full), _with(spec, place, over)
+        if "maxLength" in known and "enum" not in known:
+            limit = known["maxLength"]
+            yield where, limit, _with(spec, place, "a" * limit), _with(spec, place, "a" * (limit + 1))
+        if "maximum" in known:
+            limit = known["maximum"]
+            yield where, limit, _with(spec, place, limit), _with(spec, place, limit + 1)
+
+
+def _field(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = schema.get("properties", {}).get(name) or schema["additionalProperties"]
+    return found
+
+
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if place:
         yield place
