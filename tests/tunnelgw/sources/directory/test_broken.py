@@ -105,6 +105,12 @@ def laughs() -> str:
         (route() + '  rules: !!int ""\n', "web.yaml:8: a value cannot be read as int"),
         (route() + '  rules: !!float ""\n', "web.yaml:8: a value cannot be read as float"),
         (route() + "  rules: !!map all\n", "web.yaml:8: expected a mapping node, but found scalar"),
+        (route() + "  1: x\n", "web.yaml:8: a key is not a string; write it in quotes"),
+        (route() + "  [x]: x\n", "web.yaml:8: a key is not a string; write it in quotes"),
+        (
+            "apiVersion: v1\nkind: List\nitems:\n- kind: Service\n  apiVersion: v1\n  metadata:\n    name: Web\n",
+            "web.yaml:7: metadata.name 'Web' is not a name",
+        ),
         (route() + "  rules: !!set [all]\n", "web.yaml:8: expected a mapping node, but found sequence"),
         (route() + "  rules: !!bool maybe\n", "web.yaml:8: a value cannot be read as bool"),
         (route() + "  rules: !!timestamp soon\n", "web.yaml:8: a value cannot be read as timestamp"),
