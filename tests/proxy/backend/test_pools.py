@@ -727,6 +727,33 @@ def test_an_exchange_of_an_earlier_table_uses_the_protocol_of_that_table() -> No
         assert (later.status_code, address_of(later)) == (200, peer.address)
 
 
+def test_an_exchange_of_an_earlier_table_uses_the_addresses_that_its_backend_has_by_now() -> None:
+    """The ones that it had may be gone, as those of a replaced Pod are."""
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one))
+        w.fetch()
+        (earlier,) = w.table.backends.values()  # type: ignore[union-attr]
+        w.use(of(other))
+        w.fetch()
+        late = w.fetch(of_table=earlier)
+
+        assert (late.status_code, address_of(late)) == (200, other.address)
+        assert other.connections == 1
+
+
+def test_a_request_to_a_backend_that_has_left_is_refused_unsent_once_the_worker_stops() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer))
+        (earlier,) = w.table.backends.values()  # type: ignore[union-attr]
+        w.use()
+        w.pools.close()
+        failure = w.fetch(of_table=earlier).failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.STOPPING, True)
+        assert peer.connections == 0
+
+
 def test_limits_of_a_new_table_apply_to_existing_connections() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer), backend_idle_timeout="60s")
