@@ -20,6 +20,7 @@ from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
 from tests.support.deafness import lose_data, wait_for_repeats_to
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
+from tests.support.edge.call import Call
 from tests.support.edge.edge import Edge
 from tests.support.edge.heads import UPDATE_CONFIGURATION, WEBSOCKET
 from tests.support.edge.ledger import PATIENCE_S, Record
@@ -361,6 +362,17 @@ def test_an_edge_with_small_windows_receives_every_message_on_its_control_stream
 # -- withdrawing -------------------------------------------------------------------------------------------------------
 
 
+def withdrawn_during_a_request(rig: Rig) -> tuple[Record, Call]:
+    """A connection that has ended for the supervisor, and serves the request that began before."""
+    number = rig.register()
+    record = record_of(rig)
+    call = rig.edge.call("/hold")
+    rig.services.begun.get(timeout=PATIENCE_S)
+    rig.withdraw(number)
+    rig.wait_for_end(number)
+    return record, call
+
+
 def test_a_withdrawn_connection_unregisters_and_finishes_its_requests(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)
@@ -387,12 +399,7 @@ def test_a_withdrawn_connection_stays_open_for_the_linger_time_after_its_last_re
     """The edge may not have seen yet that it is unregistered."""
     # Long, since real time passes too.
     monkeypatch.setattr(link, "LINGER_S", 3600.0)
-    number = rig.register()
-    record = record_of(rig)
-    call = rig.edge.call("/hold")
-    rig.services.begun.get(timeout=PATIENCE_S)
-    rig.withdraw(number)
-    rig.wait_for_end(number)
+    record, call = withdrawn_during_a_request(rig)
     rig.pass_time(7200)
     rig.call(rig.services.let_go)
     assert call.read_all() == b"hello\n"
@@ -406,12 +413,7 @@ def test_a_withdrawn_connection_stays_open_for_the_linger_time_after_its_last_re
 def test_the_gauges_of_a_withdrawn_connection_and_its_successor_are_added_up(
     rig: Rig,
 ) -> None:
-    number = rig.register()
-    record = record_of(rig)
-    rig.edge.call("/hold")
-    rig.services.begun.get(timeout=PATIENCE_S)
-    rig.withdraw(number)
-    rig.wait_for_end(number)
+    record, _ = withdrawn_during_a_request(rig)
     rig.register()
     rig.call(rig.links.measure)
     stats = rig.stats.edge(0)
