@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from daemonkit.optionspec import specs_of
 from tests.support.manuals import DOCS, manual_of
 from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
-from tunnelgw.model.conditions import ConditionType
+from tunnelgw.model.conditions import ConditionType, Reason
 from tunnelgw.options import PREFIX, Options
 from tunnelgw.sources.directory.reading import read_all
 
@@ -53,6 +53,13 @@ def test_conditions_of_our_own_are_in_the_manual() -> None:
 
     assert ours
     assert missing == []
+
+
+def test_every_condition_and_reason_that_a_status_may_have_is_explained() -> None:
+    text = MANUAL + GATEWAY_API
+    names = [each.value for each in (*ConditionType, *Reason)]
+
+    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)] == []
 
 
 def test_options_of_the_manual_exist() -> None:
