@@ -13,9 +13,10 @@ from daemonkit.httperrors import category
 from daemonkit.optionspec import specs_of
 from daemonkit.values import size
 from proxy import document
-from proxy.backend import h2link
+from proxy.accesslog import lines
+from proxy.backend import h2link, keeping, resolver
 from proxy.commands import main as commands
-from proxy.exchange import answers, mirrors, relay, untaken
+from proxy.exchange import answers, attempts, mirrors, relay, untaken
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
@@ -126,6 +127,30 @@ def amount(text: str) -> float:
     if re.fullmatch(r"[0-9]+(B|KiB|MiB)?", plain):
         return size(0)(plain)
     return document.seconds(plain)
+
+
+def test_what_the_manual_says_about_connections_to_backends_has_the_numbers_of_the_code() -> None:
+    text = " ".join(MANUAL.partition("\n## Backends\n")[2].partition("\n## ")[0].split())
+    times = {3: "three", 10: "ten"}
+
+    assert f"up to {times[attempts._MAX_REFUSALS]} times if the backend says" in text
+    assert f"with GOAWAY, up to {times[attempts._MAX_DEPARTURES]} times" in text
+    assert f"nothing has come for {keeping.SILENCE_S:.0f} s" in text
+    assert f"the next PING follows after {keeping.PINGS_APART_S:.0f} s" in text
+    assert f"looked up again every {resolver.RENEW_S:.0f} seconds" in text
+    assert f"are kept for {resolver.RENEW_S:.0f} s at most" in text
+    assert keeping.MAX_AGE_S == 600.0
+    assert "none longer than ten minutes" in text
+
+
+def test_every_field_of_the_access_log_is_in_the_manual() -> None:
+    section = MANUAL.partition("\n## Access log\n")[2].partition("\n## ")[0]
+    fields = lines._Line.__struct_fields__
+
+    missing = [field for field in fields if not re.search(rf'[`"]{field}[`"]', section)]
+
+    assert len(fields) > 20
+    assert missing == []
 
 
 def test_every_error_response_has_a_row_with_its_status_code() -> None:

@@ -129,7 +129,7 @@ class Retry(Part, frozen=True):
     codes: Annotated[tuple[Annotated[int, msgspec.Meta(ge=400, le=599)], ...], msgspec.Meta(max_length=200)] = ()
     """Status codes from the backend that count as failures; other responses are forwarded."""
     backoff: Duration = "25ms"
-    """Shortest delay between attempts."""
+    """Shortest delay between attempts. Later delays are longer, by chance, up to some ten times this."""
     connection_errors: bool = True
     """Also retry when connecting fails, or when the connection breaks before the response has begun."""
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_BODY_BYTES)] = 64 * 1024
