@@ -8,9 +8,11 @@ from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import specs_of
 from tests.support.manuals import DOCS, manual_of
-from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
+from tests.support.process import REPOSITORY
+from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, PROVIDER_CALLS, STATUS_OUTCOMES, Metrics
 from tunnelgw.model.conditions import ConditionType, Reason
 from tunnelgw.options import PREFIX, Options
+from tunnelgw.provider import errors
 from tunnelgw.sources.directory.reading import read_all
 
 MANUAL = manual_of("controller")
@@ -44,6 +46,16 @@ def test_outcomes_of_metrics_are_in_the_manual() -> None:
     missing = [text for text in (*PASS_OUTCOMES, *STATUS_OUTCOMES, *DELIVERY_OUTCOMES) if f"`{text}`" not in MANUAL]
 
     assert missing == []
+
+
+def test_the_manual_has_every_call_to_the_provider_and_how_it_may_end() -> None:
+    row = next(line for line in section("Metrics").splitlines() if "tunnelgw_provider_call_duration_seconds" in line)
+    source = (REPOSITORY / "tunnelgw" / "provider" / "client.py").read_text(encoding="utf-8")
+    source += (REPOSITORY / "tunnelgw" / "provider" / "envelope.py").read_text(encoding="utf-8")
+    outcomes = {name for name in vars(errors) if re.search(rf"(?:raise|return|=) {name}\(", source)}
+
+    assert outcomes >= {"ProviderUnreachable", "AuthenticationFailed", "RateLimited"}
+    assert [each for each in (*PROVIDER_CALLS, "ok", *outcomes) if f"`{each}`" not in row] == []
 
 
 def test_conditions_of_our_own_are_in_the_manual() -> None:

@@ -15,11 +15,14 @@ from daemonkit.values import size
 from proxy import document
 from proxy.accesslog import lines
 from proxy.backend import h2link, keeping, resolver
+from proxy.backend.stream import Reason
 from proxy.commands import main as commands
 from proxy.exchange import answers, attempts, mirrors, relay, untaken
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
+from proxy.stats import REFUSAL_CAUSES
+from proxy.tunnel.failures import FailureCause
 from tests.support.manuals import DOCS, manual_of
 from tests.support.process import REPOSITORY
 from tests.support.transcripts import files
@@ -28,6 +31,7 @@ from tools.fieldpage import make_field_page
 MANUAL = manual_of("proxy")
 REFERENCE = (DOCS / "proxy-document.md").read_text(encoding="utf-8")
 SCHEMA = (DOCS / "proxy-document.schema.json").read_text(encoding="utf-8")
+METRICS = (DOCS / "proxy-metrics.md").read_text(encoding="utf-8")
 FIELDS = (DOCS / "proxy-document-fields.md").read_text(encoding="utf-8")
 EXAMPLES = sorted((REPOSITORY / "examples" / "proxy").glob("*.json"))
 SOURCES = [*(REPOSITORY / "proxy" / "routing").glob("*.py"), *(REPOSITORY / "proxy" / "exchange").glob("*.py")]
@@ -168,6 +172,14 @@ def test_every_error_response_has_a_row_with_its_status_code() -> None:
 
     assert len(given) > 20, "the expressions above do not fit the sources any more"
     assert missing == []
+
+
+def test_every_label_value_of_failures_and_refusals_is_in_the_manual() -> None:
+    reasons = [reason.value for reason in Reason]
+
+    assert [each for each in (*reasons, "timeout", mirrors.BEHIND) if f"`{each}`" not in MANUAL] == []
+    assert [cause for cause in REFUSAL_CAUSES if f"\n| `{cause}` | " not in MANUAL] == []
+    assert [cause.value for cause in FailureCause if f"`{cause.value}`" not in METRICS] == []
 
 
 def test_every_error_of_the_config_api_has_a_row_with_its_category() -> None:
