@@ -166,6 +166,17 @@ def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("package", ["proxy", "tunnelgw"])
+def test_every_thread_of_proxy_and_controller_is_on_the_page_about_the_architecture(package: str) -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / package).rglob("*.py"))
+    starts = r'(?:Thread\([^)]*name=f?|\.thread\(f?|ThreadPool\(loop, |\[\(f?)"([a-z-]+)|\("([a-z-]+)", self\._\w+\)\]'
+    names = ["".join(found).strip("-") for found in re.findall(starts, sources)]
+
+    assert len(names) > 3, "the expression above does not fit the sources any more"
+    assert [name for name in names if not re.search(rf"\b{name}", page)] == []
+
+
 # Links
 
 
