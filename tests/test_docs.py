@@ -166,15 +166,17 @@ def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("package", ["proxy", "tunnelgw"])
-def test_every_thread_of_proxy_and_controller_is_on_the_page_about_the_architecture(package: str) -> None:
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    sources = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / package).rglob("*.py"))
-    starts = r'(?:Thread\([^)]*name=f?|\.thread\(f?|ThreadPool\(loop, |\[\(f?)"([a-z-]+)|\("([a-z-]+)", self\._\w+\)\]'
-    names = ["".join(found).strip("-") for found in re.findall(starts, sources)]
+def test_addresses_of_metrics_are_those_of_the_options_and_of_the_units() -> None:
+    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+    options = (DOCS / "options.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| `(\S+)` \| `(\S+)` \| `(\w+)` \|", page, re.M)
 
-    assert len(names) > 3, "the expression above does not fit the sources any more"
-    assert [name for name in names if not re.search(rf"\b{name}", page)] == []
+    assert [daemon for daemon, *_ in rows] == ["dnswebhook", "tunnelgw-proxy", "tunnelgw"]
+    for daemon, default, address, variable in rows:
+        settings = (REPOSITORY / "systemd" / f"{daemon}.env").read_text(encoding="utf-8")
+        assert f"| `{variable}` | `{default}` |" in options
+        assert f"\n{variable}={address}\n" in settings
+        assert f'- job_name: {daemon}\n  static_configs: [{{targets: ["{address}"]}}]' in page
 
 
 # Links
