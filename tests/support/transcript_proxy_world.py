@@ -12,7 +12,7 @@ everyone. The words of a set-up, in any order:
     stopped=PORT         the backend on that port is stopped
     status=PORT:CODE     the backend on that port is restarted, and responds with this status code
     restarted            the proxy is stopped and started
-    hangup               the proxy gets SIGHUP, and has read its file again
+    hangup               the proxy gets SIGHUP, has read its file again, and serves it
 """
 
 import re
@@ -150,6 +150,9 @@ class ProxyWorld(Shell):
         self._running.wait_for_line(
             lambda line: '"configuration loaded"' in line, "the file read again", WAIT_S, loaded + 1
         )
+        # The line comes before the workers serve the file. A PUT of the same document is answered when all of them do.
+        [file] = [flag.removeprefix("--config=") for flag in self._flags if flag.startswith("--config=")]
+        self._put(Path(file).name)
 
     def _put(self, name: str) -> None:
         reply = requests.put(
