@@ -2,13 +2,15 @@
 
 If a document is refused, the last good version of its object stays; likewise those of all objects in a file that is not
 YAML, and of all files in a folder that cannot be read. If two documents define one object, the first one counts, in the
-order of paths. As in the API, the controllerName of a GatewayClass cannot be changed.
+order of paths. As in the API, the controllerName of a GatewayClass cannot be changed, whichever file has the class now.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
@@ -43,6 +45,8 @@ class Manifests:
         """`last_good`: what a former process knew about broken files."""
         self._files = {name: _File((), kept, ()) for name, kept in (last_good or {}).items()}
         self._failed: set[str] = set()
+        self._classes: Mapping[Entry, Admitted] = {}
+        """The GatewayClasses of the last reading."""
 
     def put(self, path: Path, octets: bytes) -> None:
         name = str(path)
@@ -73,6 +77,31 @@ class Manifests:
         return any(name.startswith(f"{place}{os.sep}") for place in self._failed)
 
     def reading(self) -> Reading:
+        reading = self._taken_together()
+        while renamed := [*self._renamed(reading)]:
+            for before, after in renamed:
+                self._refuse_new_name(before, after)
+            reading = self._taken_together()
+        self._classes = {entry: each for entry, each in reading.admitted.items() if entry.table == Kind.GATEWAY_CLASS}
+        return reading
+
+    def _renamed(self, reading: Reading) -> Iterator[tuple[Admitted, Admitted]]:
+        """Classes that have another controllerName than in the last reading: as they were then, and as they are now."""
+        for entry, before in self._classes.items():
+            after = reading.admitted.get(entry)
+            if after is not None and _controller_name(before) != _controller_name(after):
+                yield before, after
+
+    def _refuse_new_name(self, before: Admitted, after: Admitted) -> None:
+        """The file that has the class now keeps what was said before."""
+        file = self._files[after.file]
+        admitted = tuple(each for each in file.admitted if each is not after)
+        kept = tuple(each for each in file.kept if each is not after)  # `after` may be a last good version itself
+        same = msgspec.structs.replace(before, file=after.file, line=after.line)
+        problem = _new_name(before, after, after.line)
+        self._files[after.file] = _File(admitted, (*kept, same), (*file.problems, problem))
+
+    def _taken_together(self) -> Reading:
         found: dict[Entry, Admitted] = {}
         kept: list[Admitted] = []
         problems: list[Problem] = []
@@ -127,11 +156,19 @@ def _updated(before: Admitted, after: Admitted, document: Document) -> Admitted 
     all of its Gateways with it."""
     if before.entry.table != Kind.GATEWAY_CLASS:
         return after
-    was, is_ = (each.document["spec"]["controllerName"] for each in (before, after))
-    if was == is_:
+    if _controller_name(before) == _controller_name(after):
         return after
+    return [_new_name(before, after, document.line_of(("spec", "controllerName")))]
+
+
+def _controller_name(of_class: Admitted) -> str:
+    return str(of_class.document["spec"]["controllerName"])
+
+
+def _new_name(before: Admitted, after: Admitted, line: int) -> Problem:
+    was, is_ = _controller_name(before), _controller_name(after)
     reason = (
         f"spec.controllerName was {was!r} and is {is_!r}, which the API does not allow; "
         "what was said before still holds. Give another class a name of its own, or remove this one for a moment"
     )
-    return [Problem(after.file, document.line_of(("spec", "controllerName")), reason, after.entry)]
+    return Problem(after.file, line, reason, after.entry)

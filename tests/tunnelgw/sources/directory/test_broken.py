@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
@@ -18,6 +20,11 @@ kind: GatewayClass
 metadata: {name: web}
 spec: {controllerName: example.org/controller}
 """
+
+
+def classes(site: Site) -> list[GatewayClass]:
+    items = site.look().snapshot.all(Kind.GATEWAY_CLASS).values()
+    return [item for item in items if isinstance(item, GatewayClass)]
 
 
 def laughs() -> str:
@@ -233,6 +240,52 @@ def test_a_class_cannot_change_its_controller_name(site: Site) -> None:
     (new,) = site.look().snapshot.all(Kind.GATEWAY_CLASS).values()
     assert isinstance(new, GatewayClass)
     assert new.spec.controller_name == "example.org/other"
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["to a file before", "to a file after"])
+def test_a_class_cannot_change_its_controller_name_by_moving_to_another_file(site: Site, is_first: bool) -> None:
+    moved = "a.yaml" if is_first else "m.yaml"
+    site.write("class.yaml", CLASS)
+    site.look()
+    renamed = CLASS.replace("example.org/controller", "example.org/contoller")
+    site.write(moved, renamed)
+    (site.root / "class.yaml").unlink()
+
+    def names(site: Site) -> list[str]:
+        return [item.spec.controller_name for item in classes(site)]
+
+    assert names(site) == ["example.org/controller"]
+    (problem,) = site.problems()
+    assert problem.startswith(f"{moved}:1: spec.controllerName was 'example.org/controller' and is")
+
+    site = Site(site.root.parent)
+    assert names(site) == ["example.org/controller"], "remembered with the file that has the class now"
+    site.write(moved, CLASS)
+    assert (names(site), site.problems()) == (["example.org/controller"], [])
+    site.write("0.yaml", renamed)
+    assert names(site) == ["example.org/controller"], "a second definition that comes first does not count either"
+    (site.root / "0.yaml").unlink()
+    site.write(moved, "")
+    assert names(site) == []
+    site.write(moved, renamed)
+    assert (names(site), site.problems()) == (["example.org/contoller"], [])
+
+
+def test_a_last_good_version_with_an_older_controller_name_does_not_take_over_from_a_file_that_goes(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path)
+    site.write("class.yaml", CLASS)
+    site.look()
+    site.write("class.yaml", "kind: [")
+    site.look()
+    other = "example.org/other"
+    site.write("a.yaml", CLASS.replace("example.org/controller", other))  # while no controller runs
+    site = Site(tmp_path)
+    names = [item.spec.controller_name for item in classes(site)]
+    (site.root / "a.yaml").unlink()
+
+    assert (names, [item.spec.controller_name for item in classes(site)]) == ([other], [other])
 
 
 def test_a_namespace_on_a_cluster_scoped_object_is_refused(site: Site) -> None:
