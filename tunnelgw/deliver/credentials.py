@@ -1,6 +1,7 @@
 """What the Secrets that configurations name hold: tokens, and in the connector's token the account. Pure."""
 
 import base64
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -13,6 +14,8 @@ from tunnelgw.model.own import TUNNEL_TOKEN_FIELD, GatewayClassConfigSpec, Gatew
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
+
+_TUNNEL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -69,17 +72,34 @@ def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: s
     token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD)
     if token.secret is None:
         return "", f"{remedy}, or correct tunnelTokenSecretRef: {token.problem}"
-    if account := _account_in(token.secret):
+    if account := _named_in(token.secret, "a"):
         return account, ""
     where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}"
     return "", f"{remedy}, or correct tunnelTokenSecretRef: {where}: not a tunnel's token"
 
 
-def _account_in(token: Secret) -> str:
-    """The account that the connector's token names; empty: it names none."""
+def other_tunnel(snapshot: Snapshot, config: GatewayConfigSpec, namespace: str) -> str:
+    """What is wrong if the connector's token is that of another tunnel than `tunnelID`, which its proxy then opens
+    instead. Empty: it is not, as far as we can read it."""
+    ref = config.tunnel_token_secret_ref
+    if ref is None or not config.tunnel_id:
+        return ""
+    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD)
+    opened = _named_in(token.secret, "t").lower() if token.secret is not None else ""
+    if opened == config.tunnel_id or not _TUNNEL_ID.fullmatch(opened):
+        return ""
+    return (
+        f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}: the token of tunnel "
+        f"{opened}, want that of tunnel {config.tunnel_id}, which gets the hostnames: correct the Secret, "
+        "tunnelTokenSecretRef or tunnelID"
+    )
+
+
+def _named_in(token: Secret, field: str) -> str:
+    """What the connector's token names as its account (`a`) or tunnel (`t`); empty: it names none."""
     try:
         content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
     except (ValueError, msgspec.DecodeError, RecursionError):  # the Secret may contain anything
         return ""
-    account = content.get("a")
-    return account if isinstance(account, str) else ""
+    named = content.get(field)
+    return named if isinstance(named, str) else ""

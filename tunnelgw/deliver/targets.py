@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from daemonkit.secret import Secret
-from tunnelgw.deliver.credentials import Credentials, account_for, token_at
+from tunnelgw.deliver.credentials import Credentials, account_for, other_tunnel, token_at
 from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
@@ -59,6 +59,8 @@ class Plane(msgspec.Struct, frozen=True):
     token: Credentials
     taken: frozenset[str] = frozenset()
     """Members of `endpoints` that already belong to another data plane: a proxy holds one document."""
+    misled: str = ""
+    """Why its proxies open another tunnel than the one that gets its hostnames; empty: nothing says that they do."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -100,7 +102,8 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
         # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
         token = token_at(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
-        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
+        misled = other_tunnel(snapshot, config.spec, config.metadata.namespace)
+        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)), misled)
         taken.update(endpoints)
     return found
 

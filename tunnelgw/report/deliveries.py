@@ -36,6 +36,8 @@ class Answers(NamedTuple):
     tunnel: Receipt | None
     has_tunnel: bool = False
     """Whether a receipt of the tunnel is expected, too."""
+    misled: str = ""
+    """Why the proxies open another tunnel; empty: nothing says that they do."""
 
 
 class Outcomes(Protocol):
@@ -58,12 +60,14 @@ class Outcomes(Protocol):
 
 def delivered(answers: Answers) -> Finding:
     """The condition `tunnelgw.dev/Delivered` of a Gateway."""
-    proxies, expected, tunnel, has_tunnel = answers
+    proxies, expected, tunnel, has_tunnel, misled = answers
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
     errors = [f"proxy {receipt.target}: {failure}" for receipt in proxies if (failure := receipt.failure)]
     if tunnel is not None and tunnel.error:
         errors.append(f"{tunnel.target}: {tunnel.error}")
+    if misled:
+        errors.insert(0, misled)
     if errors:
         more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
         return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
@@ -87,7 +91,7 @@ def without_plane() -> Finding:
 
 def is_silent(answers: Answers) -> bool:
     """Whether a receipt that `delivered` needs is still missing, and none of the others reports a failure."""
-    proxies, expected, tunnel, has_tunnel = answers
+    proxies, expected, tunnel, has_tunnel, _ = answers
     failures = not expected or any(receipt.failure for receipt in proxies) or bool(tunnel and tunnel.error)
     return not failures and (len(proxies) < expected or (has_tunnel and tunnel is None))
 

@@ -307,6 +307,7 @@ def _by_way(
             expected=len(situation.planes[way.plane].endpoints) if way.plane in situation.planes else 0,
             tunnel=tunnels.get(way.tunnel),
             has_tunnel=way.tunnel in situation.tunnels,
+            misled=situation.planes[way.plane].misled if way.tunnel and way.plane in situation.planes else "",
         )
         for way in ways
     }

@@ -361,6 +361,25 @@ def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
     assert found[ONE].account_id == "b" * 32
 
 
+def test_a_token_of_another_tunnel_than_the_configured_one_is_reported_with_both_and_what_to_do() -> None:
+    def misled(named: object, tunnel_id: str = ONE) -> str:
+        configured = {"tunnelID": tunnel_id} if tunnel_id else {}
+        own = own_proxy(**configured, accountID="a" * 32, tunnelTokenSecretRef={"name": "tunnel"})
+        token = secret("tunnel", "shop", tunnel_token=encoded(json.dumps({"a": "b" * 32, "t": named, "s": "x"})))
+        return planes(Snapshot.of([gateway_class("class"), *own, token]), DISCOVERY)["shop/gw"].misled
+
+    assert misled(TWO) == (
+        f"Secret shop/tunnel key tunnel-token: the token of tunnel {TWO}, want that of tunnel {ONE}, which gets the "
+        "hostnames: correct the Secret, tunnelTokenSecretRef or tunnelID"
+    )
+    assert misled(ONE) == misled(ONE.upper()) == ""
+    for unreadable in ("any text, which may be secret", TWO + "x", None, [TWO], 5):
+        assert misled(unreadable) == ""
+    assert misled(TWO, tunnel_id="") == "", "this Gateway has no hostnames in any tunnel"
+    absent = own_proxy(tunnelID=ONE, tunnelTokenSecretRef={"name": "tunnel"})
+    assert planes(Snapshot.of([gateway_class("class"), *absent]), DISCOVERY)["shop/gw"].misled == ""
+
+
 def test_who_has_to_name_the_account_is_told_where_and_what_is_wrong_with_the_token_of_the_tunnel() -> None:
     """A Gateway with a configuration of its own inherits nothing from the one of its class."""
 

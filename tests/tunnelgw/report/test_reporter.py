@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,17 @@ from prometheus_client import CollectorRegistry
 
 from proxy.document import Listener
 from tests.support.socketbackend import Dialogue, SocketBackend
-from tests.tunnelgw.deliver.test_targets import DISCOVERY, ONE, OURS, Item, gateway_class, own_proxy
+from tests.tunnelgw.deliver.test_targets import (
+    DISCOVERY,
+    ONE,
+    OURS,
+    TWO,
+    Item,
+    encoded,
+    gateway_class,
+    own_proxy,
+    secret,
+)
 from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.deliver.credentials import Credentials
@@ -309,6 +320,22 @@ def test_a_delivery_status_is_written_again_only_when_it_changes() -> None:
     assert scene.delivered() == {}, "the same words"
     scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": (HOLDS,)}, None
     assert scene.delivered() == {GATEWAY: "the provider has not got the hostnames yet"}
+
+
+def test_the_status_follows_the_token_that_its_proxy_opens_a_tunnel_with() -> None:
+    scene = Scene()
+    scene.items[2] = own_proxy(proxyEndpoints=[PROXY], tunnelID=ONE, tunnelTokenSecretRef={"name": "tunnel"})[1]
+
+    def token(tunnel_id: str) -> Item:
+        return secret("tunnel", "shop", tunnel_token=encoded(json.dumps({"a": "b" * 32, "t": tunnel_id, "s": "x"})))
+
+    scene.items.append(token(ONE))
+    assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
+    scene.items[-1] = token(TWO)
+    (message,) = scene.delivered().values()
+    assert f"the token of tunnel {TWO}, want that of tunnel {ONE}" in message
+    scene.items[-1] = token(ONE)
+    assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
 
 
 def test_a_new_leader_reports_a_gateway_once_its_deliveries_are_known_and_routes_before() -> None:
