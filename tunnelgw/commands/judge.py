@@ -1,6 +1,6 @@
 """The decisions of translation, as rows for people. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
@@ -55,14 +55,21 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
                 yield _unnamed(ObjectId(kind, key), item)
 
 
-def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
-    """For each class, parent or target that an object names but that is missing: `Gateway infra/web does not exist`.
+def absent_parents(
+    item: Object | None, snapshot: Snapshot, unreadable: Collection[Entry] = frozenset()
+) -> tuple[str, ...]:
+    """For each class, parent or target that an object names but that is missing: `Gateway infra/web does not exist`, or
+    `cannot be read`, if it is among `unreadable`.
 
     Whether it would be ours does not matter: what does not exist serves nobody. Parents of other kinds, such as the
     Services of a mesh, are not checked.
     """
     named = dict.fromkeys(_parents(item))  # a route may name several listeners of one Gateway
-    return tuple(f"{kind} {key} does not exist" for kind, key in named if key not in snapshot.all(kind))
+    return tuple(
+        f"{kind} {key} {'cannot be read' if Entry(kind, key) in unreadable else 'does not exist'}"
+        for kind, key in named
+        if key not in snapshot.all(kind)
+    )
 
 
 def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:

@@ -1,6 +1,6 @@
 """`tunnelgw status`: Gateways, listeners and routes with their stored statuses, as tables."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -14,6 +14,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
+from tunnelgw.model.snapshot import Entry
 from tunnelgw.model.statuses import AnyStatus
 from tunnelgw.sources.directory.admission import Problem
 from tunnelgw.translate.classes import controllers_instead
@@ -34,9 +35,10 @@ def status(world: World, controller_name: str, *, as_json: bool) -> bool:
     """Returns whether all is well, except for warnings."""
     rows = [_refused("not well", problem) for problem in world.problems]
     rows += [_refused("warning", problem) for problem in world.skipped]
-    rows += [
-        row for kind in STATUS_KINDS for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)
-    ]
+    unreadable = {problem.entry for problem in world.problems if problem.entry is not None}
+    for kind in STATUS_KINDS:
+        for key in sorted(world.snapshot.all(kind)):
+            rows += _rows(world, kind, key, unreadable)
     if controllers_instead(world.snapshot, controller_name):
         rows = [*_lost(world), *rows]
     if as_json:
@@ -58,7 +60,7 @@ def _lost(world: World) -> Iterator[Row]:
             yield Row("not well", f"{Kind.GATEWAY_CLASS} {key}", "controller", problems=(foreign(item, is_only=True),))
 
 
-def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
+def _rows(world: World, kind: Kind, key: Key, unreadable: Collection[Entry]) -> Iterator[Row]:
     item = world.snapshot.all(kind)[key]
     if not isinstance(item, GatewayClass | Gateway | ListenerSet | HttpRoute | GrpcRoute | BackendTlsPolicy):
         return
@@ -68,7 +70,7 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
     except msgspec.DecodeError as error:
         yield Row("not well", name, problems=(f"the status cannot be read: {error}",))
         return
-    absent = absent_parents(item, world.snapshot)
+    absent = absent_parents(item, world.snapshot, unreadable)
     if found.conditions or not (found.parents or found.ancestors):
         addresses = ", ".join(address.value for address in found.addresses)
         row = _row(item, name, "", addresses, found.conditions)

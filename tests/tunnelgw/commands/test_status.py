@@ -11,7 +11,9 @@ from tests.tunnelgw.sources.objects import gateway, make
 from tunnelgw.commands.status import status
 from tunnelgw.commands.world import World
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.sources.directory.admission import Problem
 
 
 def condition(type_: str, status_: str) -> dict[str, Any]:
@@ -105,6 +107,16 @@ def test_a_parent_that_does_not_exist_is_reported_beside_one_that_accepts_the_ro
         "not well\tHTTPRoute default/web\t\t\tGateway default/wg does not exist",
         f"well\tHTTPRoute default/web\tGateway gw\t{CONTROLLER}\t",
     ]
+
+
+def test_a_parent_that_is_refused_is_not_said_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    item = make(Kind.HTTP_ROUTE, "web", {"parentRefs": [{"name": "gw"}]})
+    refused = Problem("gw.yaml", 7, "spec.listeners is missing", Entry(Kind.GATEWAY, Key("default", "gw")))
+    world = World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.HTTP_ROUTE, item)]), (refused,))
+
+    assert not status(world, CONTROLLER, as_json=False)
+
+    assert "pending\tHTTPRoute default/web\t\t\tGateway default/gw cannot be read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
