@@ -15,7 +15,9 @@ import idna
 from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
 # RE2, which the client uses, has none of these. Python's `re` does, so they would fail only when the client starts.
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux])|\\[1-9ZuUN]|[*+?}]\+")
+_NOT_IN_RE2 = re.compile(
+    r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux]|P<\w*[^\x00-\x7f]\w*>)|\\(?:[1-9ZuUN]|[^\x00-\x7f])|[*+?}]\+"
+)
 # Python interprets these differently, without an error.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 # Counts in Python, literal text in RE2.
@@ -136,7 +138,8 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     if unsupported:
         raise ValueError(
             f"{option}: regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not "
-            "know: write it without look-around, back-references, atomic groups and possessive quantifiers"
+            "know: write it without look-around, back-references, atomic groups, possessive quantifiers, and escapes "
+            "and group names beyond ASCII"
         )
     unread = _ONLY_IN_RE2.search(pattern)
     if unread:

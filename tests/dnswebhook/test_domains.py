@@ -160,6 +160,9 @@ def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expr
         r"(?s-ix:a b)",
         r"app\Z",
         r"\u0041",
+        r"\ü",
+        r"[a\ü]",
+        r"(?P<größe>a)",
     ],
 )
 def test_an_expression_that_external_dns_could_not_read_is_refused_at_our_start(pattern: str) -> None:
@@ -242,6 +245,7 @@ def test_the_end_anchor_of_re2_is_accepted_from_python_3_14_on_and_refused_befor
         r"^(?:app|web)-\d{1,3}\.example\.com$",
         r"(?i)App",
         r"(?P<zone>lan)",
+        r"(?P<zone>ü)\.",
         r"a+?b",
         r"[a-z*]{2,}",
         r"\bapp",
