@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -152,6 +154,29 @@ def test_check_reports_refused_objects_with_their_place_and_exits_with_1(folder:
     (line,) = lines(result)
     assert line[:4] == ["refused", "HTTPRoute shop/shop", "Gateway infra/web", "ResolvedRefs BackendNotFound"]
     assert line[5] == f"{route}:6"
+
+
+def test_a_terminal_gets_a_table_with_colours_and_text_as_it_is(folder: Path) -> None:
+    (folder / "route.yaml").write_text(ROUTE.replace("kind: Backend, name: shop}", 'kind: Backend, name: "[red]"}'))
+    leader, follower = pty.openpty()
+    with open(leader, "rb", closefd=True) as terminal:
+        command = [sys.executable, "-m", "tunnelgw", "check", str(folder)]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "TERM": "xterm"}
+        child = subprocess.Popen(
+            command, stdout=follower, stderr=subprocess.DEVNULL, env={**environment, "COLUMNS": "200"}
+        )
+        os.close(follower)
+        shown = b""
+        with suppress(OSError):  # so a terminal ends
+            while piece := terminal.read1():
+                shown += piece
+        assert child.wait(TIMEOUT_S) == 1
+
+    heading, *_ = (line for line in shown.decode().splitlines() if "condition" in line)
+    (row,) = (line for line in shown.decode().splitlines() if "HTTPRoute shop/shop" in line)
+    assert heading.count("\u2503") > 2
+    assert "\x1b[1;31mrefused" in row
+    assert "[red]" in shown.decode()
 
 
 def test_check_reports_an_invalid_object_with_file_and_line(folder: Path) -> None:

@@ -162,3 +162,33 @@ def test_a_mere_reordering_of_our_rules_is_reported_as_a_change(capsys: pytest.C
 
     tunnel = f"tunnel {TUNNEL_ID}"
     assert found == [("keep", tunnel, "hostname *.example"), ("change", tunnel, "order or content of our rules")]
+
+
+def test_hostnames_that_a_tunnel_lacks_would_be_added_except_for_those_with_a_foreign_rule(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Provider() as provider:
+        provider.write({"ingress": [{"hostname": "b.example", "service": "http://10.0.0.1"}, NOTHING_ELSE]})
+        found = told(tunnelled("a.example", "b.example"), provider.url, capsys)
+
+    tunnel = f"tunnel {TUNNEL_ID}"
+    assert found == [
+        ("add", tunnel, "hostname a.example"),
+        ("keep", tunnel, "hostname b.example"),
+        ("conflict", tunnel, "hostname b.example", "it has service http://10.0.0.1"),
+    ]
+
+
+def test_a_proxy_or_tunnel_whose_token_is_missing_is_reported_with_the_reason_and_not_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    proxy = "http://127.0.0.1:1"
+    tunnel = {"tunnelID": TUNNEL_ID, "providerCredentialsSecretRef": REFERENCE}
+    config = own_proxy(proxyEndpoints=[proxy], authSecretRef={"name": "token"}, **tunnel)
+
+    with pytest.raises(NotAllAsked):
+        told([gateway_class("class"), *config], "http://127.0.0.1:1", capsys)
+
+    rows = [tuple(each.values()) for each in json.loads(capsys.readouterr().out)]
+    assert ("error", proxy, "secret not found: shop/token (key auth-token)") in rows
+    assert ("error", f"tunnel {TUNNEL_ID}", "secret not found: shop/holder (key api-token)") in rows

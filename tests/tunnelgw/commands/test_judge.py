@@ -24,8 +24,13 @@ def test_a_parent_without_a_namespace_is_looked_up_in_that_of_its_route() -> Non
 
 
 SET: dict[str, Any] = {"parentRef": {"name": "gw"}, "listeners": []}
+ELSEWHERE: dict[str, Any] = {"parentRef": {"name": "gw", "namespace": "shop"}, "listeners": []}
 POLICY: dict[str, Any] = {
-    "targetRefs": [{"group": "", "kind": "Service", "name": "web"}],
+    "targetRefs": [
+        {"group": "", "kind": "Service", "name": "web"},
+        {"group": "tunnelgw.dev", "kind": "Backend", "name": "b"},
+        {"group": "serving.example.org", "kind": "Service", "name": "s"},
+    ],
     "validation": {"hostname": "web.example"},
 }
 
@@ -35,9 +40,10 @@ POLICY: dict[str, Any] = {
     [
         (gateway("gw"), "GatewayClass tunnel does not exist"),
         (make(Kind.LISTENER_SET, "set", SET, namespace="shop"), "Gateway shop/gw does not exist"),
+        (make(Kind.LISTENER_SET, "set", ELSEWHERE, namespace="blog"), "Gateway shop/gw does not exist"),
         (make(Kind.BACKEND_TLS_POLICY, "policy", POLICY, namespace="shop"), "Service shop/web does not exist"),
     ],
-    ids=["Gateway", "ListenerSet", "BackendTLSPolicy"],
+    ids=["Gateway", "ListenerSet", "ListenerSet elsewhere", "BackendTLSPolicy"],
 )
 def test_an_absent_class_gateway_or_target_service_is_reported(item: Object, absent: str) -> None:
     there = [
@@ -50,12 +56,18 @@ def test_an_absent_class_gateway_or_target_service_is_reported(item: Object, abs
     assert absent_parents(item, Snapshot.of(there)) == ()
 
 
-@pytest.mark.parametrize(("group", "kind"), [("", "Service"), ("networking.istio.io", "Gateway")])
+@pytest.mark.parametrize(
+    ("group", "kind"), [("", "Service"), ("networking.istio.io", "Gateway"), ("gateway.networking.k8s.io", "Mesh")]
+)
 def test_parents_of_other_groups_or_kinds_are_not_looked_up(group: str, kind: str) -> None:
     """A service mesh attaches routes to Services, and other APIs have a kind of the same name."""
-    spec = {"parentRefs": [{"group": group, "kind": kind, "name": "other"}]}
+    parent = {"group": group, "kind": kind, "name": "other"}
 
-    assert absent_parents(make(Kind.HTTP_ROUTE, "web", spec, namespace="shop"), Snapshot.of([])) == ()
+    for item in (
+        make(Kind.HTTP_ROUTE, "web", {"parentRefs": [parent]}, namespace="shop"),
+        make(Kind.LISTENER_SET, "set", {**SET, "parentRef": parent}, namespace="shop"),
+    ):
+        assert absent_parents(item, Snapshot.of([])) == ()
 
 
 OURS = "tunnelgw.dev/tunnel-gateway-controller"

@@ -73,6 +73,40 @@ def test_a_warning_does_not_hide_an_error(capsys: pytest.CaptureFixture[str]) ->
     assert (is_well, grade, len(problems)) == (False, "not well", 2)
 
 
+def test_a_status_about_a_former_generation_is_old_and_not_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """A controller that is stuck leaves it so, with conditions that were good once."""
+    told = {"conditions": [condition("Accepted", "True")]}
+    items = [
+        (Kind.GATEWAY, gateway(f"web-{number}", metadata={"generation": number}, status=told)) for number in (1, 2)
+    ]
+
+    assert not status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), *items])), CONTROLLER, as_json=True)
+
+    _, *rows = json.loads(capsys.readouterr().out)
+    assert [(row["grade"], row["object"]) for row in rows] == [
+        ("well", "Gateway default/web-1"),
+        ("old", "Gateway default/web-2"),
+    ]
+
+
+def test_listeners_are_shown_with_the_number_of_their_routes(capsys: pytest.CaptureFixture[str]) -> None:
+    def listener(name: str, **attached: int) -> dict[str, Any]:
+        return {"name": name, "conditions": [condition("Accepted", "True")], **attached}
+
+    listeners = [listener("new"), *(listener(f"l{number}", attachedRoutes=number) for number in range(3))]
+    item = gateway("web", metadata={"generation": 1}, status={"listeners": listeners})
+
+    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
+
+    rows = [row for row in json.loads(capsys.readouterr().out) if "part" in row]
+    assert [(row["part"], row.get("detail", "")) for row in rows] == [
+        ("listener new", ""),
+        ("listener l0", "0 routes"),
+        ("listener l1", "1 route"),
+        ("listener l2", "2 routes"),
+    ]
+
+
 def test_a_message_is_printed_on_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})

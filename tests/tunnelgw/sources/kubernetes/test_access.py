@@ -141,6 +141,22 @@ def test_no_request_is_sent_when_the_credential_plugin_fails(tmp_path: Path, url
         asked(path)
 
 
+def test_a_credential_plugin_may_give_a_certificate_instead_of_a_token(tmp_path: Path) -> None:
+    with closing(Authority()) as authority:
+        context = authority.server_context(authority.issue("127.0.0.1"))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=authority.pem)
+        client = authority.issue("client.example")
+        status = {"clientCertificateData": client.chain_pem, "clientKeyData": client.key_pem}
+        given = tmp_path / "given"
+        given.write_text(json.dumps({"apiVersion": _CREDENTIALS, "kind": "ExecCredential", "status": status}))
+        user = {
+            "exec": {"apiVersion": _CREDENTIALS, "command": "cat", "args": [str(given)], "interactiveMode": "Never"}
+        }
+        with echoing(context) as url:
+            assert asked(kubeconfig(tmp_path, url, user, authority)) == b""
+
+
 def test_a_credential_plugin_that_failed_after_a_401_is_run_again(tmp_path: Path, url: str) -> None:
     now_s = 100.0
     path = kubeconfig(tmp_path, url, plugin(tmp_path, EXPIRED))
@@ -198,16 +214,48 @@ def test_all_watches_resume_soon_after_a_credential_plugin_recovers(
             assert world.store.wait_listed(followed, DEADLINE_S)
 
 
-def test_a_corrected_kubeconfig_is_read_at_once(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("is_edited_in_place", [False, True])
+def test_a_corrected_kubeconfig_is_read_at_once(tmp_path: Path, url: str, is_edited_in_place: bool) -> None:
     path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
     server = ApiServer(lambda: load_configuration(path), lambda: edition(path), clock=lambda: 100.0)
     with pytest.raises(Unreachable):
         server.request("GET", "/version")
 
-    kubeconfig(tmp_path, url, {"token": SECRET})
+    if is_edited_in_place:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        Path(path).write_text(Path(kubeconfig(elsewhere, url, {"token": SECRET})).read_text())
+    else:
+        kubeconfig(tmp_path, url, {"token": SECRET})
 
     assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
     server.close()
+
+
+def test_a_corrected_file_is_read_at_once_where_the_kubeconfig_consists_of_several(tmp_path: Path, url: str) -> None:
+    """As `KUBECONFIG=cluster:user` has it for kubectl."""
+    document = json.loads(Path(kubeconfig(tmp_path, url, {})).read_text())
+    cluster, user = tmp_path / "cluster", tmp_path / "user"
+    cluster.write_text(json.dumps({name: part for name, part in document.items() if name != "users"}))
+    user.write_text(json.dumps({"users": [{"name": "u", "user": plugin(tmp_path, None)}]}))
+    path = os.pathsep.join((str(cluster), str(user)))
+    server = ApiServer(lambda: load_configuration(path), lambda: edition(path), clock=lambda: 100.0)
+    with pytest.raises(Unreachable, match=r"the plugin cat gave no credentials$"):
+        server.request("GET", "/version")
+
+    user.write_text(json.dumps({"users": [{"name": "u", "user": {"token": SECRET}}]}))
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
+def test_in_a_pod_a_kubeconfig_that_is_named_takes_precedence_over_the_pods_account(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+
+    assert asked(kubeconfig(tmp_path, url, {"token": SECRET})) == f"Bearer {SECRET}".encode()
 
 
 @pytest.mark.parametrize("user", [{}, {"username": "me", "password": SECRET}])
@@ -366,12 +414,18 @@ def test_an_empty_token_file_of_a_pod_is_an_error(tmp_path: Path) -> None:
     server.close()
 
 
-def test_a_token_issuer_that_does_not_answer_is_an_error(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_token_issuer_that_is_silent_or_answers_with_a_page_is_an_error(
+    tmp_path: Path, url: str, is_there: bool
+) -> None:
     past = base64.urlsafe_b64encode(b'{"exp": 100}').decode()
-    settings = {"id-token": f"e30.{past}.x", "refresh-token": SECRET, "idp-issuer-url": "http://127.0.0.1:1"}
+    with ScriptedApi() as api:
+        api.refusals["/.well-known/openid-configuration"] = (200, b"<html>log in first</html>")
+        issuer = api.url if is_there else "http://127.0.0.1:1"
+        settings = {"id-token": f"e30.{past}.x", "refresh-token": SECRET, "idp-issuer-url": issuer}
 
-    with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
-        asked(kubeconfig(tmp_path, url, {"auth-provider": {"name": "oidc", "config": settings}}))
+        with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
+            asked(kubeconfig(tmp_path, url, {"auth-provider": {"name": "oidc", "config": settings}}))
 
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.DependencyWarning")
@@ -398,6 +452,8 @@ def test_an_unusable_proxy_in_the_environment_is_an_error(
         "{}",
         "",
         "\x00",
+        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}], "
+        "clusters: [{name: a, cluster: {server: 'https://192.0.2.1', certificate-authority-data: cut}}]}",
     ],
 )
 def test_a_file_that_is_not_a_kubeconfig_is_an_error(tmp_path: Path, text: str) -> None:
