@@ -41,6 +41,36 @@ def test_a_standby_is_ready_writes_nothing_and_takes_over_from_a_leader_that_sto
         eventually(lambda: leads(standby), "the standby leads", DEADLINE_S)
 
 
+def test_a_leader_that_stops_gives_its_lease_back(arena: Arena) -> None:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
+    with arena.controller("--leader-elect") as controller:
+        controller.expect("leading")
+
+        assert controller.stop() == 0
+
+    lease = arena.cluster.admin.call("GET", f"{leases}/{arena.namespace}")
+    assert not lease["spec"].get("holderIdentity"), "the next one need not wait"
+
+
+def test_a_controller_follows_an_api_server_that_has_moved_to_where_its_kubeconfig_says_now(
+    arena: Arena, proxy: Proxy, tmp_path: Path
+) -> None:
+    url = urlsplit(arena.cluster.environment.server)
+    server = (str(url.hostname), url.port or 0)
+    arena.gateway(arena.gateway_class())
+    with Relay(server) as former, Relay(server) as moved:
+        kubeconfig = arena.cluster.through(former.address, tmp_path)
+        with arena.controller("--leader-elect", proxies=[proxy], kubeconfig=kubeconfig) as controller:
+            controller.expect("leading")
+            former.refuse()
+            arena.cluster.through(moved.address, tmp_path)
+
+            arena.route("web", "a.example.org")
+
+            until_serves(proxy, "a.example.org")
+            arena.until_accepted("web")
+
+
 def test_a_leader_that_stops_with_a_delivery_under_way_lets_its_lease_expire(arena: Arena, proxy: Proxy) -> None:
     arena.gateway(arena.gateway_class())
     arena.route("web", "a.example.org")

@@ -600,6 +600,45 @@ def test_the_former_spec_is_forgotten_when_the_secret_named_now_is_known(found: 
     assert before(store.take().snapshot) == ""
 
 
+def test_a_gateway_keeps_its_former_configuration_until_the_one_that_it_names_now_can_have_arrived() -> None:
+    """While the watch of configurations is broken. A Secret that is not read either holds back the listeners alone."""
+
+    def naming(config: str, secret_name: str) -> Object:
+        ref = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": config}
+        spec = msgspec.to_builtins(gateway("gw", secret_name))["spec"]
+        return make(Kind.GATEWAY, "gw", {**spec, "infrastructure": {"parametersRef": ref}})
+
+    def former() -> tuple[str, str]:
+        """The Secret and the configuration in the previous spec."""
+        snapshot = store.take().snapshot
+        found = snapshot.read(GATEWAY)
+        assert isinstance(found, Gateway)
+        used = found.previous_spec and found.previous_spec.infrastructure
+        return before(snapshot), used.parameters_ref.name if used and used.parameters_ref else ""
+
+    store = listed(Kind.SECRET, Kind.GATEWAY, Kind.GATEWAY_CONFIG)
+    store.upsert(Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "old", {}))
+    store.upsert(Kind.GATEWAY, naming("old", "cert"))
+    assert store.wait_unread(0.0) == (CERT,)
+    store.fill(CERT, secret("cert", key="b2xk"))
+    assert former() == ("", "")
+
+    store.set_behind(Kind.GATEWAY_CONFIG, is_behind=True)
+    store.upsert(Kind.GATEWAY, naming("new", "new"))
+    assert former() == ("cert", "old")
+    store.upsert(Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "new", {}))
+    assert former() == ("cert", "new")
+    assert store.wait_unread(0.0) == (NEW,)
+    store.fill(NEW, secret("new", key="bmV3"))
+    assert former() == ("", "")
+
+    store.upsert(Kind.GATEWAY, naming("missing", "new"))
+    assert former() == ("new", "new")
+    store.set_behind(Kind.GATEWAY_CONFIG, is_behind=False)
+    assert is_ready(store)
+    assert former() == ("", ""), "it is known to be missing"
+
+
 def test_the_former_spec_outlives_edits_until_all_named_secrets_are_read() -> None:
     store = with_read_certificate()
     store.upsert(Kind.GATEWAY, gateway("gw", "new"))

@@ -310,6 +310,22 @@ def test_a_ca_that_strict_x509_checks_refuse_is_trusted(tmp_path: Path, monkeypa
         assert asked(kubeconfig(tmp_path, url, {"token": SECRET}, bare)) == f"Bearer {SECRET}".encode()
 
 
+def test_a_kubeconfig_that_is_written_while_it_is_read_is_read_again(tmp_path: Path, url: str) -> None:
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": SECRET})
+
+    def load() -> Configuration:
+        found = load_configuration(path)
+        kubeconfig(tmp_path, url, {"token": SECRET})
+        return found
+
+    server = ApiServer(load, lambda: edition(path))
+    with pytest.raises(Unreachable):
+        server.request("GET", "/version")
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
 def test_an_unchanged_kubeconfig_is_not_read_again(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": SECRET})
     loads: list[str] = []

@@ -110,6 +110,12 @@ def uid_of(cluster: Cluster, path: str) -> str:
         return ""
 
 
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """What was logged about leaders: the message and the holder of the Lease."""
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    return [(line["msg"], line["holder"]) for line in lines]
+
+
 @pytest.fixture
 def key() -> Key:
     return Key(HOME, f"lease-{uuid.uuid4().hex[:8]}")
@@ -132,25 +138,20 @@ def test_a_standby_logs_the_name_of_the_leader_once(
     cluster: Cluster, key: Key, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tunnelgw.sources.kubernetes")
-
-    def said() -> list[tuple[str, str]]:
-        lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
-        return [(line["msg"], line["holder"]) for line in lines]
-
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ((leader,), until):
         until(leader.leadership.is_held)
         with replicas(key, cluster.kubeconfig, timing=LASTING) as ((standby,), until_standby):
-            until_standby(lambda: len(said()) > 1)
+            until_standby(lambda: len(said(caplog)) > 1)
             renewed = version_of(cluster, key)
             until_standby(lambda: version_of(cluster, key) != renewed)
-            assert said() == [("leading", leader.name), ("not leading", leader.name)]
+            assert said(caplog) == [("leading", leader.name), ("not leading", leader.name)]
 
             leader.end()
 
             until_standby(standby.leadership.is_held)
             # It leads as soon as the API server has responded, and logs that right after. The former leader may log
             # even later that it has released the Lease.
-            until_standby(lambda: ("leading", standby.name) in said())
+            until_standby(lambda: ("leading", standby.name) in said(caplog))
 
 
 def test_a_leader_that_cannot_renew_stops_leading_before_the_standby_begins(
@@ -255,15 +256,26 @@ def test_a_renewal_whose_response_is_lost_does_not_depose_the_leader(
             assert leader.leadership.holder == leader.name
 
 
-def test_a_leader_whose_lease_has_another_holder_stops_leading(cluster: Cluster, key: Key) -> None:
+def test_a_leader_whose_lease_has_another_holder_stops_leading_and_logs_each_that_follows(
+    cluster: Cluster, key: Key, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tunnelgw.sources.kubernetes")
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+
+    def hand_to(holder: str) -> None:
+        cluster.admin.call("PATCH", path, {"spec": {"holderIdentity": holder}}, "application/merge-patch+json")
+
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
         until(leader.leadership.is_held)
 
-        cluster.admin.call("PATCH", path, {"spec": {"holderIdentity": "other"}}, "application/merge-patch+json")
+        hand_to("other")
 
         until(lambda: leader.news == [True, False])
         assert leader.leadership.holder == "other"
+        until(lambda: ("not leading", "other") in said(caplog))
+        hand_to("third")
+        until(lambda: ("not leading", "third") in said(caplog))
+        assert leader.news == [True, False]
 
 
 @pytest.mark.parametrize("other", ["other", ""])
