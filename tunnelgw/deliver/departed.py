@@ -46,14 +46,12 @@ class DepartedProxies:
         shared = planes.get(SHARED)
         for url in shared.endpoints if shared is not None else ():
             self._drop(url)
-        named: set[str] = set()
         for name, plane in planes.items():
             for url in plane.endpoints if name != SHARED else ():
                 if url not in plane.taken:
-                    named.add(url)
                     self._serve(url, _Served(name, plane.token))
-        for url in self._served.keys() - named:
-            if is_there(self._served[url].plane):
+        for url, served in self._served.items():
+            if is_there(served.plane):
                 self._since_s.pop(url, None)
             else:
                 self._since_s.setdefault(url, now_s)
@@ -88,7 +86,6 @@ class DepartedProxies:
         is_without_token = now.token.secret is None and before is not None and before.plane == now.plane
         if not is_without_token:
             self._served[url] = now
-        self._since_s.pop(url, None)
 
     def _due(self, now_s: float) -> set[str]:
         return {url for url, since_s in self._since_s.items() if now_s - since_s >= self._grace_s}
