@@ -28,26 +28,31 @@ spec:
 """
 
 
-def the_gateway(folder: Path) -> Gateway:
-    (found,) = from_files([str(folder)]).snapshot.all(Kind.GATEWAY).values()
+def the_gateway(folder: Path, status_dir: str) -> Gateway:
+    (found,) = from_files([str(folder)], status_dir).snapshot.all(Kind.GATEWAY).values()
     assert isinstance(found, Gateway)
     return found
 
 
-def test_a_gateway_holds_the_addresses_that_its_status_shows(tmp_path: Path) -> None:
-    (tmp_path / "gateway.yaml").write_text(MANIFEST)
-    gateway = the_gateway(tmp_path)
+@pytest.mark.parametrize("has_another_status_dir", [False, True])
+def test_a_gateway_holds_the_addresses_that_its_status_shows(tmp_path: Path, *, has_another_status_dir: bool) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "gateway.yaml").write_text(MANIFEST)
+    statuses = tmp_path / "elsewhere" if has_another_status_dir else folder / STATUS
+    status_dir = str(statuses) if has_another_status_dir else ""
+    gateway = the_gateway(folder, status_dir)
     assert gateway.held == ()
     entry = Entry(Kind.GATEWAY, gateway.key)
-    ledger = Ledger(tmp_path / STATUS)
+    ledger = Ledger(statuses)
     known = ledger.note(entry, "of the manifest", "2026-01-01T00:00:00Z")
     ledger.save()
     metadata = msgspec.structs.replace(gateway.metadata, uid=known.uid)
     status = b'{"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}]}'
 
-    StatusFolder(tmp_path / STATUS).write(entry, msgspec.structs.replace(gateway, metadata=metadata), status)
+    StatusFolder(statuses).write(entry, msgspec.structs.replace(gateway, metadata=metadata), status)
 
-    assert the_gateway(tmp_path).held == ("192.0.2.1",)
+    assert the_gateway(folder, status_dir).held == ("192.0.2.1",)
 
 
 def site_with_a_broken_manifest(root: Path) -> Site:

@@ -275,8 +275,10 @@ def test_a_secret_from_a_watch_is_not_replaced_by_a_slower_fetch() -> None:
 
     store.upsert(Kind.SECRET, secret("cert", key="bmV3"))
     store.fill(CERT, None)
+    store.give_up(CERT)
 
     assert store.take().snapshot.read(CERT) == secret("cert", key="bmV3")
+    assert store.wait_unread(0.0) == (), "nothing is left to fetch"
 
 
 @pytest.mark.parametrize("found", [None, secret("cert", key="b2xk")], ids=["nothing", "older"])

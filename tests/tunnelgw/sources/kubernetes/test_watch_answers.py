@@ -127,8 +127,9 @@ def test_a_bookmark_advances_the_version_of_the_next_watch(api: ScriptedApi, tmp
     api.watches.put(bookmark)
     api.watches.put(api.stay)
 
-    with running(api.kubeconfig(tmp_path)):
+    with running(api.kubeconfig(tmp_path)) as world:
         assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "77"]
+        assert Kind.HTTP_ROUTE not in dict(world.restarts), "a watch that ends after news has not failed"
 
 
 @pytest.mark.parametrize(
