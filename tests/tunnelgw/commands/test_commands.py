@@ -232,6 +232,15 @@ def test_check_reads_standard_input(folder: Path) -> None:
     assert [line[1] for line in lines(result)] == ["GatewayClass main", "Gateway infra/web"]
 
 
+def test_a_namespace_that_no_manifest_defines_exists_without_labels(folder: Path) -> None:
+    selected = "{from: Selector, selector: {matchExpressions: [{key: internal, operator: DoesNotExist}]}}"
+    (folder / "gateway.yaml").write_text(GATEWAY.replace("{from: All}", selected))
+
+    result = run("check", str(folder))
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "3 accepted\n")
+
+
 def test_objects_that_lead_to_no_class_of_ours_are_ignored_and_no_error(folder: Path) -> None:
     result = run("check", str(folder), "--all", "--controller-name", "example.net/other")
 
