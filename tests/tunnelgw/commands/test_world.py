@@ -70,9 +70,10 @@ def test_the_last_good_objects_of_a_broken_manifest_are_read_only_for_questions_
     site = site_with_a_broken_manifest(tmp_path)
 
     controlled, plain = from_controlled([str(site.root)]), from_files([str(site.root)])
+    file_alone = from_controlled([str(site.root / "web.yaml")], str(site.root / STATUS))
 
-    assert [[*world.snapshot.all(Kind.HTTP_ROUTE)] for world in (controlled, plain)] == [[WEB], []]
-    assert len(controlled.problems) == len(plain.problems) == 1
+    assert [[*world.snapshot.all(Kind.HTTP_ROUTE)] for world in (controlled, plain, file_alone)] == [[WEB], [], []]
+    assert len(controlled.problems) == len(plain.problems) == len(file_alone.problems) == 1
 
 
 def test_the_last_good_objects_of_a_deleted_manifest_are_not_read(tmp_path: Path) -> None:

@@ -321,6 +321,26 @@ def test_what_others_wrote_into_the_metadata_of_the_lease_stays(cluster: Cluster
     cluster.admin.call("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_a_request_about_the_lease_that_is_not_answered_is_given_up_and_repeated(
+    cluster: Cluster, key: Key, tmp_path: Path, method: str
+) -> None:
+    """Otherwise nobody would lead for as long as a load balancer keeps the connection."""
+    impatient = msgspec.structs.replace(LASTING, request_s=1.0)
+    asked_for: list[str] = []
+
+    def is_first(asked: Asked) -> bool:
+        asked_for.append(asked.method)
+        return asked.method == method and asked_for.count(method) == 1
+
+    with Front(cluster.environment.server, str(cluster.environment.pki.authority)) as front:
+        unanswered = front.hold(is_first)
+        with replicas(key, cluster.through(front.url, tmp_path), timing=impatient) as ([replica], until):
+            unanswered.wait()
+
+            until(lambda: asked_for.count(method) > 1 and replica.leadership.is_held())
+
+
 def test_a_leader_whose_lease_was_deleted_creates_it_again_and_keeps_leading(cluster: Cluster, key: Key) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
     with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
