@@ -193,6 +193,26 @@ def test_slow_writes_of_one_kind_do_not_delay_other_kinds(count: int, latest: in
         thread.join(WAIT_S)
 
 
+def test_a_newer_update_waits_for_the_retry_of_a_failed_write_unless_another_has_led_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("backoff.full_jitter", lambda _cap_s: 3600.0)
+    server = Server()
+    server.outcomes = [Outcome.FAILED]
+    with working(server, threads=1) as office:
+        office.queue.want(update("one"))
+        office.wait_for("failed")
+
+        office.queue.want(update("two", version="2") | update("other", name="other"))
+        office.wait_for("failed", "written")
+        assert (server.written, office.queue.depth) == (["one for 1", "other for 1"], 1)
+
+        office.queue.forget()
+        office.queue.want(update("three", version="3"))
+        office.wait_for("failed", "written", "written")
+        assert server.written[2:] == ["three for 3"]
+
+
 def test_a_failed_write_is_retried() -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED, Outcome.FAILED]

@@ -189,19 +189,27 @@ def test_an_undecodable_object_is_left_out_and_reported_without_affecting_others
         assert change.snapshot.all(Kind.HTTP_ROUTE).keys() == {Key("default", "bad")}
 
 
+@pytest.mark.parametrize("is_seen_in_a_watch", [False, True])
 def test_the_report_of_an_undecodable_object_has_its_generation_and_the_path_of_the_field(
-    api: ScriptedApi, tmp_path: Path
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_seen_in_a_watch: bool
 ) -> None:
-    api.lists.put((200, listing([route("bad", spec={"hostnames": "no list"})], "5")))
+    bad = route("bad", "6", spec={"hostnames": "no list"})
+    if is_seen_in_a_watch:
+        api.lists.put((200, listing([], "5")))
+        api.watches.put(lambda send: send({"type": "ADDED", "object": bad}))
+    else:
+        api.lists.put((200, listing([bad], "6")))
     api.watches.put(api.stay)
 
     with running(api.kubeconfig(tmp_path)) as world:
-        change = world.until(lambda change: True, "the list")
+        change = world.until(lambda change: bool(change.unreadable), "the object")
 
         [(entry, problem)] = change.unreadable.items()
         assert entry == Entry(Kind.HTTP_ROUTE, Key("default", "bad"))
         assert problem.generation == 3
         assert "$.spec.hostnames" in problem.reason
+        (said,) = fields_of(caplog, "object left out", "HTTPRoute")
+        assert (said["namespace"], said["name"]) == ("default", "bad")
 
 
 @pytest.mark.parametrize(
