@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -59,7 +60,8 @@ def test_a_controller_follows_an_api_server_that_has_moved_to_where_its_kubeconf
     server = (str(url.hostname), url.port or 0)
     arena.gateway(arena.gateway_class())
     with Relay(server) as former, Relay(server) as moved:
-        kubeconfig = arena.cluster.through(former.address, tmp_path)
+        here = arena.cluster.through(former.address, tmp_path)
+        kubeconfig = os.pathsep.join((str(tmp_path / "missing"), str(here)))  # as kubectl has it
         with arena.controller("--leader-elect", proxies=[proxy], kubeconfig=kubeconfig) as controller:
             controller.expect("leading")
             former.refuse()

@@ -159,7 +159,7 @@ def test_check_reports_refused_objects_with_their_place_and_exits_with_1(folder:
 def test_a_terminal_gets_a_table_with_colours_and_text_as_it_is(folder: Path) -> None:
     (folder / "route.yaml").write_text(ROUTE.replace("kind: Backend, name: shop}", 'kind: Backend, name: "[red]"}'))
     leader, follower = pty.openpty()
-    with open(leader, "rb", closefd=True) as terminal:
+    with os.fdopen(leader, "rb") as terminal:
         command = [sys.executable, "-m", "tunnelgw", "check", str(folder)]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "TERM": "xterm"}
         child = subprocess.Popen(

@@ -356,6 +356,40 @@ def test_a_data_plane_whose_proxies_do_not_answer_blocks_hostnames_of_the_others
         assert "silent" not in dispatch.held_planes()
 
 
+def test_hostnames_wait_for_a_data_plane_that_still_holds_an_earlier_document() -> None:
+    behind = {TUNNEL_ID: {"shared", "other"}}
+    with (
+        Provider() as provider,
+        Proxy() as proxy,
+        Proxy() as slow,
+        Front(slow.api) as front,
+        open_desk(provider) as desk,
+    ):
+        dispatch = desk.dispatch
+        both = {**plane(proxy.api), "other": Plane((front.url,), Credentials(Secret(TOKEN)))}
+
+        def bring(host: str, turn: int) -> None:
+            for name in both:
+                dispatch.put_document(name, document(host), (), turn)
+            dispatch.send(both)
+
+        bring("old.example", 1)
+        desk.until(lambda: len(dispatch.held_planes()) == len(both))
+        put = front.hold(is_put)
+        bring("a.example", 2)
+        put.wait()
+        desk.until(lambda: "shared" in dispatch.held_planes())
+
+        dispatch.send_hosts(HOSTS, behind)
+        assert f"tunnel {TUNNEL_ID}" not in served()
+
+        put.release()
+        desk.until(lambda: len(dispatch.held_planes()) == len(both))
+        dispatch.send_hosts(HOSTS, behind)
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        assert "a.example" in provider.hostnames
+
+
 def test_while_no_proxy_takes_the_document_only_the_credentials_for_the_provider_are_checked() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch

@@ -456,6 +456,14 @@ def test_an_unusable_proxy_in_the_environment_is_an_error(
         asked(kubeconfig(tmp_path, "http://192.0.2.1", {"token": SECRET}))
 
 
+CUT = """\
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+users: [{name: a, user: {}}]
+clusters: [{name: a, cluster: {server: "https://192.0.2.1", certificate-authority-data: cut}}]
+"""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -468,8 +476,7 @@ def test_an_unusable_proxy_in_the_environment_is_an_error(
         "{}",
         "",
         "\x00",
-        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}], "
-        "clusters: [{name: a, cluster: {server: 'https://192.0.2.1', certificate-authority-data: cut}}]}",
+        CUT,
     ],
 )
 def test_a_file_that_is_not_a_kubeconfig_is_an_error(tmp_path: Path, text: str) -> None:
