@@ -14,11 +14,13 @@ from proxy.tunnel.link import LINGER_S
 from proxy.tunnel.orders import Registered
 from proxy.tunnel.packetsize import BlackHole
 from proxy.tunnel.wirebytes import WireBytes
+from tests.proxy.site import eventually
 from tests.proxy.tunnel.narrowline import NarrowLine
 from tests.proxy.tunnel.rig import Rig
 from tests.support.edge.behaviour import Behaviour
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
+from tests.support.ports import LOOPBACK
 
 BODY_BYTES = 32 << 20
 WIDE = h2.Settings(stream_window_bytes=2 * BODY_BYTES, connection_window_bytes=2 * BODY_BYTES)
@@ -67,6 +69,25 @@ def test_the_round_trip_time_is_the_shortest_that_was_measured() -> None:
         assert heartbeat.answered(30.0) is None
 
     assert heartbeat.round_trip_s == 0.125
+
+
+def test_what_moved_before_a_ping_does_not_show_that_its_edge_is_alive() -> None:
+    """Such as the TLS handshake and the registration, before the first one."""
+    with socket.create_server((LOOPBACK, 0)) as listening, socket.create_connection(listening.getsockname()) as ours:
+        edge, _ = listening.accept()
+        with edge:
+            for sender, reader in [(ours, edge), (edge, ours)]:
+                sender.sendall(b"earlier")
+                reader.recv(7, socket.MSG_WAITALL)
+            kernel = WireBytes(ours)
+            eventually(lambda: kernel.growth() == (0, 0) and not kernel.has_more, "all of it is acknowledged")
+            heartbeat = Heartbeat(WireBytes(ours))
+
+            heartbeat.asked(0.0)
+            ends = heartbeat.end()
+
+    assert "answered no PING" in ends
+    assert not heartbeat.is_heard
 
 
 def test_a_connection_whose_edge_acknowledges_data_before_the_ping_is_kept(rig: Rig, line: NarrowLine) -> None:
