@@ -92,6 +92,12 @@ def _check_size_updates(block: bytes, *, is_acknowledged: bool) -> None:
             raise broken(f"table size update to {size}, want 0")
 
 
+def measured_bytes(block: FieldBlock) -> int:
+    """The size of the list as MAX_HEADER_LIST_SIZE counts it, without the names of pseudo-header fields."""
+    special = sum(len(value) + FIELD_OVERHEAD_BYTES for value in block.special if value is not None)
+    return special + sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in block.fields)
+
+
 class BlockDecoder:
     """The decoding side of one connection. Raises only connection errors (COMPRESSION_ERROR, ENHANCE_YOUR_CALM)."""
 
@@ -154,7 +160,7 @@ class BlockDecoder:
             decoded.never_indexed = frozenset(self._never_indexed)
             self._never_indexed.clear()
         if is_perhaps_large:
-            self._measure(decoded)
+            decoded.size_bytes = measured_bytes(decoded)
         return decoded
 
     def _decode_stateless(self, block: bytes, decoded: FieldBlock) -> None:
@@ -305,16 +311,10 @@ class BlockDecoder:
             else:
                 decoded.fields.append(entry[1])
         decoded.never_indexed = frozenset(bytes(field[0]) for field in fields if not field.indexable)
-        self._measure(decoded)
+        decoded.size_bytes = measured_bytes(decoded)
         self._leave_state_behind()
         return decoded
 
     def _leave_state_behind(self) -> None:
         if self._is_acknowledged and self._hpack is not None and self._hpack.header_table_size == 0:
             self._hpack = None
-
-    @staticmethod
-    def _measure(decoded: FieldBlock) -> None:
-        special = sum(len(value) + FIELD_OVERHEAD_BYTES for value in decoded.special if value is not None)
-        ordinary = sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in decoded.fields)
-        decoded.size_bytes = special + ordinary

@@ -11,7 +11,7 @@ from proxy.h2.abuse import DRIBBLE_BYTES, Flood, FloodGuard, Limits
 from proxy.h2.blocks import Assembly, header_fragment
 from proxy.h2.errors import ErrorCode, FieldsTooLargeError, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
-from proxy.h2.fieldcache import BlockDecoder
+from proxy.h2.fieldcache import BlockDecoder, measured_bytes
 from proxy.h2.fieldlines import BlockEncoder
 from proxy.h2.fields import (
     CONTENT_LENGTH,
@@ -142,7 +142,7 @@ class Receiving(Sending):
             stream.interim_count += 1
             if stream.interim_count > self._limits.max_interim:
                 raise Malformed(f"more than {self._limits.max_interim} interim responses")
-            stream.interim_bytes += decoded.size_bytes
+            stream.interim_bytes += decoded.size_bytes or measured_bytes(decoded)
             limit_bytes = self.settings.max_header_list_bytes
             if stream.interim_bytes > limit_bytes:
                 raise Malformed(f"interim responses of more than {limit_bytes} bytes together")
