@@ -165,6 +165,20 @@ def test_the_cache_decodes_what_the_reference_decodes(
         assert fields == decoder.decode(block).fields
 
 
+@pytest.mark.parametrize("first", [0x00, 0x10], ids=["not indexed", "never indexed"])
+def test_name_indexes_of_two_bytes_are_those_of_the_reference(first: int) -> None:
+    """Most clients name the fields like this that they do not put into a table."""
+    special = {28, 38, 57}  # content-length, host, transfer-encoding
+    values = [b"\x02v1", b"\x82\x64\x02", b"\x7f\x01" + b"w" * 128]
+    block = b"".join(
+        encode_integer(index, 4, first) + value for index in range(15, 62) if index not in special for value in values
+    )
+    decoder = stateless()
+
+    for _ in range(3):
+        assert Decoder().decode(block, raw=True) == decoder.decode(block).fields
+
+
 def _damaged(fields: list[tuple[bytes, bytes]], is_huffman: bool, place: int, patch: bytes) -> bytes:
     """A block of these fields in which `patch` replaces as many bytes."""
     block = honouring_encoder().encode(fields, huffman=is_huffman)
@@ -259,6 +273,7 @@ def test_secrets_and_fields_that_never_repeat_stay_out_of_the_cache() -> None:
 
     for _ in range(3):
         decoder.decode(literal([(b"authorization", b"Bearer t"), (b"cf-ray", b"8f1"), (b"set-cookie", b"s=1")]))
+        decoder.decode(honouring_encoder().encode([(b"authorization", b"Bearer " + b"t" * 200)])[1:])
         decoder.decode(b"\x10\x03pin\x041234")
         decoder.decode(honouring_encoder().encode([(b"x-long", b"~" * 2000)])[1:])
         decoder.decode(literal([(b"Bad Name", b"v")]))
