@@ -16,6 +16,7 @@ import pytest
 from proxy.document import Listener
 from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
+from tests.support.filelimits import out_of_descriptors
 from tests.support.netns import NOT_ALLOWED
 from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here
@@ -41,13 +42,17 @@ def connects(host: str, port: int) -> bool:
     return True
 
 
+def is_listening(sock: socket.socket) -> bool:
+    return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
 def test_each_worker_gets_a_socket_of_its_own_on_the_same_port(sockets: ListeningSockets) -> None:
     with reserved_port() as port:
         sockets.use([listener(port)])
 
         (group,) = sockets.groups.values()
         assert [sock.getsockname() for sock in group] == [("127.0.0.1", port)] * 2
-        assert all(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for sock in group)
+        assert all(map(is_listening, group))
         assert len({sock.fileno() for sock in group}) == 2
 
 
@@ -123,10 +128,28 @@ def test_sockets_stay_across_documents_and_are_closed_only_when_released(sockets
         assert sockets.groups[f"127.0.0.1:{one}"] is kept
 
         sockets.use([listener(other)])
+        sockets.withdraw(0)
         assert list(sockets.groups) == [f"127.0.0.1:{other}"]
-        assert connects("127.0.0.1", one)
+        assert [is_listening(sock) for sock in sockets.groups[f"127.0.0.1:{other}"]] == [False, True]
+        assert [is_listening(sock) for sock in kept] == [True, True]
         sockets.release()
         assert not connects("127.0.0.1", one)
+
+
+def test_a_missing_worker_keeps_its_socket_if_no_other_can_be_bound_in_its_place(
+    sockets: ListeningSockets, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections to it then wait for the worker, instead of being refused."""
+    with reserved_port() as port:
+        sockets.use([listener(port)])
+        (kept,) = sockets.groups.values()
+
+        with out_of_descriptors():
+            sockets.withdraw(0)
+
+        assert sockets.groups == {f"127.0.0.1:{port}": kept}
+        assert [is_listening(sock) for sock in kept] == [True, True]
+        assert "cannot withdraw the socket of a missing worker, its connections wait" in caplog.messages
 
 
 def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sockets: ListeningSockets) -> None:
