@@ -3,16 +3,18 @@
 import json
 import threading
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from daemonkit.lifecycle import StartFailed
 from proxy import document
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, Ready, TakeDocument
+from proxy.control import Begin, Ready, TakeDocument, ToEdge
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import FAILING_STARTS, State
+from proxy.tunnel.orders import Withdraw
 from tests.kube.processes import wait_until
 from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, begun_fleet_of, fleet_of
 
@@ -87,6 +89,19 @@ def test_the_encoded_messages_to_workers_are_not_kept(is_ready: bool) -> None:
             assert wait_until(lambda: tracemalloc.get_traced_memory()[0] < len(data) / 2, WAIT_S)
         finally:
             tracemalloc.stop()
+
+
+def test_no_descriptor_of_a_token_stays_open_after_a_dial() -> None:
+    """One for each attempt would also use up the limit of open files during a long outage of the edge."""
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+
+        assert slot.order(Withdraw(1), b"token") == worker.pid
+
+        worker.hears(ToEdge)
+        names = (str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+        assert not [name for name in names if "tunnelgw-proxy-edge" in name]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_line_breaks_inside_are_ignored(line_break: str) -> None:
 
 ACCEPTED = {
     "white space around the object": b" \n\t" + json.dumps(PARTS).encode() + b"\r\n ",
-    "unknown keys": {**PARTS, "x": [1, {"a": 2}], "r": None},
+    "unknown keys": {"x": [1, {"a": 2}], **PARTS, "r": None},
     "keys in capitals": {key.upper(): value for key, value in PARTS.items()},
     "the last of two spellings": {"A": "another", **PARTS},
     "a null after the value": json.dumps(PARTS)[:-1].encode() + b',"A":null}',
@@ -57,7 +57,7 @@ ACCEPTED = {
     "a UUID in braces": {**PARTS, "t": f"{{{TUNNEL_ID}}}"},
     "a UUID as URN": {**PARTS, "t": f"urn:uuid:{TUNNEL_ID}"},
     "a line break in the secret": {**PARTS, "s": f"{PARTS['s']}\n"},
-    "no endpoint": {**PARTS, "e": None},
+    "no endpoint": {"e": None, **PARTS},
     "an empty endpoint": {**PARTS, "e": ""},
 }
 
