@@ -12,6 +12,7 @@ from proxy.h2 import (
     Event,
     GoawayReceived,
     InformationalReceived,
+    Limits,
     LocalProtocolError,
     PingAcked,
     RequestReceived,
@@ -502,19 +503,21 @@ def test_no_stream_can_be_opened_on_a_terminated_connection() -> None:
         link.client.open_stream(get_head())
 
 
-def test_a_request_after_the_drain_is_refused_as_safe_to_retry() -> None:
+def test_requests_after_the_drain_are_refused_as_safe_to_retry_and_end_none_that_run() -> None:
+    """Of a client that does not heed GOAWAY, even as many as would be a flood before it."""
     link = Link()
     running = link.request()
     link.server.drain()
     link.exchange()
     link.at_server.clear()
+    later = range(running + 2, running + 2 + 2 * (Limits().max_stream_errors + 1), 2)
 
-    link.server.receive(headers(running + 2, GET), 0.0)
+    link.server.receive(b"".join(headers(stream_id, GET) for stream_id in later), 0.0)
 
-    refusal = sent_frames(link.server.data_to_send())
-    assert [(frames.RST_STREAM, running + 2)] == [(frame.kind, frame.stream_id) for frame in refusal]
-    assert [ErrorCode.REFUSED_STREAM] == [int.from_bytes(frame.payload, "big") for frame in refusal]
-    assert (True, False) == (link.server.is_live(running), link.server.is_live(running + 2))
+    refusals = sent_frames(link.server.data_to_send())
+    assert [(frames.RST_STREAM, stream_id) for stream_id in later] == [(f.kind, f.stream_id) for f in refusals]
+    assert {int(ErrorCode.REFUSED_STREAM)} == {int.from_bytes(f.payload, "big") for f in refusals}
+    assert (True, 1) == (link.server.is_live(running), link.server.stream_count)
 
 
 def test_streams_beyond_the_last_one_of_a_goaway_are_safe_to_retry() -> None:
