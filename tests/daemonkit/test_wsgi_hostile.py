@@ -241,10 +241,14 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> 
         b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\nX: a\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1_0\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 1\r\n\r\nx",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"0" * 18 + b"1\r\n\r\nx",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n",
@@ -253,8 +257,11 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> 
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 300 + b"\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x" * 9000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 1500 + b"\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
     ],
 )
 def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, request_: bytes) -> None:
@@ -290,9 +297,10 @@ def test_a_refused_head_request_is_answered_without_content(serve: Serve) -> Non
         assert client.is_closed_by_server()
 
 
-def test_an_unknown_transfer_coding_is_501(serve: Serve) -> None:
+@pytest.mark.parametrize("codings", [b"gzip", b"gzip, chunked", b"chunked, gzip"])
+def test_an_unknown_transfer_coding_is_501(serve: Serve, codings: bytes) -> None:
     with RawClient(serve().bound_address.port) as client:
-        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n")
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + codings + b"\r\n\r\n")
         assert client.answer().status_code == 501
         assert client.is_closed_by_server()
 
