@@ -303,7 +303,7 @@ class H1Link:
                 data = event.data
                 request.held_bytes += len(data)
                 if event.end_stream:
-                    self._complete(request, event is events[-1])
+                    self._complete(request)
                     receiver.on_response_data(data, True)
                     return
                 receiver.on_response_data(data, False)
@@ -313,12 +313,12 @@ class H1Link:
                 if self._codec.timeout_s is not None:
                     self._heed(self._codec.timeout_s)
                 if event.end_stream:
-                    self._complete(request, event is events[-1])
+                    self._complete(request)
                     receiver.on_response_head(event.head, True)
                     return
                 receiver.on_response_head(event.head, False)
             elif isinstance(event, TrailersReceived):
-                self._complete(request, event is events[-1])
+                self._complete(request)
                 receiver.on_response_trailers(event.fields)
                 return
             elif isinstance(event, InformationalReceived):
@@ -347,7 +347,7 @@ class H1Link:
         request.ledger.answered(first.head.status_code)
         if self._codec.timeout_s is not None:
             self._heed(self._codec.timeout_s)
-        self._complete(request, True)
+        self._complete(request)
         receiver.on_response(first.head, last.data)
         return True
 
@@ -356,8 +356,8 @@ class H1Link:
         until_s = self._loop.now_s + usable_s(timeout_s)
         self._until_s = until_s if until_s < self._retire_at_s else self._retire_at_s
 
-    def _complete(self, request: Request, is_clean: bool) -> None:
-        """The response has ended. `is_clean` is false if more bytes came after it, which belong to no response."""
+    def _complete(self, request: Request) -> None:
+        """The response has ended. If more bytes came after it, which belong to no response, the codec has ended too."""
         self._request = None
         request.end()
         request.link = None
@@ -368,8 +368,9 @@ class H1Link:
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-            is_clean = is_clean and not self._transport.is_output_ended
-        if is_clean and self._codec.is_reusable and self._loop.now_s < self._until_s:
+            if self._transport.is_output_ended:
+                self._until_s = self._loop.now_s
+        if self._codec.is_reusable and self._loop.now_s < self._until_s:
             self._home.on_free(self)
         elif self._is_sending:
             # The backend does not want the rest; sending it would only provoke a reset.
