@@ -165,6 +165,25 @@ def test_a_client_that_resets_a_download_for_each_late_frame_as_okhttp_does_is_n
         assert ended_by(server, frames.encode_rst_stream(stream_id, ErrorCode.CANCEL) * 61) is None
 
 
+def test_a_download_that_uses_up_each_window_is_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+
+    for _ in range(2 * LIMITS.max_dribbles):
+        taken_bytes = server.send_data(1, bytes(100_000))
+        updates = (frames.encode_window_update(stream_id, taken_bytes) for stream_id in (0, 1))
+        assert (taken_bytes, ended_by(server, b"".join(updates))) == (65_535, None)
+
+
+def test_a_server_that_resets_many_uploads_is_no_flood() -> None:
+    """It gives up what we have asked for, as when it is overloaded."""
+    client = new_client(limits=LIMITS)
+    for _ in range(2 * LIMITS.max_resets):
+        stream_id = client.open_stream(get_head())
+        assert ended_by(client, frames.encode_rst_stream(stream_id, ErrorCode.REFUSED_STREAM)) is None
+
+
 def test_uploads_that_are_reset_after_their_response_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     for stream_id in odd(400):
