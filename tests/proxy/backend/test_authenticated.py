@@ -98,6 +98,17 @@ def test_the_address_with_the_connection_of_the_client_is_preferred() -> None:
         assert {a.request.address for a in others if a.request is not None} == {first.address, second.address}
 
 
+def test_of_two_connections_that_a_client_has_authenticated_one_is_kept() -> None:
+    """Its next request can use only one. A client over HTTP/2 may have sent both requests at once."""
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.get(fields=NTLM, client=ALICE) for _ in range(2)]
+        w.until(lambda: all(answer.is_over for answer in answers))
+
+        assert sorted(map(place_of, answers)) == [0, 1]
+        assert w.backend().connections == 1
+
+
 def test_an_owned_connection_is_closed_to_make_room_at_the_limit() -> None:
     with backend(tell_place) as peer, world() as w:
         circuit = document.Circuit(max_connections=1)

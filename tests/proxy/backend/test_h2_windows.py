@@ -1,12 +1,15 @@
 """Flow control with backends that speak HTTP/2: what a full window stops, and when credit is returned."""
 
+import gc
 import threading
+import weakref
 
 import h2.events
 import pytest
 from h2.settings import SettingCodes
 
 from proxy import document
+from proxy.heads import Field
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
 from tests.proxy.backend.servers import PATIENCE_S, Behaviour, Conn, backend, of
 from tests.proxy.backend.world import Answer, Owed, World, world
@@ -121,6 +124,28 @@ def upload(w: World, size_bytes: int) -> Answer:
 def send(answer: Answer, size_bytes: int) -> None:
     assert answer.request is not None
     answer.request.send_data(b"x" * size_bytes, True, Owed())
+
+
+class Traced(list[Field]):
+    """Fields to which there can be weak references."""
+
+
+def test_an_upload_that_is_cancelled_while_it_waits_for_a_window_is_not_kept() -> None:
+    """A connection lasts for up to an hour, and a client can cancel any number of uploads."""
+    with backend(speaks(lambda _peer, _event: None)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        fields = Traced([(b"x-head", b"of the request")])
+        kept = weakref.ref(fields)
+        answer = opened(w, w.get(method=b"PUT", fields=fields, end_stream=False))
+        assert answer.request is not None
+        assert answer.request.send_data(bytes(LARGE_BYTES), True, Owed()) < LARGE_BYTES
+        answer.request.cancel()
+
+        del answer, fields
+        gc.collect()
+
+        assert w.backend().connections == 1
+        assert kept() is None
 
 
 def test_a_stalled_upload_does_not_block_others() -> None:
