@@ -346,6 +346,22 @@ def test_a_field_list_as_large_as_the_limit_is_taken() -> None:
     assert fields == trailers_of(link.at_client[-1])
 
 
+def test_a_body_that_stops_short_after_the_response_began_is_passed_on_without_its_end() -> None:
+    """Nobody may take it for complete, and the client still gets the response."""
+    server = new_server()
+    server.receive(headers(1, [*POST, (b"content-length", b"10")], frames.END_HEADERS), 0.0)
+    server.send_headers(1, ResponseHead(403, []))
+    server.data_to_send()
+
+    (event,) = server.receive(data(1, b"less", frames.END_STREAM), 0.0)
+
+    assert isinstance(event, DataReceived)
+    assert (b"less", False) == (event.data, event.end_stream)
+    assert 2 == server.send_data(1, b"no", end_stream=True)
+    assert [(frames.DATA, frames.END_STREAM)] == [(f.kind, f.flags) for f in sent_frames(server.data_to_send())]
+    assert (0, False) == (server.stream_count, server.is_terminated)
+
+
 def test_a_length_of_0_is_no_body() -> None:
     link = Link()
     no_body = [(b"content-length", b"0")]
