@@ -519,6 +519,22 @@ def test_no_stream_can_be_opened_on_a_terminated_connection() -> None:
         link.client.open_stream(get_head())
 
 
+def test_nothing_follows_the_goaway_of_a_terminated_connection() -> None:
+    """Neither a drain, nor credit for a body that the caller still holds, whose stream has ended."""
+    server = new_server(Settings(connection_window_bytes=65_535))
+    server.receive(headers(1, POST, frames.END_HEADERS), 0.0)
+    server.receive(b"".join(data(1, bytes(16_000), flags) for flags in (0, 0, frames.END_STREAM)), 0.0)
+    server.send_headers(1, ResponseHead(200, []), end_stream=True)
+
+    server.terminate()
+    assert frames.GOAWAY == sent_frames(server.data_to_send())[-1].kind
+    server.release(1, 48_000)
+    server.drain()
+    server.terminate()
+
+    assert not server.has_output
+
+
 def test_requests_after_the_drain_are_refused_as_safe_to_retry_and_end_none_that_run() -> None:
     """Of a client that does not heed GOAWAY, even as many as would be a flood before it."""
     link = Link()
