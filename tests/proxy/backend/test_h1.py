@@ -445,6 +445,28 @@ def test_an_unused_connection_is_closed_after_the_idle_timeout() -> None:
         assert w.backend().connections == 0
 
 
+def test_a_request_that_outlasts_the_idle_timeout_of_its_kept_connection_is_answered() -> None:
+    may_answer = threading.Event()
+
+    def answer_late(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        conn.request()
+        assert may_answer.wait(PATIENCE_S)
+        conn.send(OK)
+        conn.wait_for_end()
+
+    with backend(answer_late) as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="30s")
+        w.fetch()
+        answer = w.get()
+        w.pass_time(31)
+        may_answer.set()
+        w.until(lambda: answer.is_over)
+
+        assert (answer.failure, answer.status_code, peer.connections) == (None, 200, 1)
+
+
 def keeping(seconds: bytes) -> bytes:
     return OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=%b\r\n\r\n" % seconds)
 

@@ -130,18 +130,30 @@ class Traced(list[Field]):
     """Fields to which there can be weak references."""
 
 
-def test_an_upload_that_is_cancelled_while_it_waits_for_a_window_is_not_kept() -> None:
-    """A connection lasts for up to an hour, and a client can cancel any number of uploads."""
-    with backend(speaks(lambda _peer, _event: None)) as peer, world() as w:
-        w.use(h2c(peer.address))
-        fields = Traced([(b"x-head", b"of the request")])
-        kept = weakref.ref(fields)
-        answer = opened(w, w.get(method=b"PUT", fields=fields, end_stream=False))
-        assert answer.request is not None
-        assert answer.request.send_data(bytes(LARGE_BYTES), True, Owed()) < LARGE_BYTES
+def ended_upload(w: World, is_reset: bool) -> weakref.ref[Traced]:
+    """Ends while it waits for a window. Returns its fields, if they are kept."""
+    fields = Traced([(b"x-head", b"of the request")])
+    answer = opened(w, w.get(method=b"PUT", fields=fields, end_stream=False))
+    assert answer.request is not None
+    assert answer.request.send_data(bytes(LARGE_BYTES), True, Owed()) < LARGE_BYTES
+    if is_reset:
+        w.until(lambda: answer.is_over)
+    else:
         answer.request.cancel()
+    return weakref.ref(fields)
 
-        del answer, fields
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["cancelled", "reset by the backend"])
+def test_an_upload_that_ends_while_it_waits_for_a_window_is_not_kept(is_reset: bool) -> None:
+    """A connection lasts for up to an hour, and a client can begin and cancel any number of uploads."""
+
+    def take(peer: H2Peer, event: h2.events.Event) -> None:
+        if is_reset and isinstance(event, h2.events.RequestReceived):
+            peer.h2.reset_stream(event.stream_id)
+
+    with backend(speaks(take)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        kept = ended_upload(w, is_reset)
         gc.collect()
 
         assert w.backend().connections == 1
