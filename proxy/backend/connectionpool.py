@@ -6,6 +6,8 @@ one at a time is opened for all waiting requests. Waiting ends after `connect_ti
 also opened before slow readers have used up the window of one, which would stall all other responses on it, and for an
 upload if other uploads have used up the window.
 
+A name may come to lead to other hosts. Connections to an address that its newest answer lacks carry no further request.
+
 A connection that a client has authenticated (NTLM, Negotiate) carries requests of that client only. It is kept if these
 arrive one after another over one client connection, until that connection closes; otherwise it is closed.
 """
@@ -20,7 +22,7 @@ from proxy.backend.connecting import Connecting
 from proxy.backend.h1link import H1Link
 from proxy.backend.h2link import H2Link
 from proxy.backend.request import Request
-from proxy.backend.resolver import Address, split
+from proxy.backend.resolver import Address, Addresses, literal, split
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust
@@ -68,7 +70,8 @@ class ConnectionPool:
         self._reserved: dict[int, H1Link] = {}
         """Idle connections reserved for their client's next request, by the id of the client's connection."""
         self._multiplexed: list[H2Link] = []
-        self._links: set[H1Link | H2Link] = set()
+        self._links: dict[H1Link | H2Link, Address] = {}
+        """All connections, and what each is to."""
         self._connecting: set[Connecting | H2Link] = set()
         """Connections that cannot carry requests yet: being made, or waiting for the backend's HTTP/2 SETTINGS."""
         self._waiting: dict[Request, None] = {}
@@ -206,6 +209,8 @@ class ConnectionPool:
         self._stats.connections += 1
         self._stats.connections_opened += 1
         name = self._text if self._text == str(address) else f"{self._text} ({address})"
+        if not self._links and literal(self._host, self._port) is None:
+            self._shared.resolver.follow(self._host, self._port, self._on_addresses)
         self._connecting.remove(connecting)
         self._may_multiplex = self._is_h2c or alpn == ALPN_H2
         remember: Callable[[], None] | None = None
@@ -213,11 +218,11 @@ class ConnectionPool:
             remember = partial(self._trust.remember, sock, str(address), self._shared.loop.now_s)
         if self._may_multiplex:
             carrier = H2Link(self._shared, sock, self, name, remember)
-            self._links.add(carrier)
+            self._links[carrier] = address
             self._connecting.add(carrier)
             return
         link = H1Link(self._shared, sock, self, name, remember)
-        self._links.add(link)
+        self._links[link] = address
         self.on_free(link)
         # If only one was opened to learn which protocol the backend speaks, other requests are still waiting.
         self.open_as_needed()
@@ -326,13 +331,23 @@ class ConnectionPool:
             self._connecting.discard(link)
             if link in self._multiplexed:
                 self._multiplexed.remove(link)
-        self._links.discard(link)
+        self._links.pop(link, None)
+        if not self._links:
+            self._shared.resolver.unfollow(self._host, self._port, self._on_addresses)
         self._circuit.connections -= 1
         self._stats.connections -= 1
         if failure is not None:
             # Before `on_room`, which would open another connection for requests that are about to fail.
             self._fail_waiting(failure)
         self._owner.on_room()
+
+    def _on_addresses(self, addresses: Addresses) -> None:
+        """The name has been looked up again."""
+        current = set(addresses)
+        for link, address in list(self._links.items()):
+            # One that is not ready yet was dialled just now, for requests that wait for it.
+            if address not in current and link not in self._connecting:
+                link.drain()
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

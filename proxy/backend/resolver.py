@@ -3,9 +3,9 @@
 A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
 But if resolvers say for half a minute that the name does not exist or has no address, its addresses are dropped: they
 may belong to somebody else by now. A name without an answer is looked up again with the next request, at most once a
-second. A name that has not been used for five minutes is forgotten. Names whose servers answer slowly, or not at all,
-have separate threads, so that they do not occupy all threads and delay other names. Before the first lookup nobody
-knows which these are, so a thread that gets no answer soon is replaced by another one.
+second. A name that nobody follows and that has not been used for five minutes is forgotten. Names whose servers answer
+slowly, or not at all, have separate threads, so that they do not occupy all threads and delay other names. Before the
+first lookup nobody knows which these are, so a thread that gets no answer soon is replaced by another one.
 """
 
 import ipaddress
@@ -56,6 +56,7 @@ GetAddrInfo = Callable[..., list[tuple[Any, ...]]]
 """The signature of `socket.getaddrinfo`."""
 OnAnswer = Callable[[Addresses, str], None]
 """Gets addresses in the resolver's order, or none and the reason."""
+OnAddresses = Callable[[Addresses], None]
 
 
 def split(text: str) -> tuple[str, int]:
@@ -81,6 +82,7 @@ class _Entry:
         "asked_s",
         "denied_since_s",
         "error",
+        "followers",
         "is_asking",
         "is_slow",
         "renewal",
@@ -97,6 +99,7 @@ class _Entry:
         self.is_asking = False
         self.is_slow = False
         self.waiting: dict[OnAnswer, None] = {}
+        self.followers: dict[OnAddresses, None] = {}
         self.renewal = renewal
 
 
@@ -129,6 +132,20 @@ class Resolver:
         if entry is not None:
             entry.waiting.pop(on_answer, None)
 
+    def follow(self, host: str, port: int, on_addresses: OnAddresses) -> None:
+        """Call `on_addresses` with every further answer that has addresses, changed or not, until `unfollow`."""
+        entry = self._entries.get((host, port))
+        if entry is None:
+            entry = self._entries[host, port] = self._new_entry(host, port)
+            entry.renewal.set(self._loop.now_s + RENEW_S)
+        entry.followers[on_addresses] = None
+
+    def unfollow(self, host: str, port: int, on_addresses: OnAddresses) -> None:
+        """No-op unless `on_addresses` follows the name."""
+        entry = self._entries.get((host, port))
+        if entry is not None:
+            entry.followers.pop(on_addresses, None)
+
     def close(self) -> None:
         for entry in self._entries.values():
             entry.renewal.cancel()
@@ -141,7 +158,7 @@ class Resolver:
 
     def _renew(self, host: str, port: int) -> None:
         entry = self._entries[host, port]
-        if self._loop.now_s < entry.used_s + FORGET_S:
+        if entry.followers or self._loop.now_s < entry.used_s + FORGET_S:
             self._ask(host, port, entry)
         elif not entry.is_asking:
             entry.renewal.cancel()
@@ -179,6 +196,9 @@ class Resolver:
         waiting, entry.waiting = entry.waiting, {}
         for on_answer in waiting:
             on_answer(entry.addresses, entry.error)
+        if addresses:
+            for on_addresses in list(entry.followers):
+                on_addresses(addresses)
 
     def _deny(self, entry: _Entry) -> None:
         """A resolver says that the name does not exist."""

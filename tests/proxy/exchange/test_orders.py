@@ -299,7 +299,7 @@ class Play:
         pools = [pool for destination in balancer._all_destinations for pool in destination.pools]
         links = [link for pool in pools for link in pool._multiplexed]
         waiting = [pool for pool in pools if pool.is_waited_for]
-        assert circuit.connections == sum(len(pool._links | pool._connecting) for pool in pools)
+        assert circuit.connections == sum(len(pool._links.keys() | pool._connecting) for pool in pools)
         assert circuit.pending == sum(len(pool._waiting) for pool in pools)
         assert circuit.running == sum(destination.running for destination in balancer._all_destinations)
         for pool in waiting:
