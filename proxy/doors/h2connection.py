@@ -175,6 +175,9 @@ class H2Connection:
             return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
             self._refuse(stream_id, head.method, 421, MISDIRECTED, "misdirected")
+            if self.misdirection.is_outdated:
+                # Many clients, such as those of gRPC, open another connection only when this one has come to its end.
+                self.drain()
             return
         streams = self._streams
         if not streams:

@@ -5,7 +5,8 @@ certificates, protocols or client certificates, so a request for a host of a lis
 is answered 421, and the client opens another connection for it. So is a request on a connection that is older than a
 document with other requirements, since otherwise existing clients would never have to present a certificate; and on one
 that is older than a document that removed the port, even if the port has come back since. A host that no listener
-serves is not answered 421, but 404 by routing. Pure.
+serves is not answered 421, but 404 by routing. A connection that is older than a document is ended after the answer:
+many clients would go on using it. Pure.
 """
 
 from typing import Final, Protocol
@@ -49,6 +50,13 @@ class Misdirection:
             self._authority, self._entrance = authority, entrance
             self._answer = entrance is None or self._is_elsewhere(entrance, host_of(authority))
         return self._answer
+
+    @property
+    def is_outdated(self) -> bool:
+        """Requirements have changed since the connection came in: it would not be admitted now as it was then."""
+        entrance = self._entry.entrance
+        chosen = None if entrance is None else entrance.listener_for(self._server_host)
+        return chosen is None or self._entry.admission_to(chosen.name) != self._admission
 
     def _is_elsewhere(self, entrance: Door, host: bytes) -> bool:
         wanted = entrance.listener_for(host)

@@ -110,6 +110,23 @@ def test_a_connection_whose_handshake_had_other_tls_settings_than_now_is_misdire
     check = Misdirection(b"a.example", entry_of("a.example", l0=wanted), gone_through)
 
     assert expected == check.is_misdirected(b"a.example")
+    assert expected == check.is_outdated
+
+
+def test_a_connection_to_a_listener_whose_requirements_are_the_same_is_not_outdated_by_those_of_others() -> None:
+    check = Misdirection(b"a.example", entry_of("a.example", "b.example", l0=UNSET, l1=OURS), UNSET)
+
+    assert check.is_misdirected(b"b.example")
+    assert not check.is_outdated
+
+
+def test_a_connection_whose_port_or_listener_has_gone_is_outdated() -> None:
+    entry = entry_of("b.example", l0=UNSET)
+    check = Misdirection(b"a.example", entry, UNSET)
+
+    assert check.is_outdated
+    entry.entrance = None
+    assert check.is_outdated
 
 
 def test_a_connection_without_client_validation_is_misdirected_when_its_host_moves_to_a_listener_with_it() -> None:

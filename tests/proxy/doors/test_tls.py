@@ -229,6 +229,22 @@ def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on()
         assert {"misdirected": 2} == rig.door_stats.refused
 
 
+def test_an_http2_connection_from_before_a_change_of_requirements_comes_to_its_end_after_a_421() -> None:
+    """Clients that send without a pause would otherwise get 421 for ever."""
+    with TLSRig().open(https("web", A)) as rig, rig.handshake("a.example", "h2") as sock:
+        client = H2Client(sock)
+        running = client.ask("/count", method="POST", has_body=True)
+        client.send(running, b"begun")
+        rig.services.begun.get(timeout=WAIT_S)
+        rig.reload(https("web", A, clientValidation={"ca": ca_pem(OTHER_CA)}))
+        assert 421 == client.get("/hello").status_code
+        client.read_until(lambda: bool(client.goaways))
+        client.send(running, b"ended", ends=True)
+
+        assert 200 == client.answer(running).status_code
+        client.read_until(lambda: client.is_closed)
+
+
 def test_an_early_response_and_its_reset_are_in_separate_tls_records() -> None:
     """curl 7.88 does not see a response in a TLS record that also resets its stream."""
     with TLSRig().open(https("web", A)) as rig, H2Client(rig.handshake("a.example", "h2")) as client:
