@@ -1,7 +1,8 @@
 """One complete call to the controller: with credentials, repeated as `retry` allows, with typed failures.
 
-A session that has ended is renewed once per call, and the call is then repeated with its whole body. A 401 or 403 means
-that the controller did not act, so this is safe for a POST too.
+A session that has ended is renewed once per call, and the call is then repeated with its whole body. A 401, a 403, or
+a web server's page in place of the application's reply means that the controller did not act, so this is safe for a
+POST too.
 """
 
 from dnswebhook.deadline import Deadline

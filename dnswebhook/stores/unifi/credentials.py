@@ -22,7 +22,7 @@ from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
 from daemonkit.waits import doubling
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, StoreTimeout, excerpt
+from dnswebhook.errors import CredentialsRefused, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.address import Flavour, login_path
@@ -132,6 +132,7 @@ class SessionCredentials:
         self._state_lock = threading.Lock()
         self._session: _Session | None = None
         self._logins = 0
+        self._logged_in_at = 0.0
         self._numbers = count(1)
         self._pauses = _login_pauses()
         self._next_login_at = 0.0
@@ -148,7 +149,7 @@ class SessionCredentials:
         return Ticket(session.headers(), session.generation, next(self._numbers))
 
     def learn(self, ticket: Ticket, reply: Reply) -> None:
-        if reply.status_code == _STATUS_UNAUTHORIZED:
+        if reply.status_code == _STATUS_UNAUTHORIZED or replies.is_page(reply):
             return  # the session is over: token and cookies in the reply are for a new visitor
         token = _csrf_token(reply)
         is_proof = reply.is_success and not self.is_expired(ticket, reply) and not self._is_about_site(ticket, reply)
@@ -171,10 +172,13 @@ class SessionCredentials:
 
     def is_expired(self, ticket: Ticket, reply: Reply) -> bool:
         """True for 401, 403, and a success with an object where an array was requested, or with an error that asks to
-        log in. Not if the user lacks a permission, or the reply may be about the site: no login helps there."""
+        log in; also for a redirect or a page, which may be that for logging in. Not if the user lacks a permission, or
+        the reply may be about the site: no login helps there."""
         if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
             has_permission = not replies.error_body(reply).words.endswith("NoPermission")
             return has_permission and not self._is_about_site(ticket, reply)
+        if replies.is_page(reply):
+            return not self._is_untried(ticket)
         if not reply.is_success:
             return False
         if reply.request.wants_array:
@@ -184,9 +188,17 @@ class SessionCredentials:
     def _is_about_site(self, ticket: Ticket, reply: Reply) -> bool:
         """Whether it concerns the site. If the session has worked before, only the next session's reply is believed;
         another thread may have opened that one while this reply was on its way."""
+        return self._is_fresh(ticket) and replies.is_about_site(replies.error_body(reply))
+
+    def _is_fresh(self, ticket: Ticket) -> bool:
+        """Whether no call has been accepted yet in the session of `ticket`, which is still the current one."""
         session = self._session
-        is_fresh = session is not None and session.generation == ticket.generation and not session.is_proven
-        return is_fresh and replies.is_about_site(replies.error_body(reply))
+        return session is not None and session.generation == ticket.generation and not session.is_proven
+
+    def _is_untried(self, ticket: Ticket) -> bool:
+        """Whether a page says nothing about the session, since there was one right after the login, too: a console that
+        is starting serves pages before its Network application runs. After a while the session may be over as well."""
+        return self._is_fresh(ticket) and self._clock() < self._logged_in_at + MAX_LOGIN_PAUSE_S
 
     def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session
@@ -230,8 +242,11 @@ class SessionCredentials:
         if not cookies:
             # Not quoted: the response to a successful login may contain tokens.
             seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
+            if replies.is_page(reply):  # nobody has looked at the password
+                raise StoreUnreachable(f"{seen}; {replies.HINT_FLAVOUR}, or {replies.HINT_RESTARTING}")
             raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
         self._logins += 1
+        self._logged_in_at = self._clock()
         with self._state_lock:
             self._session = _Session(self._logins, cookies, _csrf_token(reply))
         log.info("logged in to the controller", logins=self._logins)

@@ -131,6 +131,13 @@ def is_json(reply: Reply) -> bool:
     return reply.body.lstrip()[:1] in (b"{", b"[")
 
 
+def is_page(reply: Reply) -> bool:
+    """Whether a web server responded in place of the application, with a redirect, or a page and a success status."""
+    if 300 <= reply.status_code < 400:
+        return True
+    return reply.is_success and reply.content_type == "text/html" and bool(reply.body.strip())
+
+
 def is_from_application(reply: Reply) -> bool:
     """Whether the Network application itself responded, not a web server or the console in front of it."""
     if not is_json(reply):

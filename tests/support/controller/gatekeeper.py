@@ -11,6 +11,7 @@ from tests.support.controller.answers import (
     Request,
     classic_error,
     front_end_error,
+    html_answer,
     integration_error,
     json_answer,
     login_error,
@@ -21,6 +22,7 @@ from tests.support.controller.quirks import ExpiredAnswer, Quirks
 from tests.support.controller.routes import API_KEYS_SINCE, Flavour, Room, Route, parsed_version
 from tests.support.controller.sessions import LoginRefusal, Session, Sessions, Verdict
 
+LOGIN_PAGE = html_answer(200, "Log in")
 NOT_AUTHENTICATED = "api.err.UserNotAuthenticated"
 INVALID_CSRF = "api.err.InvalidCsrf"
 
@@ -104,6 +106,10 @@ class Gatekeeper:
                 return self._bad_csrf()
             case ExpiredAnswer.OBJECT:
                 return classic_error(200, "api.err.LoginRequired")
+            case ExpiredAnswer.REDIRECT:
+                return Answer(302, headers=(("Location", "/login"),))
+            case ExpiredAnswer.PAGE:
+                return LOGIN_PAGE
             case other:
                 assert_never(other)
 

@@ -21,6 +21,10 @@ class ExpiredAnswer(StrEnum):
     INVALID_CSRF = "invalid_csrf"
     OBJECT = "object"
     """Status 200 and an object, where a listing would be an array."""
+    REDIRECT = "redirect"
+    """Status 302, to the page where people log in."""
+    PAGE = "page"
+    """Status 200 and that page."""
 
 
 class Quirks(msgspec.Struct, forbid_unknown_fields=True):

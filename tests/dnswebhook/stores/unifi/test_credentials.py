@@ -16,13 +16,14 @@ from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour, v2_path
 from dnswebhook.stores.unifi.client import Client
-from dnswebhook.stores.unifi.credentials import SessionCredentials
+from dnswebhook.stores.unifi.credentials import MAX_LOGIN_PAUSE_S, SessionCredentials
 from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import Transport
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset
+from tests.support.controller.faults import html_page
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
 OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
@@ -72,7 +73,7 @@ def test_an_expired_session_is_renewed_and_the_call_repeated_whole(
     assert controller.sessions.logins == 2
 
 
-@pytest.mark.parametrize("answer", [ExpiredAnswer.UNAUTHORIZED, ExpiredAnswer.INVALID_CSRF])
+@pytest.mark.parametrize("answer", [answer for answer in ExpiredAnswer if answer is not ExpiredAnswer.OBJECT])
 def test_an_expired_session_is_renewed_although_each_refusal_sets_another_token_and_cookie(
     store: UnifiStore, controller: Controller, deadline: Deadline, answer: ExpiredAnswer
 ) -> None:
@@ -332,6 +333,59 @@ def test_a_login_path_that_the_controller_does_not_know_is_not_reported_as_wrong
         with pytest.raises(CredentialsRefused, match=f"{code}.*check UNIFI_HOST and UNIFI_FLAVOUR") as refusal:
             store.list_records(deadline)
         assert "password" not in str(refusal.value)
+
+
+INSTEAD_OF_THE_APPLICATION = [html_page(), Reply(status=302, headers=(("Location", "/login"),))]
+
+
+@pytest.mark.parametrize("page", INSTEAD_OF_THE_APPLICATION, ids=["page", "redirect"])
+def test_a_console_that_logs_in_before_its_application_runs_costs_one_login_and_no_pause(
+    store: UnifiStore, controller: Controller, deadline: Deadline, page: Reply
+) -> None:
+    store.list_records(deadline)
+    starting = controller.fault(page, on="list")
+    for _ in range(4):
+        with pytest.raises(StoreUnreachable, match=r"want JSON|a redirect"):
+            store.list_records(deadline)
+    controller.faults.remove(starting)
+
+    assert store.list_records(deadline).records == ()
+    assert controller.sessions.logins == 2
+
+
+@pytest.mark.parametrize("page", INSTEAD_OF_THE_APPLICATION, ids=["page", "redirect"])
+def test_a_page_in_place_of_a_login_is_no_refusal(
+    store: UnifiStore, controller: Controller, deadline: Deadline, page: Reply
+) -> None:
+    store.list_records(deadline)
+    controller.expire_sessions()
+    starting = controller.fault(page)
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable, match=r"POST /api/\S*login answered"):
+            store.list_records(deadline)
+    controller.faults.remove(starting)
+
+    assert store.list_records(deadline).records == ()
+
+
+def test_a_session_in_which_there_were_only_pages_is_over_after_a_while(
+    controller: Controller, deadline: Deadline
+) -> None:
+    """It may have been lost before its first call reached the application."""
+    settings = settings_for(controller)
+    page = transports.Reply(transports.Request("GET", "/"), 302, "", HTTPHeaderDict({"Location": "/login"}), b"")
+    now = [1000.0]
+    with closing(Transport(settings)) as transport:
+        session = SessionCredentials(
+            settings.user, settings.password, flavour_of(controller), transport, lambda *_: None, lambda: now[0]
+        )
+        ticket = session.ticket(deadline)
+        session.learn(ticket, page)
+        at_once = session.is_expired(ticket, page)
+        now[0] += MAX_LOGIN_PAUSE_S
+        after_a_while = session.is_expired(ticket, page)
+
+    assert (at_once, after_a_while) == (False, True)
 
 
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
