@@ -7,6 +7,7 @@ wait for the result, and after a refusal nobody tries again for 15 s, doubling u
 at once. If a fresh session is refused before any call in it has succeeded, this counts as a refused login.
 """
 
+import math
 import threading
 import time
 from base64 import urlsafe_b64decode
@@ -231,8 +232,10 @@ class SessionCredentials:
         if pause_s > 0:
             raise CredentialsRefused(f"not logged in again yet: {self._told_refusal(pause_s)}")
         form = {"username": self._user, "password": self._password.reveal(), "remember": True, "rememberMe": True}
+        # As long as the deadline allows: a login that is given up is begun anew, and counts as one more.
+        request = Request("POST", self._path, msgspec.json.encode(form), timeout_factor=math.inf)
         try:
-            reply = self._transport.exchange(Request("POST", self._path, msgspec.json.encode(form)), {}, deadline)
+            reply = self._transport.exchange(request, {}, deadline)
         except NoReply as failure:
             raise failure.error from failure
         failure_seen = self._refusal(reply) or replies.failure_of(reply)

@@ -22,7 +22,7 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import Transport
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset
+from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset, Slow
 from tests.support.controller.faults import html_page
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
@@ -403,6 +403,24 @@ def test_a_login_that_fails_in_a_restart_is_retried_at_the_next_call(
         store.list_records(deadline)
 
     assert store.list_records(deadline).records == ()
+
+
+def test_a_login_may_take_longer_than_other_calls(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    """Given up and begun anew, it would never end, and the console counts how many there are in a minute."""
+    controller.fault(Slow(delay_s=3.0), on="login")
+    store = open_store(
+        controller,
+        api="v2",
+        flavour=flavour_of(controller),
+        user=controller.username,
+        password=Secret(controller.password),
+        request_timeout_s=2.0,
+    )
+
+    assert store.list_records(deadline).records == ()
+    assert controller.sessions.logins == 1
 
 
 def test_fresh_sessions_that_are_always_refused_do_not_lock_the_account(
