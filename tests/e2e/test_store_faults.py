@@ -79,6 +79,16 @@ def daemon_on(
     return Daemon.dnswebhook({**view.env, **(env or {})}, arguments)
 
 
+def rarely_probing_daemon_on(view: UnifiView, directory: Path, *constants: str) -> Daemon:
+    """A dnswebhook in which these pauses around its probes are an hour long, so that only a failed call can
+    be what changes its readiness."""
+    lines = [f"readiness.{constant} = 3600.0" for constant in constants]
+    program = ["from dnswebhook import cli, readiness", *lines, "cli.main()"]
+    (directory / "rarely_probing.py").write_text("\n".join(program))
+    addresses = ["--api-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"]
+    return Daemon("rarely_probing", ["run", *addresses, *PATIENT_DEADLINE], {**view.env, "PYTHONPATH": str(directory)})
+
+
 class Rig:
     """A daemon on a controller, and the loop of external-dns on that daemon."""
 
@@ -338,8 +348,10 @@ def test_a_controller_unreachable_at_the_start_is_waited_for(tmp_path: Path, api
     view.close()
 
 
-def test_a_controller_that_becomes_unreachable_between_calls_is_waited_for(view: UnifiView) -> None:
-    with daemon_on(view) as daemon:
+def test_a_controller_that_becomes_unreachable_between_calls_is_probed_at_once_and_waited_for(
+    view: UnifiView, tmp_path: Path
+) -> None:
+    with rarely_probing_daemon_on(view, tmp_path, "PROBE_INTERVAL_S") as daemon:
         rig = Rig(view, daemon)
         rig.begin()
         daemon.wait_for_message("record store is ready")
@@ -356,8 +368,8 @@ def test_a_controller_that_becomes_unreachable_between_calls_is_waited_for(view:
         rig.assert_ends_with(AFTER)
 
 
-def test_refused_credentials_are_reported_by_readiness_at_once(view: UnifiView) -> None:
-    with daemon_on(view) as daemon:
+def test_refused_credentials_are_reported_by_readiness_before_the_next_probe(view: UnifiView, tmp_path: Path) -> None:
+    with rarely_probing_daemon_on(view, tmp_path, "PROBE_INTERVAL_S", "MIN_PAUSE_S") as daemon:
         rig = Rig(view, daemon)
         rig.begin()
         daemon.wait_for_message("record store is ready")
