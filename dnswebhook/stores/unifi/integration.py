@@ -4,11 +4,12 @@ Pages are read at different moments, so a listing counts only if every page repo
 number of rows it must have, and begins with the last row of the previous page. That overlap is necessary: if one row is
 removed and another is added between two pages, the total stays the same, and a row that moved from one page to the
 other would be missed. If a page does not fit, the listing is restarted a few times; the last time without overlap,
-since a controller may not support it. The number of pages is computed from the first one, so that no response can make
-the listing endless. Pages whose rows equal those of the last listing byte for byte are not decoded again; if all do,
-the last `Listing` object is returned.
+since a controller may not support it; one that refuses such pages is asked again after ten minutes. The number of pages
+is computed from the first one, so that no response can make the listing endless. Pages whose rows equal those of the
+last listing byte for byte are not decoded again; if all do, the last `Listing` object is returned.
 """
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ PAGE_LIMIT = 200
 """Rows per page, the maximum of the API."""
 PARALLEL_PAGES = 4
 MAX_LISTING_ATTEMPTS = 5
+OVERLAP_PAUSE_S = 600.0
+"""How long pages are listed without overlap after one has been refused: it may have been for another reason."""
 MAX_PAGES = 5_000
 """A million rows in full pages, more than any network has: a larger number is garbage, and would exhaust the memory."""
 
@@ -116,8 +119,9 @@ class IntegrationStore:
         self._site_id: str | None = None
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
-        self._overlap = 1
-        """How many rows a page shares with the previous one; 0 if the controller does not support that."""
+        self._clock = clock
+        self._overlap_again_at = 0.0
+        """0 unless the controller refuses pages that overlap; infinite if it rounds their offsets."""
         self._second_page = b""
         """The rows of the second page that was fetched last; empty if there was none."""
         self._last_parts: list[_Part] | None = None
@@ -126,6 +130,11 @@ class IntegrationStore:
 
     def list_records(self, deadline: Deadline) -> Listing:
         return self._flights.get(deadline)
+
+    @property
+    def _overlap(self) -> int:
+        """How many rows a page shares with the previous one; 0 if the controller does not support that."""
+        return 1 if self._clock() >= self._overlap_again_at else 0
 
     def _fetch(self, deadline: Deadline) -> Listing:
         """Never runs twice at the same time, thanks to `Flights`."""
@@ -139,7 +148,7 @@ class IntegrationStore:
                     continue
                 except StoreUnreachable as error:
                     if isinstance(error, QueryRefused) and self._overlap and not is_last:
-                        self._give_up_overlap()  # it may accept only offsets of whole pages
+                        self._give_up_overlap(OVERLAP_PAUSE_S)  # it may accept only offsets of whole pages
                         continue
                     self._site_id = None  # the site may have been created again, with another UUID
                     raise
@@ -166,6 +175,9 @@ class IntegrationStore:
         ]
         if shared:
             _check_seams(parts)
+            if len(parts) > 1 and self._overlap_again_at:
+                self._overlap_again_at = 0.0
+                log.info("pages of a listing can overlap again")
         if self._overlap and not overlap and second_page:
             # A controller that rounds offsets up has sent the same page before. Otherwise it is the rows that move, and
             # one may be missing here.
@@ -177,9 +189,10 @@ class IntegrationStore:
             self._last_parts = parts
         return self._last_listing
 
-    def _give_up_overlap(self) -> None:
-        if self._overlap:
-            self._overlap = 0
+    def _give_up_overlap(self, pause_s: float = math.inf) -> None:
+        is_news = not self._overlap_again_at
+        self._overlap_again_at = self._clock() + pause_s
+        if is_news:
             log.info("pages of a listing cannot overlap here, rows that move between pages may be missed")
 
     def _all_pages(self, path: str, deadline: Deadline, overlap: int = 0) -> list[Reply]:

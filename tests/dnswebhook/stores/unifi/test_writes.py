@@ -1,5 +1,6 @@
 """What the store contract promises, over both APIs against the simulated controller."""
 
+import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal
@@ -9,10 +10,11 @@ import pytest
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
 from dnswebhook.model import Listing, Origin, Record, RecordSpec
+from dnswebhook.stores.unifi.integration import OVERLAP_PAUSE_S
 from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.writes import PUT_PAUSE_S
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, Hang, PutRefusal, faults
+from tests.support.controller import Controller, Hang, PutRefusal, Reply, faults
 from tests.support.controller.answers import integration_error, v2_error
 
 SPECS = [
@@ -426,6 +428,54 @@ def test_a_controller_that_refuses_overlapping_pages_is_listed_in_whole_pages(
     assert listed_pages(controller) - before == 3
     controller.calls.wait_until_idle()
     assert controller.calls.count("list", status=400) <= 2, "an offset was refused during the second listing too"
+
+
+def test_one_refused_page_does_not_end_the_overlap_for_good(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    for number in range(300):
+        controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1")
+    now = [1000.0]
+    store = open_store(controller, api="integration", clock=lambda: now[0])
+    controller.fault(Reply(status=400, body='{"code":"api.err.Anything"}'), on="list", nth=2, count=1)
+    assert len(store.list_records(deadline).records) == 300
+    now[0] += OVERLAP_PAUSE_S
+    second_page = controller.fault(Hang(), on="list", nth=2, count=1)
+
+    with ThreadPoolExecutor(1) as pool:
+        listing = pool.submit(store.list_records, deadline)
+        second_page.wait_for_strikes()
+        rows = controller.sites["default"].store
+        rows.delete(controller.rows()[0].id)
+        controller.add_row("new.example.com", "A", "192.0.2.1")
+        controller.release_hangs()
+        names = [record.name for record in listing.result().records]
+
+    assert names == [row.name for row in controller.rows()]
+
+
+def test_a_controller_that_refuses_overlapping_pages_is_asked_for_them_once_per_period(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(300):
+        controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1")
+    controller.quirks.refuses_odd_offsets = True
+    now = [1000.0]
+    store = open_store(controller, api="integration", clock=lambda: now[0])
+
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            for _ in range(3):
+                assert len(store.list_records(deadline).records) == 300
+            now[0] += OVERLAP_PAUSE_S
+        controller.quirks.refuses_odd_offsets = False
+        store.list_records(deadline)
+
+    assert controller.calls.count("list", status=400) == 3
+    assert [entry.message for entry in caplog.records if "overlap" in entry.message] == [
+        "pages of a listing cannot overlap here, rows that move between pages may be missed",
+        "pages of a listing can overlap again",
+    ]
 
 
 def listings(controller: Controller) -> int:
