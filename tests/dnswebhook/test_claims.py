@@ -54,8 +54,11 @@ def test_a_record_is_ours_when_one_of_our_two_ownership_records_is_still_served(
     assert "" == claims([ENCRYPTED], [ENCRYPTED, of("ours", f"a.{NAME}")]).why_unclaimed(WANTED, NOBODY)
 
 
-def test_a_record_is_nobodys_when_our_ownership_record_was_removed_since_external_dns_saw_it() -> None:
-    assert "which was removed since" in claims([], [OURS]).why_unclaimed(WANTED, NOBODY)
+@pytest.mark.parametrize("own", [OURS, ENCRYPTED], ids=["readable", "encrypted"])
+def test_a_record_is_nobodys_when_our_ownership_record_was_removed_since_external_dns_saw_it(own: Record) -> None:
+    told = [row(NAME, "A", "192.0.2.9"), own]
+
+    assert "which was removed since" in claims([], told).why_unclaimed(WANTED, NOBODY)
 
 
 def test_a_record_is_nobodys_when_our_ownership_record_was_disabled_since() -> None:
@@ -75,6 +78,10 @@ def test_a_record_is_another_owners_when_their_ownership_record_is_served_or_was
     served: list[Record], told: list[Record]
 ) -> None:
     assert "an ownership record of 'other'" in claims(served, told).why_unclaimed(WANTED, NOBODY)
+
+
+def test_an_encrypted_ownership_record_that_was_not_seen_is_no_other_owners() -> None:
+    assert "" == claims([ENCRYPTED], []).why_unclaimed(WANTED, NOBODY)
 
 
 def test_a_record_is_taken_over_with_the_other_records_of_its_owner() -> None:
@@ -128,7 +135,7 @@ def test_no_ownership_record_is_restored_when_another_text_has_its_name() -> Non
 
 
 def test_external_dns_was_shown_first_the_heritage_text_that_sorts_first() -> None:
-    plain, a, b = row(OWNERSHIP, "TXT", "a"), of("a"), of("b")
+    plain, a, b = row(OWNERSHIP, "TXT", "!"), of("a"), of("b")  # the plain one sorts before the quotes
 
     assert claims(told=[plain, b, a]).is_first_told(a)
     assert not claims(told=[plain, b, a]).is_first_told(b)

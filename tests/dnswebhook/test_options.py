@@ -227,3 +227,12 @@ def test_help_names_every_option_with_its_variable() -> None:
     assert 0 == finished.returncode
     for text in ("--max-body", "DNSWEBHOOK_MAX_BODY", "UNIFI_API_KEY", "--unifi-pass-file", "REGEXP_DOMAIN_FILTER"):
         assert text in finished.stdout
+
+
+def test_each_site_of_each_controller_and_the_embedded_store_have_files_of_their_own() -> None:
+    here, there = UNIFI, {**UNIFI, "UNIFI_HOST": "https://192.0.2.2"}
+    embedded = {**UNIFI, "DNSWEBHOOK_STORE": "embedded"}
+    stores = [options(**environ) for environ in (here, {**here, "UNIFI_SITE": "garden"}, there, embedded)]
+
+    assert len({store.store_identity for store in stores}) == 4
+    assert options().store_identity == options(**embedded).store_identity
