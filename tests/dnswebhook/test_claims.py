@@ -84,6 +84,10 @@ def test_an_encrypted_ownership_record_that_was_not_seen_is_no_other_owners() ->
     assert "" == claims([ENCRYPTED], []).why_unclaimed(WANTED, NOBODY)
 
 
+def test_of_several_other_owners_the_first_in_the_alphabet_is_named() -> None:
+    assert "an ownership record of 'b'" in claims([of("c"), of("b")], []).why_unclaimed(WANTED, NOBODY)
+
+
 def test_a_record_is_taken_over_with_the_other_records_of_its_owner() -> None:
     assert "" == claims([OTHERS], [OTHERS]).why_unclaimed(WANTED, {"other"})
 
@@ -144,3 +148,10 @@ def test_external_dns_was_shown_first_the_heritage_text_that_sorts_first() -> No
 
 def test_before_the_first_listing_no_text_is_known_to_have_been_shown() -> None:
     assert not claims([OURS], told=None).is_first_told(OURS)
+
+
+def test_a_row_that_was_disabled_when_external_dns_listed_was_not_seen() -> None:
+    disabled = msgspec.structs.replace(OURS, is_enabled=False)
+
+    assert claims(told=[disabled]).is_unseen(OURS)
+    assert not claims(told=[OURS]).is_unseen(OURS)
