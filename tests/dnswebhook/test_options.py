@@ -236,3 +236,8 @@ def test_each_site_of_each_controller_and_the_embedded_store_have_files_of_their
 
     assert len({store.store_identity for store in stores}) == 4
     assert options().store_identity == options(**embedded).store_identity
+
+
+def test_the_place_of_the_records_mentions_a_missing_controller_only_where_none_is_named() -> None:
+    assert options().store_place().endswith("(UNIFI_HOST is not set)")
+    assert "UNIFI_HOST" not in options(**UNIFI, DNSWEBHOOK_STORE="embedded").store_place()
