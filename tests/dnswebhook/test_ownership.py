@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Endpoint
-from dnswebhook.ownership import OwnedSet, Reading, is_heritage, owned_set, reading
+from dnswebhook.ownership import OwnedSet, Reading, is_heritage, owned_set, owner_in, reading
 from tests.support.strategies import HERITAGE
 
 SECRET = '"IDHvYm7vVOXuSAVXuhcHVz0nYTIqXKFDvuNDVPkdpDCkXZbx"'
@@ -203,3 +203,14 @@ def test_a_reading_is_made_of_the_labels_of_a_record() -> None:
     assert Reading("default", frozenset({RESOURCE}), NONCE) == reading(labels)
     assert reading({"resource": "ingress/default/app"}) is None
     assert reading({"owner": ""}) is None
+
+
+def test_without_a_label_a_prefix_that_is_no_type_belongs_to_the_name() -> None:
+    text = '"heritage=external-dns,external-dns/owner=home"'
+    endpoint = Endpoint("nas-app.example.com", "TXT", (text,))
+
+    assert owned_set(endpoint, {"app.example.com": {"A"}}) == OwnedSet("nas-app.example.com", frozenset())
+
+
+def test_a_label_with_two_equals_signs_is_none_as_in_external_dns() -> None:
+    assert "" == owner_in('"heritage=external-dns,external-dns/owner=home=away"')
