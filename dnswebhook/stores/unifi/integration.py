@@ -120,6 +120,8 @@ class IntegrationStore:
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._clock = clock
+        self._overlap = 1
+        """How many rows a page shares with the previous one; 0 while the controller is taken not to support that."""
         self._overlap_again_at = 0.0
         """0 unless the controller refuses pages that overlap; infinite if it rounds their offsets."""
         self._second_page = b""
@@ -131,15 +133,12 @@ class IntegrationStore:
     def list_records(self, deadline: Deadline) -> Listing:
         return self._flights.get(deadline)
 
-    @property
-    def _overlap(self) -> int:
-        """How many rows a page shares with the previous one; 0 if the controller does not support that."""
-        return 1 if self._clock() >= self._overlap_again_at else 0
-
     def _fetch(self, deadline: Deadline) -> Listing:
         """Never runs twice at the same time, thanks to `Flights`."""
         with observed(self._observe, "list"):
             collection = self._collection(deadline)
+            if self._clock() >= self._overlap_again_at:
+                self._overlap = 1
             for attempt in range(1, MAX_LISTING_ATTEMPTS + 1):
                 is_last = attempt == MAX_LISTING_ATTEMPTS
                 try:
@@ -191,7 +190,7 @@ class IntegrationStore:
 
     def _give_up_overlap(self, pause_s: float = math.inf) -> None:
         is_news = not self._overlap_again_at
-        self._overlap_again_at = self._clock() + pause_s
+        self._overlap, self._overlap_again_at = 0, self._clock() + pause_s
         if is_news:
             log.info("pages of a listing cannot overlap here, rows that move between pages may be missed")
 
