@@ -144,11 +144,13 @@ def test_a_download_waiting_for_its_turn_is_not_idle_while_the_client_reads(chai
     proxy, _ = chain
     with Reader(proxy) as client:
         client.begin_downloads(4 * DOWNLOADS)
-        output = connection_of(proxy)._transport._output
+        output, waiting = connection_of(proxy)._transport._output, connection_of(proxy).turns.waiting
         for _ in range(LEAPS):
             before_bytes = proxy.call(lambda: output.acknowledged_bytes)
             while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
                 client.sock.recv(4 * KIB)
+            # A backend that comes late would be idle itself.
+            proxy.wait_for(lambda: len(waiting) == 4 * DOWNLOADS, "data of each download")
             proxy.pass_time(UNTIL_A_LOOK_S)
         assert [] == [record.reason for record in proxy.records if record.reason]
         for _ in range(4):
