@@ -21,8 +21,9 @@ each: look here for what exactly happens in a certain case. [gateway-api.md](gat
 sentences, and has examples to copy.
 
 A test is usually a golden case, which is a file: objects as input, and the expected statuses, proxy document and
-results of requests. Conditions are written `type status / reason`, such as `Accepted False / InvalidParameters`. A
-row that is *not used* says why. Rows of *Faults seen in other implementations* name faults that the tests rule out.
+results of requests; objects and conditions that it does not mention have to be those of a healthy object. Conditions
+are written `type status / reason`, such as `Accepted False / InvalidParameters`. A row that is *not used* says why.
+Rows of *Faults seen in other implementations* name faults that the tests rule out.
 
 """
 

@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.manuals import DOCS
+from tests.tunnelgw.sources.cluster import gateway_api
 from tools.coveragepage import Gap, make_coverage_page
 from tunnelgw.model.conditions import Reason
 
 GOLDEN = Path(__file__).parent
 _REASON = re.compile(r"\b(?:True|False|Unknown) (\w+)")
+_OF_HEALTHY = {"Accepted", "ResolvedRefs", "NoConflicts", "SupportedVersion"}
+"""Reasons that cases expect without naming them."""
+_KINDS = (
+    "gatewayclasses",
+    "gateways",
+    "listenersets",
+    "httproutes",
+    "grpcroutes",
+    "backendtlspolicies",
+    "referencegrants",
+)
 
 
 @pytest.mark.parametrize("directory", ["gateways", "rules", "status"])
@@ -43,6 +56,46 @@ def test_every_reason_is_expected_by_a_case() -> None:
             expected |= set(_REASON.findall(text))
 
     assert {reason.value for reason in Reason} - expected == set()
+
+
+def test_a_row_named_after_a_condition_and_its_reason_has_cases_with_this_reason() -> None:
+    missing = []
+    for path in sorted(GOLDEN.glob("*/*.yaml")):
+        case = yaml.safe_load(path.read_text())
+        rows = case.pop("rows")
+        named = {reason for text in texts(case) for reason in _REASON.findall(text)} | _OF_HEALTHY
+        for row in rows:
+            reason = row.rpartition("-")[2].rpartition("/")[2]
+            if reason in set(Reason) and reason not in named:
+                missing.append(f"{path.stem}: {row}")
+
+    assert missing == []
+
+
+def fields_of(schema: Any, path: str) -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from fields_of(field, f"{path}.{name}")
+    if "items" in schema:
+        yield from fields_of(schema["items"], path)
+
+
+def test_every_field_that_users_set_is_in_a_case_or_not_supported() -> None:
+    """Also those that only the newest release and the experimental channel have."""
+    texts = "".join(path.read_text() for path in GOLDEN.glob("*/*.yaml"))
+    texts += (DOCS / "gateway-api.md").read_text()
+    manifests = {path.stem.partition("_")[2]: path for path in gateway_api()}
+    fields: list[str] = []
+    for kind in _KINDS:
+        (version,) = [
+            each for each in yaml.safe_load(manifests[kind].read_text())["spec"]["versions"] if each["storage"]
+        ]
+        fields += fields_of(version["schema"]["openAPIV3Schema"]["properties"]["spec"], kind)
+
+    missing = [path for path in fields if not re.search(rf"\b{path.rpartition('.')[2]}\b", texts)]
+
+    assert len(fields) > 300
+    assert missing == []
 
 
 def repository(root: Path, rows: str, case: str) -> Path:
