@@ -166,6 +166,17 @@ def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
     assert missing == []
 
 
+def test_every_error_that_external_dns_can_get_is_on_the_troubleshooting_page() -> None:
+    """The reference says what it is; somebody who sees it wants to know what to do."""
+    source = Path(app.__file__).read_text(encoding="utf-8")
+    answers = re.findall(r'_Refused\(\s*(\d{3}), "([a-z ]+)"', source)
+    categories = {category for code, category in answers if code.startswith("5") or code == "413"} - {"caller gone"}
+    page = (DOCS / "dnswebhook-troubleshooting.md").read_text(encoding="utf-8")
+
+    assert len(categories) > 7
+    assert [category for category in sorted(categories) if f"`{category}`" not in page] == []
+
+
 def test_addresses_of_metrics_are_those_of_the_options_and_of_the_units() -> None:
     page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
     options = (DOCS / "options.md").read_text(encoding="utf-8")
