@@ -166,6 +166,15 @@ def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
     assert missing == []
 
 
+def test_limits_of_the_reference_are_the_defaults_of_the_options() -> None:
+    options = (DOCS / "options.md").read_text(encoding="utf-8")
+    defaults = dict(re.findall(r"^\| `--[^|]+ \| `(\w+)` \| `([^`]+)` \|", options, re.M))
+    limits = re.findall(r"^\| [^|]+ \| ([\d.]+) ?(\w+)?[^|]* \| `((?:DNSWEBHOOK|UNIFI)_\w+)` \|$", MANUAL, re.M)
+
+    assert len(limits) > 5
+    assert [each for each in limits if defaults[each[2]] != each[0] + each[1]] == []
+
+
 def test_every_error_that_external_dns_can_get_is_on_the_troubleshooting_page() -> None:
     """The reference says what it is; somebody who sees it wants to know what to do."""
     source = Path(app.__file__).read_text(encoding="utf-8")

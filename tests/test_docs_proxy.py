@@ -103,6 +103,16 @@ def test_every_limit_of_the_document_is_in_the_manual_with_its_default() -> None
             assert amount(default) == amount(str(fields[name])), name
 
 
+def test_limits_that_any_page_names_are_fields_of_the_document() -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(document.Limits)}
+    named = {
+        name for page in DOCS.glob("*.md") for name in re.findall(r"`limits\.(\w+)", page.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 5
+    assert named - fields == set()
+
+
 def test_the_fixed_limits_are_in_the_manual() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| fixed \|", MANUAL, re.M))
     fields, head_kib = DEFAULT_LIMITS.max_fields, DEFAULT_LIMITS.max_head_bytes // 1024
