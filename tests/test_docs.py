@@ -16,11 +16,12 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import OptionSpec, specs_of
-from dnswebhook import app, readiness
+from dnswebhook import app, chains, fit, journal, provider, readiness, vouchers
 from dnswebhook.apply import Outcome
 from dnswebhook.canonical import DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.options import PREFIX, Options
+from dnswebhook.stores.unifi import credentials, integration, writes
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.manuals import DOCS, manual_of
 from tests.support.process import REPOSITORY
@@ -173,6 +174,22 @@ def test_limits_of_the_reference_are_the_defaults_of_the_options() -> None:
 
     assert len(limits) > 5
     assert [each for each in limits if defaults[each[2]] != each[0] + each[1]] == []
+
+
+def test_what_the_manual_says_about_records_has_the_numbers_of_the_code() -> None:
+    text = " ".join(MANUAL.split())
+
+    assert (writes.PUT_PAUSE_S, "Ten minutes later, writing in place is tried again" in text) == (600.0, True)
+    assert (journal.MAX_AGE_S, "ignores notes that are older than an hour" in text) == (3600.0, True)
+    assert (vouchers.LATE_LISTINGS, "its ownership record stays for ten passes" in text) == (10, True)
+    assert f"if there are at least {provider.MIN_SETS_FOR_DELETE_GUARD}." in text
+    assert f"tried again after {credentials.FIRST_LOGIN_PAUSE_S:.0f} seconds" in text
+    assert f"through more than {chains.MAX_NAMES} names" in text
+    assert f"for at most {fit.MAX_NAMED_DROPS} of its targets" in text
+    assert f"probed every {readiness.PROBE_INTERVAL_S:.0f} seconds" in text
+    assert f"no answer within {readiness.PROBE_TIMEOUT_S:.0f} s" in text
+    assert f"returns {integration.PAGE_LIMIT} rows per page" in text
+    assert (integration.PARALLEL_PAGES, "asks for four pages at once" in text) == (4, True)
 
 
 def test_every_error_that_external_dns_can_get_is_on_the_troubleshooting_page() -> None:

@@ -22,6 +22,9 @@ from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
 from proxy.stats import REFUSAL_CAUSES
+from proxy.supervisor import edgesearch
+from proxy.supervisor import tunnel as tunnel_state
+from proxy.tunnel import dialling, heartbeat, packetsize, retry
 from proxy.tunnel.failures import FailureCause
 from tests.support.manuals import DOCS, manual_of
 from tests.support.process import REPOSITORY
@@ -155,6 +158,22 @@ def test_what_the_manual_says_about_connections_to_backends_has_the_numbers_of_t
     assert f"are kept for {resolver.RENEW_S:.0f} s at most" in text
     assert keeping.MAX_AGE_S == 600.0
     assert "none longer than ten minutes" in text
+
+
+def test_what_the_page_of_the_tunnel_says_has_the_numbers_of_the_code() -> None:
+    text = " ".join((DOCS / "tunnel.md").read_text(encoding="utf-8").split())
+
+    assert f"checks again every {tunnel_state.PROBE_PERIOD_S:.0f} s." in text
+    assert (
+        f"at most {retry.FIRST_CAP_S:.0f} s, then {2 * retry.FIRST_CAP_S:.0f} s, up to {retry.MAX_CAP_S:.0f} s" in text
+    )
+    assert f"been registered for {retry.GOOD_PERIOD_S:.0f} s is dialled again within {retry.QUICK_CAP_S:.0f} s" in text
+    assert (edgesearch.SEARCH_AGAIN_S, "at most once a minute" in text) == (60.0, True)
+    assert f"takes longer than {edgesearch.SEARCH_PATIENCE_S:.0f} s, the known ones" in text
+    assert f"not answered a PING for {heartbeat.PING_PERIOD_S:.0f} s" in text
+    assert f"`TCP_MAXSEG` {packetsize.SMALL_SEGMENT_BYTES}" in text
+    assert f"`no answer within {dialling.CONNECT_TIMEOUT_S:.0f} s`" in text
+    assert f"`TLS was not set up within {dialling.HANDSHAKE_TIMEOUT_S:.0f} s`" in text
 
 
 def test_every_field_of_the_access_log_is_in_the_manual() -> None:
