@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import OptionSpec, specs_of
-from dnswebhook import app, chains, fit, journal, provider, readiness, vouchers
+from dnswebhook import app, chains, errors, fit, journal, provider, readiness, vouchers
 from dnswebhook.apply import Outcome
 from dnswebhook.canonical import DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
@@ -155,6 +155,13 @@ def test_label_values_and_fixed_texts_are_in_the_manual() -> None:
     missing = [text for text in (*labels, *verdicts) if text not in MANUAL]
 
     assert missing == []
+
+
+def test_every_outcome_of_a_call_to_the_store_is_in_the_manual() -> None:
+    outcomes = {each.reason for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "reason")}
+
+    assert len(outcomes) > 10
+    assert [outcome for outcome in sorted({*outcomes, "ok"}) if f"`{outcome}`" not in MANUAL] == []
 
 
 def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
