@@ -51,6 +51,49 @@ def test_a_routes_hostname_has_the_direct_address_in_dns_until_the_route_is_dele
             assert not [row for row in store.held() if row.name == "a.example.org"]
 
 
+def test_a_name_of_an_ingress_and_a_route_has_the_gateway_s_address_once_the_ingress_is_deleted(
+    arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
+) -> None:
+    """As docs/helm.md, "Moving from an ingress controller", says."""
+    store = EmbeddedView(tmp_path)
+    ingresses = f"/apis/networking.k8s.io/v1/namespaces/{arena.namespace}/ingresses"
+    spec = {"rules": [{"host": "a.example.org"}]}
+    balancer = {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}
+    arena.cluster.admin.call("POST", ingresses, {"metadata": {"name": "old"}, "spec": spec})
+    merge = "application/merge-patch+json"
+    arena.cluster.admin.call("PATCH", f"{ingresses}/old/status", {"status": balancer}, merge)
+
+    def addresses() -> list[str]:
+        return [row.value for row in store.held() if row.name == "a.example.org" and row.type == "A"]
+
+    with (
+        reserved_port("127.0.0.2") as port,
+        arena.controller(proxies=[proxy]),
+        Daemon.dnswebhook(store.env) as webhook,
+        WebhookClient(webhook.url("api")) as client,
+    ):
+        client.list_records()
+        kubeconfig = arena.cluster.environment.kubeconfig
+        both = ExternalDns(
+            external_dns_program, webhook.url("api"), kubeconfig, arena.namespace, extra=["--source=ingress"]
+        )
+        both = replace(both, source="gateway-httproute", record_types=("A", "CNAME"))
+        assert both.once().exit_code == 0, webhook.tail
+        assert addresses() == ["192.0.2.7"]
+
+        arena.gateway(arena.gateway_class(direct="127.0.0.2"), port=port)
+        arena.route("web", "a.example.org")
+        until_serves(proxy, "a.example.org")
+        arena.until_accepted("web")
+        arena.until_programmed()
+        assert both.once().is_no_op
+        assert addresses() == ["192.0.2.7"]
+
+        arena.cluster.admin.call("DELETE", f"{ingresses}/old")
+        assert both.once().exit_code == 0, webhook.tail
+        assert addresses() == ["127.0.0.2"]
+
+
 def test_the_rbac_of_the_manifests_suffices_for_routes_of_gateways_and_listener_sets(
     arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
 ) -> None:
