@@ -412,7 +412,9 @@ def test_a_state_directory_counts_as_writable_once_it_is(
     eventually(lambda: bool(configuration.is_kept), "it is writable")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b'{"of_a_newer_version":1}', b"\x00" * 100]
+)
 def test_an_unusable_kept_document_is_logged_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     kept = tmp_path / "document.json"
     kept.write_bytes(content)
