@@ -1,5 +1,6 @@
 """Every alert and log line is on the troubleshooting pages, and nothing there is made up."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,60 @@ def test_every_warning_and_error_of_a_daemon_is_documented(daemon: str) -> None:
 
     assert len(written) > 10
     assert [line for line in sorted(written) if not line.startswith(told)] == []
+
+
+FOREIGN = {
+    # the kernel, OpenSSL, journald
+    "Address already in use", "Connection refused",
+    "certificate is not yet valid",
+    "certificate verify failed", "Hostname mismatch", "handshake failure", "unrecognized name",
+    "Suppressed ... messages from tunnelgw-proxy.service", "records.sqlite3: Permission denied ...",
+    # external-dns
+    "owner id does not match", "is longer than 63 characters. Cannot create endpoint", "failed to connect to webhook",
+    # the UniFi controller, the tunnel's provider
+    "Invalid hostname (invalid fields: key)", "List accounts endpoint does not support account owned tokens",
+    "content-type: text/html",
+    # applications and clients
+    "HTTPS required", "Host check error", "Upgrade request required", "unable to upgrade to tcp",
+    # commands and settings
+    "docker exec", "kubectl exec", "nslookup app.example.com 192.168.1.1", "service: http://...",
+    # a constant with another name in it
+    "this is no Pod, and there is no ~/.kube/config",
+}  # fmt: skip
+"""What symptoms quote that is not a text of ours."""
+SYMPTOMS = {
+    "dnswebhook-troubleshooting": ("dnswebhook",),
+    "proxy-troubleshooting": ("proxy",),
+    "controller-troubleshooting": ("tunnelgw", "proxy"),
+    "tunnel": ("proxy",),
+}
+
+
+def texts_of(*packages: str) -> Iterator[str]:
+    """All texts in the sources, in which NUL stands for what is filled in."""
+    for package in packages:
+        for path in (REPOSITORY / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Constant(value=str(text)):
+                        yield text
+                    case ast.JoinedStr(values=parts):
+                        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in parts)
+
+
+@pytest.mark.parametrize("page", SYMPTOMS)
+def test_messages_that_symptoms_quote_are_texts_of_the_sources(page: str) -> None:
+    ours = "\n".join(texts_of("daemonkit", *SYMPTOMS[page]))
+    prose = re.sub(r"^```.*?^```$", "", (DOCS / f"{page}.md").read_text(encoding="utf-8"), flags=re.M | re.S)
+    quoted = [text for row in re.findall(r"^\| (.*?) \|", prose, re.M) for text in re.findall(r"`([^`]+)`", row)]
+    messages = [text for text in quoted if " " in text and not text.startswith("--") and text not in FOREIGN]
+
+    missing = [
+        text
+        for text in messages
+        for part in re.split(r"\.\.\.|'x'|\bx\b|[0-9]+", text)  # names and numbers are examples
+        if part.strip(" :") not in ours
+    ]
+
+    assert len(messages) > 3
+    assert missing == []
