@@ -19,6 +19,7 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions
 from daemonkit.optionspec import OptionSpec, specs_of
 from daemonkit.values import parse_duration
+from tests.support.manuals import DOCS
 from tests.support.units import SYSTEMD, service
 
 OPTIONS: Final[dict[str, tuple[type[CommonOptions], str]]] = {
@@ -105,6 +106,18 @@ def test_a_unit_and_its_settings_use_existing_options_only(name: str) -> None:
     assert (Path(program).name, command) == (name, "run")
     assert {argument.partition("=")[0] for argument in arguments} <= {spec.flag for spec in specs(name)}
     assert settings(name, commented=True).keys() - known == set()
+
+
+def test_the_table_of_the_manual_has_the_ports_and_the_memory_limits_of_the_units() -> None:
+    page = (DOCS / "bare-host.md").read_text(encoding="utf-8")
+    [names, *_] = re.findall(r"^\|  *\|(.*)\|$", page, re.M)
+    [ports] = re.findall(r"^\| ports on 127\.0\.0\.1 \|(.*)\|$", page, re.M)
+    [limits] = re.findall(r"^\| memory limit of the unit \|(.*)\|$", page, re.M)
+
+    assert re.findall(r"`(\S+)`", names) == ["dnswebhook", "tunnelgw-proxy", "tunnelgw"]
+    for name, told, limit in zip(re.findall(r"`(\S+)`", names), ports.split("|"), limits.split("|"), strict=True):
+        assert {int(port) for port in re.findall(r"\d+", told)} == {each.port for each in addresses(name).values()}
+        assert limit.strip().replace(" ", "").removesuffix("iB") == service(name)["MemoryMax"]
 
 
 if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do

@@ -54,6 +54,14 @@ def test_a_status_is_kept_byte_for_byte_without_the_rest_of_the_response() -> No
     assert held_alive.nbytes == len(bytes(item.status))
 
 
+@pytest.mark.parametrize("kind", [Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG, Kind.BACKEND])
+def test_fields_of_our_own_kinds_that_only_a_newer_release_knows_are_ignored(kind: Kind) -> None:
+    """After a rollback, the CRDs and the objects are still those of the newer release."""
+    spec = {"host": "a.example", "port": 1, "direct": {"addresses": ["192.0.2.1"], "newer": 1}, "newer": 1}
+
+    assert isinstance(decoded(kind, spec=spec), Object)
+
+
 def test_an_object_of_another_shape_is_rejected_with_its_name_and_the_path_of_the_field() -> None:
     item = decoded(Kind.HTTP_ROUTE, spec={"hostnames": "a.example"})
 
