@@ -22,14 +22,14 @@ demo: $(VENV)/runtime ## run everything on this machine, without Kubernetes; ONC
 
 test: $(VENV)/development ## run all tests; if Go is installed, first build the real external-dns, etcd, kube-apiserver, helm, h2spec ...
 	@if command -v go >/dev/null; then \
-	  tests/programs/install.py >/dev/null; \
+	  $(BIN)/python tests/programs/install.py >/dev/null; \
 	else \
 	  echo "make test: Go is not installed, so the tests that drive the real external-dns, helm or h2spec are skipped (see below)"; \
 	fi
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 conformance: $(VENV)/development ## run Gateway API's conformance suite against controller and proxy, with all features that we claim; needs Linux and Go
-	tests/programs/install.py conformance etcd kube-apiserver conformance-crds >/dev/null
+	$(BIN)/python tests/programs/install.py conformance etcd kube-apiserver conformance-crds >/dev/null
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 lint: $(VENV)/development ## check style, types, layers, and that generated files are up to date
