@@ -70,7 +70,8 @@ pins: $(VENV)/development ## update requirements-dev.txt to the newest versions
 	$(BIN)/python -m tools.pins
 
 clean: ## remove everything that these commands created in the checkout
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .*_cache .hypothesis .state/conformance benchmarks/results
+	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python-is-new-enough:
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.11 or newer, or name it: make PYTHON=/path/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
