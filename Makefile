@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need in .venv, from Python 3.11 or newer and make alone.
+# `make demo` and `make test` set up all they need in .venv, from Python 3.11 or newer and GNU make alone.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,6 +12,8 @@ PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+# Not even with -j in MAKEFLAGS: benchmarks beside each other would measure each other.
+.NOTPARALLEL:
 .PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
 help: ## show this list
