@@ -53,10 +53,10 @@ bench: bench-dns bench-proxy bench-tunnel bench-controller ## run all benchmarks
 bench-dns: $(VENV)/development ## measure the DNS webhook, beside those of its peers that are installed
 	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
 
-bench-proxy: $(VENV)/development ## measure the proxy, beside nginx and nghttpx where they are installed
+bench-proxy: $(VENV)/development ## measure the proxy, beside nginx and nghttpx; needs these and h2load
 	$(BIN)/python -m benchmarks.proxy $(BENCH_ARGS)
 
-bench-tunnel: $(VENV)/development ## measure the tunnel, beside cloudflared where it is installed; needs Go
+bench-tunnel: $(VENV)/development ## measure the tunnel, beside cloudflared where it is installed; needs Go and nginx
 	$(BIN)/python -m benchmarks.tunnel $(BENCH_ARGS)
 
 bench-controller: $(VENV)/development ## measure the controller against a real API server; needs what `make test` builds

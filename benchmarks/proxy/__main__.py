@@ -7,7 +7,6 @@ the numbers mean and what the goals are. h2load generates the load; it shares th
 import argparse
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +31,7 @@ def main() -> None:
             f"benchmarks.proxy: {', '.join(missing)} not found; on Debian: apt install nghttp2 nginx-light openssl"
         )
     plan = QUICK if options.quick else FULL
-    peers = () if options.no_peers else tuple(name for name in ("nghttpx", "nginx") if shutil.which(name))
+    peers = () if options.no_peers else ("nghttpx", "nginx")
     print(
         f"{os.cpu_count()} CPUs, Python {platform.python_version()}; peers: {', '.join(peers) or 'none'}\n", flush=True
     )
