@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
+SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples setup.py
 # Tests mostly wait for real programs, so run more processes than cores. By default, files with the fewest tests come
 # last, but theirs are the longest: one process would end minutes after the others.
 PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile --no-loadscope-reorder
