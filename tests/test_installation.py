@@ -1,10 +1,13 @@
-"""What the manuals' `pip install .` installs from a checkout."""
+"""What the manuals' `pip install .` installs from a checkout, and what a source distribution contains."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+
+import pytest
 
 from tests.support.process import REPOSITORY
 
@@ -63,3 +66,47 @@ def test_a_given_build_folder_keeps_its_content(tmp_path: Path) -> None:
 
     assert (named / "notes").read_text() == "mine"
     assert (named / "proxy" / "__init__.py").exists()
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    checkout = folder / "checkout"
+    made = shutil.ignore_patterns(
+        ".git", ".venv", ".state", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info", "build", "dist"
+    )
+    shutil.copytree(REPOSITORY, checkout, ignore=made)
+    build = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(folder)]
+    subprocess.run(build, check=True, timeout=TIMEOUT_S, cwd=checkout, env={"PATH": os.environ["PATH"]})
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def test_the_image_can_be_built_from_a_source_distribution(unpacked: Path) -> None:
+    lines = (REPOSITORY / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    named = {line[1:] for line in lines if line.startswith("!")}
+
+    assert {name for name in named if not (unpacked / name).exists()} == set()
+    for name in (".dockerignore", "containers/Containerfile"):
+        assert (unpacked / name).read_text() == (REPOSITORY / name).read_text()
+
+
+def test_a_source_distribution_has_no_program_that_needs_a_checkout(unpacked: Path) -> None:
+    programs = {path.relative_to(unpacked) for path in unpacked.rglob("*.py")}
+    others = {path for path in programs if path.parts[0] not in ("daemonkit", "dnswebhook", "proxy", "tunnelgw")}
+
+    assert others == {Path("setup.py"), Path("examples", "backend.py")}
+
+
+def test_a_source_distribution_has_all_that_the_manuals_tell_people_to_copy(unpacked: Path) -> None:
+    kept = [
+        path.relative_to(REPOSITORY)
+        for folder in ("docs", "helm", "systemd", "examples")
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    ]
+
+    assert [path for path in kept if not (unpacked / path).is_file()] == []
