@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,10 @@ def test_a_source_distribution_has_all_that_the_manuals_tell_people_to_copy(unpa
     ]
 
     assert [path for path in kept if not (unpacked / path).is_file()] == []
+
+
+def test_the_licence_is_an_spdx_expression_with_its_text(unpacked: Path) -> None:
+    metadata = message_from_string((unpacked / "PKG-INFO").read_text(encoding="utf-8"))
+
+    assert (metadata["License-Expression"], metadata.get_all("License-File")) == ("Apache-2.0", ["LICENSE"])
+    assert (unpacked / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
