@@ -22,9 +22,8 @@ class Load:
     sent again, for which every client must be prepared (RFC 9112, 9.3.1); `repeated` counts these.
     """
 
-    def __init__(self, port: int, *, threads: int = 4, keeps_alive: bool = False, target: str = "/") -> None:
+    def __init__(self, port: int, *, threads: int = 4, keeps_alive: bool = False) -> None:
         self._port = port
-        self._target = target
         self._keeps_alive = keeps_alive
         self._stop = threading.Event()
         self._news = threading.Condition()
@@ -59,7 +58,7 @@ class Load:
         while not self._stop.is_set():
             is_used = connection is not None
             connection = connection or http.client.HTTPConnection(LOOPBACK, self._port, timeout=TIMEOUT_S)
-            failure, is_repeatable = _ask(connection, self._target)
+            failure, is_repeatable = _ask(connection)
             if failure and is_used and is_repeatable:
                 connection.close()
                 connection = None
@@ -78,10 +77,10 @@ class Load:
             connection.close()
 
 
-def _ask(connection: http.client.HTTPConnection, target: str) -> tuple[str, bool]:
+def _ask(connection: http.client.HTTPConnection) -> tuple[str, bool]:
     """What went wrong, and whether the request may be repeated."""
     try:
-        connection.request("GET", target, headers={"Host": "a.example"})
+        connection.request("GET", "/", headers={"Host": "a.example"})
         response = connection.getresponse()
     except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
         return f"no response: {error!r}", True

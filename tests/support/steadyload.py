@@ -21,6 +21,7 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 
 TIMEOUT_S = 30.0
 STOP_S = 60.0
+MAX_IN_FLIGHT = 32
 CHUNK_BYTES = 16 * 1024
 POSTED_BYTES = 2000
 CHUNKS = 3
@@ -74,9 +75,9 @@ def _chunks(framed: bytes) -> Iterator[bytes]:
 
 
 class SteadyLoad:
-    """Runs inside its `with` block. `threads` is the maximum number of requests in flight."""
+    """Runs inside its `with` block."""
 
-    def __init__(self, port: int, rate_per_s: float, *, threads: int = 32) -> None:
+    def __init__(self, port: int, rate_per_s: float) -> None:
         self._port = port
         self._rate_per_s = rate_per_s
         self._tickets = itertools.count()
@@ -86,7 +87,9 @@ class SteadyLoad:
         self.durations_s: list[float] = []
         """Durations of the correctly answered requests, measured from when they were due."""
         self.failures: list[str] = []
-        self._threads = [threading.Thread(target=self._run, name=f"load {n}", daemon=True) for n in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._run, name=f"load {n}", daemon=True) for n in range(MAX_IN_FLIGHT)
+        ]
 
     def __enter__(self) -> Self:
         self._began_s = time.monotonic()

@@ -375,9 +375,9 @@ OURS_THERE = {
 HOLDER = secret("holder", "shop", api_token=TOKEN)
 
 
-def own_tunnel(tunnel_id: str = TUNNEL_ID, endpoint: str = "http://127.0.0.1:1") -> list[Item]:
+def own_tunnel(tunnel_id: str = TUNNEL_ID) -> list[Item]:
     ref = {"name": "holder"}
-    return own_proxy(proxyEndpoints=[endpoint], tunnelID=tunnel_id, providerCredentialsSecretRef=ref)
+    return own_proxy(proxyEndpoints=["http://127.0.0.1:1"], tunnelID=tunnel_id, providerCredentialsSecretRef=ref)
 
 
 WITH_LISTENER = {

@@ -28,12 +28,12 @@ C4 = ["828684418cf1e3c2e5f23a6ba0ab90f4ff", "828684be5886a8eb10649cbf"]
 C4.append("828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf")
 
 
-def stateful(max_list_bytes: int = MAX_LIST_BYTES) -> BlockDecoder:
-    return BlockDecoder(make_cache(), max_list_bytes)
+def stateful() -> BlockDecoder:
+    return BlockDecoder(make_cache(), MAX_LIST_BYTES)
 
 
-def stateless(cache: FieldCache | None = None, max_list_bytes: int = MAX_LIST_BYTES) -> BlockDecoder:
-    decoder = BlockDecoder(make_cache() if cache is None else cache, max_list_bytes)
+def stateless(cache: FieldCache | None = None) -> BlockDecoder:
+    decoder = BlockDecoder(make_cache() if cache is None else cache, MAX_LIST_BYTES)
     decoder.settings_acknowledged()
     decoder.decode(b"\x20")
     assert decoder.is_stateless

@@ -56,7 +56,6 @@ class Rig:
         self,
         address: str = "",
         *,
-        token: str = "",
         roots: str | None = None,
         registers: bool = True,
         conn_index: int = 0,
@@ -64,7 +63,7 @@ class Rig:
         """Returns the number of the dial."""
         self._numbers += 1
         roots = self.edge.authority.pem.decode() if roots is None else roots
-        means = DialMeans(token or self.edge.tunnel.token, CLIENT_ID, roots)
+        means = DialMeans(self.edge.tunnel.token, CLIENT_ID, roots)
         order = Dial(self._numbers, conn_index, address_of(address or self.edge.addresses[0]), 0, registers)
         self.obey(order, msgspec.msgpack.encode(means))
         return self._numbers

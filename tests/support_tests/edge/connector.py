@@ -42,12 +42,12 @@ CLIENT_ID = uuid.UUID("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
 TEXT = (b"content-type", b"text/plain")
 
 
-def dial(address: str, ca_file: Path, server_name: str = "h2.cftunnel.com") -> ssl.SSLSocket:
+def dial(address: str, ca_file: Path) -> ssl.SSLSocket:
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cafile=str(ca_file))
     sock = socket.create_connection((host, int(port)), WAIT_S)
     try:
-        return context.wrap_socket(sock, server_hostname=server_name)
+        return context.wrap_socket(sock, server_hostname="h2.cftunnel.com")
     except OSError:
         sock.close()
         raise
@@ -56,12 +56,10 @@ def dial(address: str, ca_file: Path, server_name: str = "h2.cftunnel.com") -> s
 class Connector:
     """Dials when it is created; unless `is_polite`, it answers the control stream with an error."""
 
-    def __init__(
-        self, address: str, ca_file: Path, token: str, conn_index: int = 0, *, is_polite: bool = True, attempts: int = 0
-    ) -> None:
+    def __init__(self, address: str, ca_file: Path, token: str, conn_index: int = 0, *, is_polite: bool = True) -> None:
         self._sock = dial(address, ca_file)
         self._is_polite = is_polite
-        options = connection_options(client_info(CLIENT_ID, "1.2.3", "Linux", "x86_64"), "127.0.0.1", attempts)
+        options = connection_options(client_info(CLIENT_ID, "1.2.3", "Linux", "x86_64"), "127.0.0.1", 0)
         self._control = ControlStream(Registration(TunnelToken.decode(token), conn_index, options))
         self._control_id = 0
         self._codec = h2.Connection.server(h2.Caches(), _SETTINGS)

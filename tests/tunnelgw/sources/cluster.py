@@ -49,10 +49,10 @@ class Cluster:
                 admin.install_crd(manifest)
         self._make_account()
 
-    def upgrade_gateway_api(self, release: str = "gateway-api-crds", channel: str = "experimental") -> None:
-        """To another release than the one that is installed."""
+    def upgrade_gateway_api(self) -> None:
+        """To the newest release, with its experimental channel."""
         there = {item["metadata"]["name"] for item in self.admin.call("GET", _CRDS)["items"]}
-        for manifest in gateway_api(release, channel):
+        for manifest in gateway_api("gateway-api-crds", "experimental"):
             definition = yaml.safe_load(manifest.read_text())
             name = definition["metadata"]["name"]
             if name in there:

@@ -71,10 +71,10 @@ def listener_set(*listeners: Plain) -> Plain:
     return {"kind": "ListenerSet", "metadata": {"name": "set"}, "spec": spec}
 
 
-def clients_of(bundle_: str, mode: str = "AllowValidOnly") -> Plain:
+def clients_of(bundle_: str) -> Plain:
     """`tls.frontend`: the CA of valid client certificates."""
     ref = {"group": "", "kind": "ConfigMap", "name": bundle_}
-    return {"default": {"validation": {"caCertificateRefs": [ref], "mode": mode}}}
+    return {"default": {"validation": {"caCertificateRefs": [ref], "mode": "AllowValidOnly"}}}
 
 
 def policy(**validation: Any) -> Plain:
