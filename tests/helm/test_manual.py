@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import yaml
 
 from tests.helm.chart import CHART, Helm, Object, one
 from tests.support.process import REPOSITORY
-from tests.support.programs import built_program
 from tunnelgw.sources.directory.reading import read_all
 
 MANUAL = (REPOSITORY / "docs" / "helm.md").read_text(encoding="utf-8")
@@ -19,11 +17,6 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 VALUES = [yaml.safe_load(text) for text in BLOCKS if text.startswith("# values.yaml")]
 OBJECTS = [text for text in BLOCKS if "tunnelgw.dev" in text]
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.fixture
-def helm(tmp_path: Path) -> Helm:
-    return Helm(built_program("helm"), tmp_path)
 
 
 def test_the_manual_has_six_examples_of_values() -> None:
