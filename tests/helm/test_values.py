@@ -84,6 +84,15 @@ def test_an_extra_variable_that_the_chart_sets_is_refused(helm: Helm, component:
             helm.render(changed(EVERYTHING, f"{component}.extraEnv", [{"name": name, "value": "x"}]))
 
 
+@pytest.mark.parametrize("extra", ["PROXY_AUTH_TOKEN_FILE", "TUNNEL_TOKEN"])
+def test_an_extra_variable_for_a_secret_that_the_chart_sets_in_another_way_is_refused(helm: Helm, extra: str) -> None:
+    """The proxy takes a secret as a value or as a file, and would not start with both."""
+    with pytest.raises(
+        Refused, match=rf"proxy\.extraEnv: the chart sets \w+, and only one of it and {extra} may be set"
+    ):
+        helm.render(changed(EVERYTHING, "proxy.extraEnv", [{"name": extra, "value": "x"}]))
+
+
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_an_extra_volume_that_the_chart_has_is_refused(helm: Helm, component: str) -> None:
     """The API server would refuse it, in the middle of an install."""

@@ -166,13 +166,15 @@ hostAliases:
 {{- end -}}
 
 {{/* Variables of a container, or volumes: the chart's, and those of the value `name`, which must not repeat any of them: the
-API server refuses a list with two of one name. */}}
+API server refuses a list with two of one name, and the programs a secret given both as a value and as a file. */}}
 {{- define "tunnelgw.named" -}}
 {{- range .own | fromYamlArray -}}
 {{- $own := .name -}}
 {{- range $.extra -}}
 {{- if eq .name $own -}}
 {{- fail (printf "%s: %s is set by the chart; see whether values.yaml has a value for it" $.name $own) -}}
+{{- else if eq (.name | trimSuffix "_FILE") ($own | trimSuffix "_FILE") -}}
+{{- fail (printf "%s: the chart sets %s, and only one of it and %s may be set; see whether values.yaml has a value for it" $.name $own .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
