@@ -121,6 +121,22 @@ def test_a_direct_port_equal_to_the_config_apis_is_refused(helm: Helm) -> None:
         helm.render({**DIRECT, "direct": {"enabled": True, "ports": [port]}})
 
 
+def test_a_node_port_of_a_service_without_ports_on_nodes_is_refused(helm: Helm) -> None:
+    """The API server would refuse it, in the middle of an install."""
+    port = {"name": "web", "port": 80, "targetPort": 10080, "nodePort": 30080}
+
+    with pytest.raises(Refused, match=r"direct\.ports: nodePort of web with direct\.type ClusterIP"):
+        helm.render({**DIRECT, "direct": {"enabled": True, "type": "ClusterIP", "ports": [port]}})
+    helm.render({**DIRECT, "direct": {"enabled": True, "type": "NodePort", "ports": [port]}})
+
+
+@pytest.mark.parametrize("written", [0, 2, "2", "0%", "50%", "100%"])
+def test_a_disruption_budget_is_a_number_or_a_share(helm: Helm, written: int | str) -> None:
+    objects = helm.render({**DIRECT, "proxy": {"podDisruptionBudget": {"maxUnavailable": written}}})
+
+    assert one(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == (2 if written == "2" else written)
+
+
 @pytest.mark.parametrize("field", ["name", "port", "nodePort"])
 def test_duplicate_ports_of_the_service_are_refused(helm: Helm, field: str) -> None:
     ports = [{"name": f"web{n}", "port": 80 + n, "targetPort": 10080, "nodePort": 30080 + n} for n in range(3)]

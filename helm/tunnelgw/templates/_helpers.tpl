@@ -312,6 +312,9 @@ as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- if eq (int .targetPort) 8082 -}}
 {{- fail (printf "direct.ports: targetPort 8082 of %s is the port of the config API" .name) -}}
 {{- end -}}
+{{- if and (hasKey $port "nodePort") (eq $.Values.direct.type "ClusterIP") -}}
+{{- fail (printf "direct.ports: nodePort of %s with direct.type ClusterIP, which has no ports on nodes: remove it, or set direct.type to NodePort" .name) -}}
+{{- end -}}
 {{- range $field := list "name" "port" "nodePort" -}}
 {{- if hasKey $port $field -}}
 {{- $value := printf "%s %s" $field (index $port $field | toString) -}}
