@@ -16,6 +16,8 @@ from rich.console import Console
 from daemonkit.optionspec import OptionSpec
 
 READY_S = 20.0
+END_S = 5.0
+"""For running requests; the daemons themselves would give them half a minute."""
 PROGRAMS = Path(sys.executable).parent
 """The directory of the commands that the demo suggests."""
 
@@ -97,7 +99,11 @@ class Running:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait(timeout=READY_S)
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(READY_S)
 
 
 @contextmanager
