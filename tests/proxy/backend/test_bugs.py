@@ -11,8 +11,8 @@ from tests.proxy.backend.world import Answer, World, one, world
 
 
 @pytest.fixture(autouse=True)
-def no_bugs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Here there is one, and it is logged."""
+def one_bug(with_an_error: None, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """It is logged once."""
     yield
     (bug,) = [record for record in caplog.get_records("call") if record.levelname == "ERROR"]
     assert bug.getMessage() == "bug in the handling of a response"

@@ -242,6 +242,7 @@ def test_an_http_10_response_that_breaks_off_ends_in_a_reset() -> None:
         rig.wait_for_connections(0)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_an_exchange_resets_only_its_connection() -> None:
     with serving() as rig, rig.connect() as client, rig.connect() as other:
         ask(client, "/raise")
@@ -253,6 +254,7 @@ def test_a_bug_in_an_exchange_resets_only_its_connection() -> None:
         rig.wait_for_connections(1)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_a_pipelined_request_ends_its_connection() -> None:
     with serving() as rig, rig.connect() as client:
         client.sendall(b"".join(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in (b"/hello", b"/raise")))
@@ -261,6 +263,7 @@ def test_a_bug_in_a_pipelined_request_ends_its_connection() -> None:
         rig.wait_for_connections(0)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_a_request_during_the_drain_leaves_no_other_connection_open() -> None:
     with serving() as rig, contextlib.ExitStack() as clients:
         raising, *idle = [clients.enter_context(rig.connect()) for _ in range(10)]
@@ -293,6 +296,7 @@ WAYS_OUT: dict[str, Way] = {
 }
 
 
+@pytest.mark.usefixtures("with_an_error")
 @pytest.mark.parametrize("way", WAYS_OUT.values(), ids=WAYS_OUT.keys())
 def test_a_bug_at_the_end_of_an_exchange_does_not_leak_its_connection_when_its_client(way: Way) -> None:
     with serving() as rig, rig.connect() as client:

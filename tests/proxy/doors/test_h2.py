@@ -400,6 +400,7 @@ def test_an_answer_that_breaks_off_resets_its_stream() -> None:
         assert (b"half of ", ErrorCodes.INTERNAL_ERROR) == (answer.body, answer.reset_code)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_an_exchange_resets_only_its_stream() -> None:
     with serving() as rig, client_of(rig) as client:
         held = client.ask("/hold")
@@ -409,6 +410,7 @@ def test_a_bug_in_an_exchange_resets_only_its_stream() -> None:
         assert b"hello\n" == client.answer(held).body
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_a_stream_waiting_for_the_connection_window_does_not_block_those_after_it() -> None:
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         first, tripping, last = (client.ask(path) for path in ("/bulk/65535", "/trip/100", "/bulk/100"))
@@ -423,6 +425,7 @@ def test_a_bug_in_a_stream_waiting_for_the_connection_window_does_not_block_thos
         assert "given up after a bug in this proxy" == rig.services.gone.get(timeout=10)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_at_the_end_of_one_exchange_does_not_keep_others_from_being_cancelled() -> None:
     with serving() as rig, client_of(rig) as client:
         for path in ("/grudge", "/hold"):

@@ -224,6 +224,7 @@ def test_a_connection_whose_header_is_incomplete_is_closed_over_the_limit() -> N
         assert read_all_or_reset(first) == b""
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_after_the_header_does_not_leak_the_connection() -> None:
     with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
         sound = table_of(https("l", A) | {"address": "127.0.0.1", "port": rig.port}, **FROM_BALANCERS)

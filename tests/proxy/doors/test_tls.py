@@ -325,6 +325,7 @@ def test_a_changed_certificate_is_served_to_the_next_client() -> None:
         assert 200 == status_of(kept)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_mismatched_key_disables_only_its_listener() -> None:
     bad = {"certificate": A["certificate"], "privateKey": B["privateKey"]}
     with TLSRig().open(https("bad", bad, hostname="a.example"), https("b", B, hostname="b.example")) as rig:

@@ -3,7 +3,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from proxy import document
+from tests.proxy.errors import no_errors, with_an_error
 from tests.proxy.exchange.sides import World, config
+
+__all__ = ["MakeWorld", "make_world", "no_errors", "with_an_error", "world"]
 
 MakeWorld = Callable[..., World]
 

@@ -207,6 +207,7 @@ def begin_broken(world: World) -> BrokenClient:
     return client
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_bug_in_one_idle_request_does_not_keep_others_from_timing_out(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     broken = begin_broken(world)
@@ -217,6 +218,7 @@ def test_a_bug_in_one_idle_request_does_not_keep_others_from_timing_out(make_wor
     assert [status_code_of(client) for client in others] == [504] * 20
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_idle_timeouts_still_work_after_a_bug_in_one_request(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     broken = begin_broken(world)

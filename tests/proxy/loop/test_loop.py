@@ -79,6 +79,7 @@ def test_a_call_from_a_thread_to_a_closed_loop_does_not_raise() -> None:
     loop.call_from_thread(lambda: None)
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_handler_that_raises_is_notified_and_others_go_on(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     pairs = [socket.socketpair() for _ in range(2)]
     watchers = [Watcher(ours) for ours, _ in pairs]
@@ -96,6 +97,7 @@ def test_a_handler_that_raises_is_notified_and_others_go_on(loop: Loop, caplog: 
         theirs.close()
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_call_that_raises_does_not_prevent_the_next(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
     loop.call_soon(lambda: seen.remove(5))
@@ -106,6 +108,7 @@ def test_a_call_that_raises_does_not_prevent_the_next(loop: Loop, caplog: pytest
     assert "bug in a call of the loop" in caplog.text
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_a_sender_that_raises_is_notified(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     class Sender:
         bugs = 0
@@ -258,6 +261,7 @@ def test_sliced_work_gets_a_share_of_long_turns_so_that_it_ends_under_any_load(t
     assert len(done) == slices
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_work_that_raises_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 

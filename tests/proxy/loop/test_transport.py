@@ -507,6 +507,7 @@ def test_credit_for_output_to_a_closed_transport_is_returned() -> None:
         assert owed.released_bytes == 8
 
 
+@pytest.mark.usefixtures("with_an_error")
 def test_an_owner_that_raises_loses_its_connection_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
     with linked() as link:
         other = Link(link.loop)

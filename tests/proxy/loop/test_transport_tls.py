@@ -333,6 +333,7 @@ def test_records_that_tls_has_already_read_are_delivered_after_a_pause(authority
         assert first_bytes <= 40_000
 
 
+@pytest.mark.usefixtures("with_an_error")
 @with_both_kinds
 def test_an_owner_that_raises_outside_a_socket_event_is_notified_too(
     authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Kind
