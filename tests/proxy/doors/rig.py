@@ -67,6 +67,7 @@ class Rig:
             self.call(self.doors.abort)
         self.loop.call_from_thread(self.loop.stop)
         self._thread.join(WAIT_S)
+        assert error is not None or not self._thread.is_alive(), "the loop does not end"
         self.loop.close()
 
     def call(self, what: Callable[[], T]) -> T:

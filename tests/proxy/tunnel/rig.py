@@ -131,4 +131,5 @@ class Rig:
         self.call(self.links.close)
         self.loop.call_from_thread(self.loop.stop)
         self._thread.join(PATIENCE_S)
+        assert error is not None or not self._thread.is_alive(), "the loop does not end"
         self.loop.close()
