@@ -47,6 +47,13 @@ def request(url: str, method: str = "GET", **fields: str) -> routing.PlainHead:
     return routing.PlainHead(method.encode(), host.encode(), (slash + rest).encode(), pairs)
 
 
+def head_of(plain: dict[str, Any]) -> routing.PlainHead:
+    """The head that the reference router reads as text: host, path, query, method, and headers as pairs."""
+    target = plain["path"] + (f"?{plain['query']}" if plain["query"] else "")
+    fields = tuple((name.encode(), value.encode()) for name, value in plain["headers"])
+    return routing.PlainHead(plain["method"].encode(), plain["host"].encode(), target.encode(), fields)
+
+
 def draws(*values: float) -> Callable[[], float]:
     """Random draws with known outcomes; drawing more of them fails."""
     left: Iterator[float] = iter(values)
@@ -63,6 +70,14 @@ def taken(table: routing.Table, head: routing.Head, door: str = DOOR) -> str:
             return f"{status_code} {location.decode()}"
         case routing.Answer(status_code=status_code, reason=reason):
             return f"{status_code} {reason}"
+
+
+def outcome(decision: routing.Decision) -> str:
+    """The place of the rule that decided, as the reference says it; else the reason why none did."""
+    if decision.rule is not None:
+        return f"{decision.rule.route_name}/{decision.rule.index}"
+    assert isinstance(decision, routing.Answer)
+    return decision.reason
 
 
 def forwarded(table: routing.Table, head: routing.Head, *chances: float, now_s: float = 0.0) -> routing.Forward:
