@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tunnelgw.deliver.credentials import other_tunnel
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
@@ -52,7 +53,7 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     for kind in (Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG):
         for key, item in sorted(snapshot.all(kind).items()):
             if isinstance(item, GatewayClassConfig | GatewayConfig) and Entry(kind, key) not in named:
-                yield _unnamed(ObjectId(kind, key), item)
+                yield _unnamed(ObjectId(kind, key), item, snapshot)
 
 
 def absent_parents(
@@ -90,17 +91,26 @@ def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
                     yield Kind.SERVICE, Key(item.metadata.namespace, target.name)
 
 
-def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
+def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig, snapshot: Snapshot) -> Row:
     """A row for a configuration that nothing names, with its own problems, since no status reports them."""
     by = "GatewayClass" if id_.kind is Kind.GATEWAY_CLASS_CONFIG else "Gateway of its namespace"
     faults = [config_problem(config.spec), *(finding.message for finding in left_out(config.spec.proxy))]
+    faults += [_misled(config, snapshot)]
     message = "; ".join([f"no {by} names it", *filter(None, faults)])
     return Row(Grade.WARNING, str(id_), message=message)
 
 
+def _misled(config: object, snapshot: Snapshot) -> str:
+    """Why the proxy of a configuration opens another tunnel than the one named there; empty: nothing says that it
+    does."""
+    if not isinstance(config, GatewayConfig):
+        return ""
+    return other_tunnel(snapshot, config.spec, config.metadata.namespace)
+
+
 def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     item = snapshot.all(id_.kind).get(id_.key)
-    rows = [*_verdict(id_, translation)]
+    rows = [*_verdict(id_, snapshot, translation)]
     told = "; ".join(row.message for row in rows)
     rows += [
         Row(Grade.WARNING, str(id_), message=absent) for absent in absent_parents(item, snapshot) if absent not in told
@@ -108,13 +118,16 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
     yield from rows or [_unjudged(id_, item, snapshot, translation)]
 
 
-def _verdict(id_: ObjectId, translation: Translation) -> Iterator[Row]:
+def _verdict(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     """No rows: the object is not ours to judge."""
     match verdict := translation.verdict(id_):
         case ClassVerdict():
             yield from _rows(id_, "", verdict.findings)
         case GatewayVerdict() | ListenerSetVerdict():
             bad = [*_rows(id_, "", verdict.findings, only_bad=True)]
+            own = parameters(snapshot.all(id_.kind)[id_.key])
+            if misled := _misled(snapshot.read(own) if own else None, snapshot):
+                bad.append(Row(Grade.WARNING, str(id_), message=misled))
             for listener in verdict.listeners:
                 bad += _rows(id_, f"listener {listener.name}", listener.findings, only_bad=True)
             yield from bad or _rows(id_, "", verdict.findings)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 from tests.e2e.controller.arena import Arena, until_serves
+from tests.proxy.site import TOKEN as PROXY_TOKEN
 from tests.proxy.site import Proxy, eventually
 from tests.support.controller import faults
-from tests.support.provider import TOKEN, Provider
+from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tunnelgw.model.kinds import Kind
 
 DELIVERED = "tunnelgw.dev/Delivered"
@@ -154,3 +158,44 @@ def test_an_abandoned_tunnel_is_emptied_despite_a_transient_authentication_error
 
         provider.wait_for_hostnames(set(), 90.0)
         assert fault.left == 0
+
+
+def test_a_connectors_token_of_another_tunnel_is_reported_until_it_is_corrected_and_hostnames_are_delivered_anyway(
+    arena: Arena, provider: Provider
+) -> None:
+    def connector(tunnel_id: str) -> dict[str, str]:
+        token = json.dumps({"a": "0" * 32, "t": tunnel_id, "s": "eA=="}).encode()
+        return {"tunnel-token": base64.b64encode(token).decode()}
+
+    another = "7f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b22"
+    with Proxy() as own:
+        arena.gateway(arena.gateway_class(tunnel_id=None, direct="127.0.84.1"))
+        arena.route("web", "a.example.org")
+        spec = {
+            "tunnelID": TUNNEL_ID,
+            "proxyEndpoints": [own.api],
+            "authSecretRef": {"name": "auth"},
+            "providerCredentialsSecretRef": {"name": "provider"},
+            "accountID": provider.tunnel.account_id,
+            "tunnelTokenSecretRef": {"name": "connector"},
+        }
+        for name, data in (
+            ("auth", {"auth-token": PROXY_TOKEN}),
+            ("provider", {"api-token": TOKEN}),
+            ("connector", connector(another)),
+        ):
+            arena.secret(name, data)
+        arena.cluster.create(Kind.GATEWAY_CONFIG, "own", spec, arena.namespace)
+        ref = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}
+        arena.cluster.patch(Kind.GATEWAY, "gw", arena.namespace, {"spec": {"infrastructure": {"parametersRef": ref}}})
+        with arena.controller():
+            told = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False", lambda found: another in found["message"])
+            provider.wait_for_hostnames({"a.example.org"})
+            until_serves(own, "a.example.org")
+            arena.until_programmed()
+            assert f"the token of tunnel {another}, want that of tunnel {TUNNEL_ID}" in told["message"]
+
+            arena.delete(Kind.SECRET, "connector")
+            arena.secret("connector", connector(TUNNEL_ID))
+
+            arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -154,6 +156,30 @@ def test_a_referenced_configuration_has_no_row_of_its_own() -> None:
     )
 
     assert [row.object for row in rows] == ["GatewayClass tunnel", "Gateway shop/gw", "GatewayConfig blog/own"]
+
+
+def test_a_connectors_token_of_another_tunnel_is_reported_whether_or_not_a_gateway_names_its_configuration() -> None:
+    opened, wanted = (f"{digit}f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11" for digit in "67")
+    token = base64.b64encode(json.dumps({"a": "a" * 32, "t": opened, "s": "eA=="}).encode())
+    data = {"tunnel-token": base64.b64encode(token).decode()}
+    config = {"tunnelID": wanted, "tunnelTokenSecretRef": {"name": "connector"}}
+    infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
+    own_gateway = {"gatewayClassName": "tunnel", "listeners": [], "infrastructure": infrastructure}
+    there = [
+        (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": OURS}, namespace="")),
+        (Kind.GATEWAY, make(Kind.GATEWAY, "gw", own_gateway, namespace="shop")),
+        (Kind.SECRET, make(Kind.SECRET, "connector", None, namespace="shop", data=data)),
+    ]
+
+    rows = rows_of(*there, (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", config, namespace="shop")))
+    unnamed = rows_of(*there, (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "other", config, namespace="shop")))
+
+    why = f"Secret shop/connector key tunnel-token: the token of tunnel {opened}, want that of tunnel {wanted}"
+    told = [row for row in rows if row.message.startswith(why)]
+    assert [(row.grade, row.object) for row in told] == [(Grade.WARNING, "Gateway shop/gw")]
+    assert not [row for row in rows if row.grade is Grade.ACCEPTED and row.object == "Gateway shop/gw"]
+    assert unnamed[-1].object == "GatewayConfig shop/other"
+    assert unnamed[-1].message.startswith(f"no Gateway of its namespace names it; {why}")
 
 
 def test_foreign_classes_are_ignored_unless_no_class_is_ours() -> None:
