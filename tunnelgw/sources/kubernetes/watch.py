@@ -5,6 +5,7 @@
     410: the version is too old for the server            a list; the store keeps what it has until that is complete
     404: a kind with a CRD does not exist any more        discovery; the store forgets its objects
     the kind's definition has changed                     a list, and another one later: events lack new fields
+    403, for half a minute                                a list now and then: only the right to watch may be missing
     too soon, and the server's version is older than ours a list: a backup was restored
     anything else                                         the same, after a wait
 
@@ -80,7 +81,7 @@ class Timing(msgspec.Struct, frozen=True):
     closed_s: float = 60.0
     """If listing the Secrets of a namespace is forbidden this long, a starting controller stops waiting for them."""
     poll_s: float = 30.0
-    """How often to search for a kind that is not installed."""
+    """How often to search for a kind that is not installed, and to list one that may be listed, but not watched."""
     page_size: int = 500
     page_size_with_data: int = 50
     """For Secrets and ConfigMaps, which can be a megabyte each."""
@@ -330,7 +331,10 @@ class Watch:
             case HTTPStatus.FORBIDDEN if self._namespace and not self._store.can_have_roles(self._namespace):
                 self._await_namespace()
             case HTTPStatus.FORBIDDEN:
-                if self._namespace and self._setbacks.is_forbidden_for(self._timing.closed_s, time.monotonic()):
+                now_s, poll_s = time.monotonic(), self._timing.poll_s
+                if self._setbacks.is_forbidden_for(poll_s, now_s) and now_s - self._listed_s >= poll_s:
+                    self._version = None  # only the right to watch may be missing
+                if self._namespace and self._setbacks.is_forbidden_for(self._timing.closed_s, now_s):
                     self._store.close(self._namespace)  # its administrators must not be able to hold up others
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:

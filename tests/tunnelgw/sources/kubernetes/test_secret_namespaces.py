@@ -48,9 +48,11 @@ class Narrow:
         call("POST", f"{RBAC}/clusterrolebindings", self._binding("ClusterRole"))
         cluster.write_kubeconfig(self.kubeconfig, HOME, self.name)
 
-    def let_read(self, namespace: str) -> None:
+    def let_read(self, namespace: str, *verbs: str) -> None:
+        """`verbs`: other than those of the chart's Role."""
         place = f"{RBAC}/namespaces/{namespace}"
-        self._cluster.admin.call("POST", f"{place}/roles", {"metadata": {"name": self.name}, "rules": RULES})
+        rules = [{**rule, "verbs": verbs or rule["verbs"]} for rule in RULES]
+        self._cluster.admin.call("POST", f"{place}/roles", {"metadata": {"name": self.name}, "rules": rules})
         self._cluster.admin.call("POST", f"{place}/rolebindings", self._binding("Role"))
 
     def _binding(self, kind: str) -> dict[str, Any]:
@@ -238,3 +240,19 @@ def test_the_account_of_these_tests_may_not_list_all_secrets(cluster: Cluster, n
     answer = cluster.admin.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
 
     assert answer["status"]["allowed"] is False
+
+
+def test_changes_of_what_may_be_listed_but_not_watched_are_seen_and_the_missing_right_is_reported(
+    cluster: Cluster, narrow: Narrow, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    narrow.let_read(namespace, "get", "list")
+    cluster.create(Kind.SECRET, "first", namespace=namespace, data=DATA)
+    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
+        world.until_here(Kind.SECRET, Key(namespace, "first"))
+
+        cluster.create(Kind.SECRET, "later", namespace=namespace, data=DATA)
+        world.until_here(Kind.SECRET, Key(namespace, "later"))
+        cluster.delete(Kind.SECRET, "first", namespace)
+        world.until_gone(Kind.SECRET, Key(namespace, "first"))
+
+    assert "watch forbidden, retrying" in caplog.messages
