@@ -14,7 +14,7 @@ import msgspec
 
 from daemonkit.secret import Secret
 from tunnelgw.deliver.credentials import Credentials, account_for, other_tunnel, token_at
-from tunnelgw.model.conditions import ConditionType, Status
+from tunnelgw.model.conditions import ConditionType
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
 from tunnelgw.model.kinds import Kind
@@ -38,12 +38,13 @@ TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
 """Why a proxy gets no document from a data plane that names it."""
-_TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+_HOLDING_TUNNEL = re.compile(
+    r"(?:\S+: )?held by [0-9]+ prox(?:y|ies) and tunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"
+)
 
 
 class _Condition(msgspec.Struct, frozen=True):
     type: str = ""
-    status: str = ""
     message: str = ""
 
 
@@ -146,14 +147,15 @@ def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
 def told_tunnels(gateway: Gateway) -> frozenset[str]:
     """Ids of the tunnels that got the Gateway's hostnames according to its status; see `deliveries.delivered`.
 
-    Failures are not read: their messages contain text from proxies.
+    That may be False because of some of the hostnames only. Only the beginning of its message is read, since others
+    contain text from proxies.
     """
     try:
         status = msgspec.json.decode(gateway.status, type=_Said)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return frozenset()
-    said = (each for each in status.conditions if (each.type, each.status) == (ConditionType.DELIVERED, Status.TRUE))
-    return frozenset(id_ for each in said for id_ in _TUNNEL_IN_TEXT.findall(each.message))
+    said = (_HOLDING_TUNNEL.match(each.message) for each in status.conditions if each.type == ConditionType.DELIVERED)
+    return frozenset(found[1] for found in said if found)
 
 
 def tunnel_name(tunnel_id: str) -> str:

@@ -77,11 +77,11 @@ def delivered(answers: Answers) -> Finding:
         return _pending(f"{awaited} of {expected} proxies have not answered yet{why}")
     if has_tunnel and tunnel is None:
         return _pending("the provider has not got the hostnames yet")
+    held = f"held by {expected} {'proxy' if expected == 1 else 'proxies'}" + (f" and {tunnel.target}" if tunnel else "")
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
-    if conflicts:
-        return _failed("; ".join(conflicts[:_MAX_ERRORS]))
-    where = f"{expected} {'proxy' if expected == 1 else 'proxies'}" + (f" and {tunnel.target}" if tunnel else "")
-    return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
+    if conflicts:  # the tunnel has the other hostnames: see `targets.told_tunnels`
+        return _failed(f"{held}, but {'; '.join(conflicts[:_MAX_ERRORS])}")
+    return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, held)
 
 
 def without_plane() -> Finding:

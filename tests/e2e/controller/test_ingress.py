@@ -184,3 +184,25 @@ def test_each_tunnel_of_classes_that_share_proxies_gets_the_hostnames_of_its_own
         assert line["tunnels"] == sorted([TUNNEL_ID, other_id])
     assert other.config is not None
     assert [rule.get("hostname") for rule in other.config["ingress"]] == ["b.example.org", None]
+
+
+def test_a_tunnel_shared_with_another_release_loses_only_our_rules_if_its_class_leaves_it_while_no_controller_runs(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    other_id = "0c9f1d2e-5a77-4a57-8a39-2f6f0a5b9c33"
+    provider.tunnels[other_id] = Tunnel(other_id)
+    another = ("b.example.org", "http://another-release.tunnelgw.internal")
+    provider.write({"ingress": [{"hostname": another[0], "service": another[1]}, CATCH_ALL]})
+    gateway_class = arena.gateway_class()
+    arena.gateway(gateway_class)
+    arena.route("web", "a.example.org")
+    arena.route("claimed", "b.example.org")
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"a.example.org", "b.example.org"})
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "False", lambda found: another[1] in found["message"])
+    arena.cluster.patch(Kind.GATEWAY_CLASS_CONFIG, gateway_class, "", {"spec": {"tunnelID": other_id}})
+
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"b.example.org"}, 60.0)
+
+    assert rules(provider) == [another, ("", CATCH_ALL["service"])]

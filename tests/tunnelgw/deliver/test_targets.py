@@ -12,7 +12,7 @@ import pytest
 from daemonkit.secret import Secret
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.deliver.credentials import Credentials
-from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import (
     Discovery,
     depends_on_tunnels,
@@ -413,17 +413,18 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     assert not depends_on_tunnels(Snapshot.of([*with_tunnel, *by_hand]), DISCOVERY)
 
 
-def status_of(tunnel_id: str, error: str = "") -> dict[str, Any]:
+def status_of(tunnel_id: str, error: str = "", *remarks: Remark) -> dict[str, Any]:
     """Of a Gateway whose proxy holds its document."""
-    tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error)
+    tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error, remarks=remarks)
     finding = delivered(Answers([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel))
-    condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": finding.message}
+    told = f"tests.example/c: {finding.message}"
+    condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": told}
     return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
 
 
 def test_tunnels_named_in_delivered_statuses_may_be_left_whatever_is_named_now() -> None:
     gateway_spec = {"gatewayClassName": "one", "listeners": []}
-    told, failed = status_of(TWO), status_of(TWO, "down")
+    told, failed = status_of(TWO), status_of(TWO, f"down, not held by 1 proxy and tunnel {THREE}")
     config = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
     gateways = [(Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway_spec, status=status)) for status in (told, failed)]
 
@@ -431,6 +432,20 @@ def test_tunnels_named_in_delivered_statuses_may_be_left_whatever_is_named_now()
 
     assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("abc"))}
     assert left_tunnels(Snapshot.of([*config, gateways[1]]), DISCOVERY) == {}, "proxies have words in that text"
+
+
+def test_a_tunnel_that_got_all_hostnames_but_those_of_somebody_else_may_be_left() -> None:
+    gateway_spec = {"gatewayClassName": "one", "listeners": []}
+    conflict = Remark(RemarkKind.CONFLICT, "a.example.org", f"there is a rule of tunnel {THREE} for a.example.org")
+    status = status_of(TWO, "", conflict)
+    items = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
+
+    left = left_tunnels(
+        Snapshot.of([*items, (Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway_spec, status=status))]), DISCOVERY
+    )
+
+    assert status["conditions"][1]["status"] == "False"
+    assert left.keys() == {TWO}
 
 
 @pytest.mark.parametrize("status", [{"conditions": {}}, {"conditions": [{"type": 1}]}, []])

@@ -120,7 +120,8 @@ def test_a_conflict_is_reported_on_the_gateway_and_by_hostname() -> None:
     everything = Remark(RemarkKind.CONFLICT, "*", "the catch-all is somebody else's")
     tunnel = msgspec.structs.replace(TUNNEL, remarks=(CONFLICT, everything))
 
-    assert said(delivered(Answers([HELD], 1, tunnel)))[2] == f"{CONFLICT.message}; {everything.message}"
+    told = f"held by 1 proxy and tunnel 6f1c, but {CONFLICT.message}; {everything.message}"
+    assert said(delivered(Answers([HELD], 1, tunnel))) == (Status.FALSE, Reason.DELIVERY_FAILED, told)
     assert conflicts({"6f1c": tunnel}) == {
         TunnelHost("6f1c", "a.example"): CONFLICT.message,
         TunnelHost("6f1c", ""): everything.message,
