@@ -6,8 +6,8 @@ its turn, if the connection's window or the socket takes less than all streams h
 connection; the codec decides what a flood is.
 
 Deadlines: for the client's first SETTINGS, and for the next stream to begin if there is none. Draining is announced
-first; streams are refused later (RFC 9113, 6.8). If a client does not respond to that, its connection is closed once
-its streams have ended.
+first; streams are refused later (RFC 9113, 6.8), or at once on an outdated connection. If a client does not respond to
+that, its connection is closed once its streams have ended.
 """
 
 import time
@@ -18,7 +18,7 @@ from proxy import h2
 from proxy.doors.h2stream import Dialect, H2Stream
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.misdirected import Misdirection
-from proxy.doors.refusals import MISDIRECTED, refusal, silent_refusal
+from proxy.doors.refusals import MISDIRECTED, OUTDATED, refusal, silent_refusal
 from proxy.doors.rests import Rests
 from proxy.doors.terms import Terms
 from proxy.doors.turns import Turns
@@ -174,10 +174,14 @@ class H2Connection:
             self._refuse(stream_id, head.method, 414, detail, "protocol")
             return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
-            self._refuse(stream_id, head.method, 421, MISDIRECTED, "misdirected")
             if self.misdirection.is_outdated:
-                # Many clients, such as those of gRPC, open another connection only when this one has come to its end.
+                # Most clients send the request again over another connection, whereas those of gRPC, for one, take 421
+                # for the outcome of the call.
+                self._keeper.refused("misdirected", OUTDATED)
+                self._codec.refuse_from(stream_id)
                 self.drain()
+            else:
+                self._refuse(stream_id, head.method, 421, MISDIRECTED, "misdirected")
             return
         streams = self._streams
         if not streams:

@@ -2,11 +2,11 @@
 
 Browsers send requests for all names of a certificate over one connection. Another listener may want other
 certificates, protocols or client certificates, so a request for a host of a listener that the handshake did not choose
-is answered 421, and the client opens another connection for it. So is a request on a connection that is older than a
-document with other requirements, since otherwise existing clients would never have to present a certificate; and on one
-that is older than a document that removed the port, even if the port has come back since. A host that no listener
-serves is not answered 421, but 404 by routing. A connection that is older than a document is ended after the answer:
-many clients would go on using it. Pure.
+is answered 421, and the client opens another connection for it. A request on a connection that is older than a document
+with other requirements is turned away too, since otherwise existing clients would never have to present a certificate;
+so is one on a connection that is older than a document that removed the port, even if the port has come back since.
+Over HTTP/1.1 it is answered 421 as well; over HTTP/2 it is refused unprocessed. Such a connection then ends, since many
+clients would go on using it. A host that no listener serves is not answered 421, but 404 by routing. Pure.
 """
 
 from typing import Final, Protocol

@@ -11,6 +11,7 @@ from proxy.exchange.answers import http_date
 from proxy.heads import Field, ResponseHead
 
 MISDIRECTED: Final = "this connection was not set up for the listener that has this host now; use a new connection"
+OUTDATED: Final = "the listener's requirements have changed since this connection was set up"
 CONTENT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")
 
 

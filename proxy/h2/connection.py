@@ -186,7 +186,7 @@ class Connection(Receiving):
         self._guard.count(Flood.IGNORED)
         if payload != DRAIN_PING:
             self._events.append(events.PingAcked(payload))
-        elif self._is_drain_announced and not self.is_draining:
+        elif self._awaits_drain_ack:
             self._finish_drain()
 
     def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:

@@ -39,6 +39,10 @@ class Sending:
         # Neither side opens streams any more.
         self.is_draining = False
         self._is_drain_announced = False
+        # Our PING is on its way, so the peer may not have seen yet that we drain.
+        self._awaits_drain_ack = False
+        # Streams of the peer from this identifier on are not processed.
+        self._refused_from = frames.MAX_STREAM_ID + 1
         self._encoder = encoder
         self._guard = guard
         # A server that does not announce a limit of streams may accept any number.
@@ -85,7 +89,7 @@ class Sending:
     @property
     def is_drained(self) -> bool:
         """Draining, and the last stream has ended: the transport may be closed."""
-        return self.is_draining and not self._streams
+        return self.is_draining and not self._streams and not self._awaits_drain_ack
 
     @property
     def has_send_window(self) -> bool:
@@ -269,12 +273,23 @@ class Sending:
         """
         if self._is_drain_announced or self.is_terminated:
             return
-        self._is_drain_announced = True
         if self.is_server:
-            self._output.append(frames.encode_goaway(frames.MAX_STREAM_ID, ErrorCode.NO_ERROR, b""))
-            self._output.append(frames.encode_frame(frames.PING, 0, 0, DRAIN_PING))
+            self._announce_drain(frames.MAX_STREAM_ID)
         else:
-            self.is_draining = True
+            self._is_drain_announced = self.is_draining = True
+
+    def refuse_from(self, stream_id: int) -> None:
+        """Finish earlier streams; refuse this one and all later ones (server role), which the caller has not processed.
+
+        The peer may send them again over another connection, whatever their methods are (6.8, 8.7).
+        """
+        if self.is_terminated or stream_id >= self._refused_from:
+            return
+        self._refused_from, self.is_draining = stream_id, True
+        # First, so that the peer does not send the streams again over this connection.
+        self._announce_drain(self._last_peer_stream_id)
+        for live_id in [live_id for live_id in self._streams if live_id >= stream_id]:
+            self._reset(live_id, ErrorCode.REFUSED_STREAM)
 
     def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
         """Give up the connection at once: the last frame is a GOAWAY, and every stream is gone without an event."""
@@ -312,9 +327,16 @@ class Sending:
 
     @property
     def _last_peer_stream_id(self) -> int:
-        return self._table.last_id if self.is_server else 0
+        return min(self._table.last_id, max(0, self._refused_from - 2)) if self.is_server else 0
+
+    def _announce_drain(self, last_stream_id: int) -> None:
+        self._output.append(frames.encode_goaway(last_stream_id, ErrorCode.NO_ERROR, b""))
+        if not self._is_drain_announced:
+            self._is_drain_announced = self._awaits_drain_ack = True
+            self._output.append(frames.encode_frame(frames.PING, 0, 0, DRAIN_PING))
 
     def _finish_drain(self) -> None:
+        self._awaits_drain_ack = False
         self.is_draining = True
         self._output.append(frames.encode_goaway(self._last_peer_stream_id, ErrorCode.NO_ERROR, b""))
 

@@ -166,7 +166,15 @@ def tls_client(port: int, authority_pem: str) -> GrpcClient:
     return GrpcClient(grpc.secure_channel(f"localhost:{port}", credentials, options=_OPTIONS))
 
 
-_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+def usual_client(port: int, authority_pem: str, certificate: Issued) -> GrpcClient:
+    """With a certificate of its own, and the retries that are on unless an application turns them off."""
+    pair = (certificate.key_pem.encode(), certificate.chain_pem.encode())
+    credentials = grpc.ssl_channel_credentials(authority_pem.encode(), *pair)
+    return GrpcClient(grpc.secure_channel(f"localhost:{port}", credentials, options=_OWN))
+
+
+_OWN = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+_OPTIONS = (*_OWN, ("grpc.enable_retries", 0))
 
 
 def code_of(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:

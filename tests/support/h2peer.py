@@ -172,6 +172,11 @@ class H2Peer:
         self.wait_for(lambda: self.has_ended(stream_id), f"the end of stream {stream_id}")
         return self.data(stream_id)
 
+    def is_refused(self, stream_id: int) -> bool:
+        """By a GOAWAY, after which the h2 package reports no reset."""
+        goaways = [event for event in self.events if isinstance(event, h2.events.ConnectionTerminated)]
+        return any(event.last_stream_id is not None and event.last_stream_id < stream_id for event in goaways)
+
     @property
     def has_goaway(self) -> bool:
         return any(isinstance(event, h2.events.ConnectionTerminated) for event in self.events)

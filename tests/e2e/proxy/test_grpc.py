@@ -3,6 +3,7 @@
 import queue
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from tests.e2e.proxy.doors import through_both_doors
 from tests.proxy.backend.h2peer import H2Peer, speaks
 from tests.proxy.backend.servers import backend as backend_that
+from tests.support.certificates import Authority
 from tests.support.gateway import Gateway, route_to
-from tests.support.grpcpeer import DETAILS, GrpcClient, GrpcServer, clear_client, code_of, tls_client
+from tests.support.grpcpeer import DETAILS, GrpcClient, GrpcServer, clear_client, code_of, tls_client, usual_client
 from tests.support.ports import ReservedPort
 from tests.support.socketbackend import Dialogue, SocketBackend
 
@@ -156,6 +158,25 @@ def failing(gateway: Gateway, call: Callable[[GrpcClient], object]) -> tuple[grp
 
 
 @through_both_doors
+def test_a_client_does_not_notice_that_the_authorities_for_client_certificates_change(gateway: Gateway) -> None:
+    """Its connection from before is refused the next call unprocessed, which it makes again over a new one."""
+    with closing(Authority()) as authority, closing(Authority()) as other, GrpcServer() as server:
+        issued = authority.issue("client.example")
+
+        def admit(authorities_pem: str) -> None:
+            clear, tls = gateway.doors.listeners()
+            tls = {**tls, "tls": {**tls["tls"], "clientValidation": {"ca": authorities_pem}}}
+            gateway.serve(route_to(server.address, kind="grpc", protocol="h2c"), listeners=[clear, tls])
+
+        admit(authority.pem)
+        with usual_client(gateway.tls[1], gateway.doors.authority.pem, issued) as client:
+            answers = [client.unary("Unary", b"before")[0]]
+            admit(authority.pem + other.pem)
+            answers += [client.unary("Unary", b"after")[0] for _ in range(3)]
+
+    assert [b"before", *[b"after"] * 3] == answers
+
+
 def test_a_method_without_a_route_is_unimplemented(gateway: Gateway) -> None:
     match = {"grpc": {"service": "test.Echo", "method": "Unary"}}
     with GrpcServer() as server:

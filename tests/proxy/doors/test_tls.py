@@ -229,20 +229,23 @@ def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on()
         assert {"misdirected": 2} == rig.door_stats.refused
 
 
-def test_an_http2_connection_from_before_a_change_of_requirements_comes_to_its_end_after_a_421() -> None:
-    """Clients that send without a pause would otherwise get 421 for ever."""
+def test_an_http2_connection_from_before_a_change_of_requirements_refuses_requests_and_finishes_others() -> None:
+    """Unprocessed, so that clients send them again over a new connection; those of gRPC do so for no status code."""
     with TLSRig().open(https("web", A)) as rig, rig.handshake("a.example", "h2") as sock:
         client = H2Client(sock)
         running = client.ask("/count", method="POST", has_body=True)
         client.send(running, b"begun")
         rig.services.begun.get(timeout=WAIT_S)
         rig.reload(https("web", A, clientValidation={"ca": ca_pem(OTHER_CA)}))
-        assert 421 == client.get("/hello").status_code
-        client.read_until(lambda: bool(client.goaways))
+        refused = client.answer(client.ask("/count", method="POST", has_body=True))
+        assert (ErrorCodes.REFUSED_STREAM, {}) == (refused.reset_code, refused.headers)
+        assert {running} == {goaway.last_stream_id for goaway in client.goaways}
         client.send(running, b"ended", ends=True)
 
         assert 200 == client.answer(running).status_code
         client.read_until(lambda: client.is_closed)
+        assert rig.services.begun.empty()
+        assert {"misdirected": 1} == rig.door_stats.refused
 
 
 def test_an_early_response_and_its_reset_are_in_separate_tls_records() -> None:

@@ -552,6 +552,60 @@ def test_requests_after_the_drain_are_refused_as_safe_to_retry_and_end_none_that
     assert (True, 1) == (link.server.is_live(running), link.server.stream_count)
 
 
+@pytest.mark.parametrize("is_drained_before", [False, True])
+def test_streams_refused_from_one_on_are_safe_to_retry_and_earlier_ones_finish(is_drained_before: bool) -> None:
+    """GOAWAY comes first: the client must not send them over this connection again."""
+    link = Link()
+    running = link.request()
+    if is_drained_before:
+        link.server.drain()
+    refused = [link.client.open_stream(get_head()) for _ in range(2)]
+    link.server.receive(link.client.data_to_send(), 0.0)
+
+    link.server.refuse_from(refused[0])
+    link.server.refuse_from(refused[1])
+    link.server.drain()
+    sent = link.server.data_to_send()
+    kinds = [(frame.kind, frame.stream_id) for frame in sent_frames(sent) if frame.kind != frames.PING]
+    announced = [(frames.GOAWAY, 0)] * (2 if is_drained_before else 1)
+    assert [*announced, *((frames.RST_STREAM, stream_id) for stream_id in refused)] == kinds
+
+    link.at_client += link.client.receive(sent, 0.0)
+    link.exchange()
+    goaways = [event.last_stream_id for event in link.at_client if isinstance(event, GoawayReceived)]
+    assert [2**31 - 1] * is_drained_before + [running, running] == goaways
+    unseen = [(event.stream_id, event.error_code) for event in link.at_client if isinstance(event, StreamReset)]
+    assert [(stream_id, ErrorCode.REFUSED_STREAM) for stream_id in refused] == unseen
+    assert (True, False) == (link.server.is_draining, link.server.is_drained)
+    link.server.send_headers(running, ResponseHead(200, []), end_stream=True)
+    link.exchange()
+    assert (True, True) == (link.server.is_drained, link.client.is_drained)
+
+
+def test_even_the_first_stream_can_be_refused() -> None:
+    link = Link()
+    first = link.request()
+    link.at_client.clear()
+
+    link.server.refuse_from(first)
+    link.exchange()
+
+    assert [0, 0] == [event.last_stream_id for event in link.at_client if isinstance(event, GoawayReceived)]
+    assert link.client.is_drained
+
+
+def test_a_client_that_does_not_heed_the_refusal_of_streams_is_no_flood() -> None:
+    link = Link()
+    running = link.request()
+    link.server.refuse_from(running + 2)
+    later = range(running + 2, running + 2 + 2 * (Limits().max_stream_errors + 1), 2)
+
+    events = link.server.receive(b"".join(headers(stream_id, GET) for stream_id in later), 0.0)
+
+    assert {RequestRejected} == set(map(type, events))
+    assert (True, 1) == (link.server.is_live(running), link.server.stream_count)
+
+
 def test_streams_beyond_the_last_one_of_a_goaway_are_safe_to_retry() -> None:
     link = Link()
     served = link.request()

@@ -1,5 +1,6 @@
 """What holds for every input: cuts do not matter, garbage is survived, windows are never overdrawn."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -256,7 +257,10 @@ def test_our_sending_never_overdraws_a_window(steps: list[tuple[str, int, int]],
     assert client._receive_window.available + client._receive_window.returnable == 70_000
 
 
-@given(st.lists(st.sampled_from(["headers", "data", "trailers", "end", "reset", "abandon", "drain"]), max_size=6))
+CALLS = ["headers", "data", "trailers", "end", "reset", "abandon", "drain", "refuse"]
+
+
+@given(st.lists(st.sampled_from(CALLS), max_size=6))
 def test_whatever_order_our_caller_chooses_the_peer_sees_no_error(calls: list[str]) -> None:
     """Invalid calls raise and queue nothing; what valid calls queue is accepted by the other codec."""
     server, client = Connection.server(Caches()), Connection.client(Caches())
@@ -264,7 +268,7 @@ def test_whatever_order_our_caller_chooses_the_peer_sees_no_error(calls: list[st
     at_client: list[Event] = []
     client.open_stream(get_head(), end_stream=True)
     flow(client, server, at_client, at_server)
-    actions = {
+    actions: dict[str, Callable[[], object]] = {
         "headers": lambda: server.send_headers(1, ResponseHead(200, [])),
         "data": lambda: server.send_data(1, b"x"),
         "trailers": lambda: server.send_trailers(1, [(b"a", b"b")]),
@@ -272,6 +276,7 @@ def test_whatever_order_our_caller_chooses_the_peer_sees_no_error(calls: list[st
         "reset": lambda: server.reset_stream(1),
         "abandon": lambda: server.abandon(1),
         "drain": server.drain,
+        "refuse": lambda: server.refuse_from(1),
     }
     for call in calls:
         queued = len(server._output)
