@@ -109,6 +109,8 @@ class Door:
 
     def use(self, change: Change) -> None:
         """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
+        if self._members and change.layout.trusted is not self._layout.trusted:
+            self._end_those_trusted_otherwise(change.layout.trusted)
         self._layout, self._contexts = change.layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
@@ -124,6 +126,14 @@ class Door:
         for member in self._members:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
+
+    def _end_those_trusted_otherwise(self, trusted: Networks) -> None:
+        """A load balancer may keep its connections for ever, and they have the trust that it had when they came in."""
+        for member in tuple(self._members):
+            if not isinstance(member, H1Connection | H2Connection):
+                continue
+            if member.arrival.is_trusted != trusted.contain(member.arrival.address):
+                member.drain()
 
     def admission_to(self, listener: str) -> Admission:
         return self._admissions.get(listener)

@@ -54,7 +54,7 @@ class H2Connection:
         """Call `start` next. `codec`: a fresh one, if it needs other settings than the terms have."""
         self._loop = loop
         self._terms = terms
-        self._arrival = arrival
+        self.arrival = arrival
         self._keeper = keeper
         self.misdirection = misdirection
         self.dialect = dialect
@@ -187,7 +187,7 @@ class H2Connection:
         if not streams:
             self._deadline.clear()
             self.idle_since_s = BUSY
-        stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self._arrival, has_body)
+        stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self.arrival, has_body)
         exchange = self._terms.begin(stream, head, event.end_stream and head.protocol is None)
         if stream_id in streams:
             stream.exchange = exchange
@@ -257,7 +257,7 @@ class H2Connection:
         """
         answered, self._answered = self._answered, []
         codec = self._codec
-        is_told_at_once = self._is_draining or self._is_ending or self._arrival.is_edge
+        is_told_at_once = self._is_draining or self._is_ending or self.arrival.is_edge
         for stream_id in answered:
             if not codec.is_live(stream_id):
                 codec.abandon(stream_id)

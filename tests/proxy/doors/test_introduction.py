@@ -1,5 +1,6 @@
 """Connections from load balancers begin with a PROXY protocol header, which names their client."""
 
+import contextlib
 import socket
 import struct
 from typing import Any
@@ -10,12 +11,14 @@ from msgspec.structs import replace
 from proxy import document
 from proxy.doors.introduction import Introduction
 from proxy.routing import compile_table, socket_door
+from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
-from tests.proxy.doors.rig import Rig, ask, port_of, read_all, read_all_or_reset, read_until, table_of
+from tests.proxy.doors.rig import Rig, ask, plain, port_of, read_all, read_all_or_reset, read_until, table_of
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
 from tests.support.requirements import not_possible_here
 
 CLIENT = "203.0.113.9"
+BALANCER = "198.51.100.4"
 HELLO = b"\r\n\r\nhello\n"
 FROM_BALANCERS: dict[str, Any] = {"forwarding": {"proxyProtocol": ["127.0.0.0/8"]}}
 LINE = f"PROXY TCP4 {CLIENT} 192.0.2.1 40000 80\r\n".encode()
@@ -139,12 +142,50 @@ def test_an_ipv4_balancer_is_recognized_on_a_dual_stack_socket() -> None:
 def test_trust_is_decided_by_the_client_address_of_the_header() -> None:
     forwarding = {"proxyProtocol": ["127.0.0.1"], "trustedProxies": ["127.0.0.1", "198.51.100.0/24"]}
     with Rig(forwarding=forwarding).open_plain() as rig:
-        for source, is_trusted in ((CLIENT, False), ("198.51.100.4", True)):
+        for source, is_trusted in ((CLIENT, False), (BALANCER, True)):
             with rig.connect() as client:
                 client.sendall(proxied(source))
                 ask(client)
                 arrival = rig.services.begun.get(timeout=10).client.arrival
                 assert (arrival.address, arrival.is_trusted) == (source, is_trusted)
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_connections_end_with_their_requests_when_their_client_is_trusted_otherwise(is_trusted: bool) -> None:
+    """Load balancers keep connections for hours, and each has the trust that its client had when it came in."""
+
+    def forwarding(trusts: bool) -> dict[str, list[str]]:
+        return {"proxyProtocol": ["127.0.0.1"], "trustedProxies": ["203.0.113.0/24", *[BALANCER] * trusts]}
+
+    with Rig(forwarding=forwarding(is_trusted)).open_plain() as rig, contextlib.ExitStack() as connections:
+
+        def connect(source: str) -> socket.socket:
+            sock = connections.enter_context(rig.connect())
+            sock.sendall(proxied(source))
+            return sock
+
+        others = H2Client(connect(CLIENT))
+        concerned, uploading = H2Client(connect(BALANCER)), connect(BALANCER)
+        running = [client.ask("/count", method="POST", has_body=True) for client in (others, concerned)]
+        ask(uploading, "/count", "Content-Length: 5\r\n", "POST")
+        begun = [rig.services.begun.get(timeout=10).client.arrival for _ in range(3)]
+        assert {CLIENT: True, BALANCER: is_trusted} == {arrival.address: arrival.is_trusted for arrival in begun}
+
+        rig.use(table_of(plain(rig.port), forwarding=forwarding(not is_trusted)), {})
+
+        uploading.sendall(b"12345")
+        assert b"\r\nConnection: close\r\n".lower() in read_all(uploading).lower()
+        concerned.read_until(lambda: bool(concerned.goaways))
+        for client, stream_id in zip((others, concerned), running, strict=True):
+            client.send(stream_id, b"12345", ends=True)
+            assert 200 == client.answer(stream_id).status_code
+        concerned.read_until(lambda: concerned.is_closed)
+        assert 200 == others.get("/hello").status_code
+        assert not others.goaways
+        ask(connect(BALANCER))
+        rig.services.begun.get(timeout=10)
+        arrival = rig.services.begun.get(timeout=10).client.arrival
+        assert (BALANCER, not is_trusted) == (arrival.address, arrival.is_trusted)
 
 
 @pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
