@@ -70,25 +70,29 @@ class PlayedWorker:
 
 
 @contextlib.contextmanager
-def begun_fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """A fleet of that worker alone, which has not reported yet that it is ready."""
-    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
-    (slot,) = fleet.slots
-    living = threading.Thread(target=slot.run, daemon=True)
-    living.start()
+def begun_fleet_of(*workers: PlayedWorker) -> Iterator[Fleet]:
+    """A fleet of these workers, which have not reported yet that they are ready."""
+    begins = [Begin(index, "error", "json", AccessLogSettings("off", 1.0)) for index in range(len(workers))]
+    fleet = Fleet(begins, dict(enumerate(workers)))  # type: ignore[arg-type]
+    living = [threading.Thread(target=slot.run, daemon=True) for slot in fleet.slots]
+    for thread in living:
+        thread.start()
     try:
-        worker.hears(Begin)
+        for worker in workers:
+            worker.hears(Begin)
         yield fleet
     finally:
-        slot.end()
-        living.join(WAIT_S)
-        assert not living.is_alive()
+        for slot, thread in zip(fleet.slots, living, strict=True):
+            slot.end()
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
 
 
 @contextlib.contextmanager
-def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """A fleet of that worker alone, which is ready."""
-    with begun_fleet_of(worker) as fleet:
-        worker.says(Ready())
+def fleet_of(*workers: PlayedWorker) -> Iterator[Fleet]:
+    """A fleet of these workers, which are ready."""
+    with begun_fleet_of(*workers) as fleet:
+        for worker in workers:
+            worker.says(Ready())
         fleet.start()
         yield fleet

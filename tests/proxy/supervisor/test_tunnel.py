@@ -17,7 +17,7 @@ from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, OfEdge, ToEdge
+from proxy.control import Begin, OfEdge, Taken, ToEdge
 from proxy.supervisor import edgesearch
 from proxy.supervisor import tunnel as rules
 from proxy.supervisor.edgefinder import Regions
@@ -664,6 +664,37 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
     assert [dial.is_small for dial in dials] == [False, False, False, True, True, False]
     told = lines_of(caplog, "full-size packets to the edge seem to be lost, sending smaller ones")
     assert len(told) == 1
+
+
+def test_connections_are_registered_by_workers_that_serve_the_document_only(edge: Edge) -> None:
+    """Another one, such as a successor that has just started, could answer their requests with errors only."""
+    stop, without, serving = threading.Event(), PlayedWorker(), PlayedWorker()
+    searches = Searches(edge, found(edge.addresses))
+
+    def registers(worker: PlayedWorker) -> int:
+        dial = worker.hears(ToEdge).order
+        assert isinstance(dial, Dial)
+        assert dial.registers
+        worker.says(OfEdge(Registered(dial.number, "id", "LIS")))
+        return dial.conn_index
+
+    with fleet_of(without, serving) as fleet:
+        settings = TunnelSettings(2, IpVersion.AUTO, registers_without_configuration=False)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        serving.says(Taken(1))
+        until(lambda: fleet.slots[1].taken == 1, "word of it")
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        indexes = [registers(serving), registers(serving)]
+        without.says(Taken(1))
+        until(lambda: fleet.slots[0].taken == 1, "word of it")
+        serving.says(OfEdge(Ended(2, FailureCause.LOST, "gone", 0.0, 60.0)))
+        indexes.append(registers(without))
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert indexes == [0, 1, 1]
 
 
 def test_a_scrape_at_any_moment_shows_where_a_registered_connection_is(

@@ -69,6 +69,10 @@ class Supervisor:
         """Requests a report."""
         self._channel.send(Report())
 
+    def say(self, message: object) -> None:
+        """Anything, even what no worker is told."""
+        self._channel.send(message)
+
     def narrow(self) -> None:
         """Shrinks the worker's send buffer, so that it has room for few messages that are not received."""
         self._theirs.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)

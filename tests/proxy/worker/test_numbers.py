@@ -1,4 +1,4 @@
-"""A worker's answers to requests for a report."""
+"""A worker's answers to requests for a report, and to messages that it cannot handle."""
 
 from __future__ import annotations
 
@@ -69,3 +69,15 @@ def test_a_worker_keeps_no_descriptor_of_its_reports() -> None:
     assert after <= before + 1
     supervisor.close()
     assert supervisor.is_drained
+
+
+def test_a_worker_that_cannot_handle_a_message_ends() -> None:
+    """It would serve something else than its supervisor believes, whereas a new one serves what it should."""
+    supervisor = Supervisor()
+    assert supervisor.hear() == Ready()
+
+    supervisor.say(Ready())
+
+    supervisor.wait_for_end()
+    assert not supervisor.is_drained
+    supervisor.close()
