@@ -237,3 +237,21 @@ def test_bodies_pass_through_small_windows_in_small_pieces() -> None:
             call.send(body, True, waits=False)
             assert call.read_all() == body
             assert max(call.pieces) <= 1000
+
+
+def test_the_limits_of_a_document_apply_to_connections_made_since() -> None:
+    route = {"rules": [{"respond": {"statusCode": 200}}]}
+    with Edge() as edge, Connector(edge) as proxy:
+
+        def status_code() -> int:
+            return proxy.ask("/" + "x" * 3000).status_code
+
+        proxy.serve(route, limits={"maxUriBytes": 2000})
+        (first,) = edge.wait_for_registered(1)
+        assert status_code() == 414
+
+        proxy.serve(route)
+        edge.drop(first)
+        edge.wait_for_attempts(first.number + 1)
+        edge.wait_for_registered(1)
+        assert status_code() == 200

@@ -697,6 +697,26 @@ def test_connections_are_registered_by_workers_that_serve_the_document_only(edge
     assert indexes == [0, 1, 1]
 
 
+def test_connections_are_dialled_from_all_workers_in_turn() -> None:
+    """Those that are still being dialled count, too."""
+    stop, workers = threading.Event(), (PlayedWorker(), PlayedWorker())
+    with Edge(["127.0.0.1:0"] * 4) as edge, fleet_of(*workers) as fleet:
+        searches = Searches(edge, found(edge.addresses))
+        settings = TunnelSettings(4, IpVersion.AUTO, registers_without_configuration=True)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        first = workers[0].hears(ToEdge).order
+        assert isinstance(first, Dial)
+        workers[0].says(OfEdge(Registered(first.number, "id", "LIS")))
+        others = [workers[turn].hears(ToEdge).order for turn in (1, 0, 1)]
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert [1, 2, 3] == [order.conn_index for order in others if isinstance(order, Dial)]
+
+
 def test_a_scrape_at_any_moment_shows_where_a_registered_connection_is(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
