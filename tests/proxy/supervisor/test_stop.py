@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed,
 from tests.proxy.supervisor.begunput import BegunPut
 from tests.proxy.supervisor.playedworker import PlayedWorker, begun_fleet_of
 from tests.support.ports import LOOPBACK
+from tests.support.socketbackend import SocketBackend
 
 
 class Asking:
@@ -58,6 +60,26 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         proxy.wait_for_message("stopped listening")
         assert proxy.readiness() == (503, "stopping")
         backend.release.set()
+
+        running.join()
+        assert running.response is not None
+        assert running.response.text == "hello"
+        assert proxy.wait(DEADLINE_S) == 0
+
+
+def test_idle_connections_to_backends_are_closed_while_the_last_requests_finish() -> None:
+    """A backend that stops at the same time would wait for them, for as long as our grace period."""
+    with Backend() as slow, closing(SocketBackend()) as other, reserved_port() as port, Proxy() as proxy:
+        document = forwarding(port, slow.address)
+        aside = {"matches": [{"path": {"value": "/aside"}}], "backends": [{"address": other.address}]}
+        proxy.use({**document, "routes": [{"rules": [aside]}, *document["routes"]]})
+        assert ask(port, "/aside").text == "connection 1"
+        running = Asking(port, "/wait")
+        assert slow.asked.wait(DEADLINE_S)
+
+        proxy.send_signal(signal.SIGTERM)
+        other.wait_until_closed()
+        slow.release.set()
 
         running.join()
         assert running.response is not None

@@ -17,9 +17,11 @@ from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, OfEdge, Taken, ToEdge
+from proxy.control import Begin, OfEdge, TakeDocument, Taken, ToEdge
+from proxy.document import Reader
 from proxy.supervisor import edgesearch
 from proxy.supervisor import tunnel as rules
+from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.edgefinder import Regions
 from proxy.supervisor.edgetrust import TrustUnavailable
 from proxy.supervisor.fleet import Fleet
@@ -695,6 +697,33 @@ def test_connections_are_registered_by_workers_that_serve_the_document_only(edge
     thread.join(WAIT_S)
     assert not thread.is_alive()
     assert indexes == [0, 1, 1]
+
+
+def test_a_worker_that_is_about_to_serve_its_first_document_is_waited_for(edge: Edge) -> None:
+    """The edge is not looked at before: that would take a connection and a TLS handshake from the start."""
+    stop, worker = threading.Event(), PlayedWorker()
+    searches = Searches(edge, found(edge.addresses))
+    with fleet_of(worker) as fleet:
+        settings = TunnelSettings(1, IpVersion.AUTO, registers_without_configuration=False)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        fleet.deploy(Deployment(1, 1, Reader().read(b"{}").content, {}))
+        worker.hears(TakeDocument)
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        until(lambda: tunnel._search.addresses is not None, "addresses")
+        # After the first of two events it has had the occasion to dial.
+        for _ in range(2):
+            seen = threading.Event()
+            tunnel._events.put(seen.set)
+            assert seen.wait(WAIT_S)
+        worker.says(Taken(1))
+        order = worker.hears(ToEdge).order
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert isinstance(order, Dial)
+    assert order.registers
 
 
 def test_connections_are_dialled_from_all_workers_in_turn() -> None:
