@@ -10,7 +10,8 @@ import pytest
 from daemonkit.lifecycle import StartFailed
 from proxy import document
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, Ready, TakeDocument, ToEdge
+from proxy.control import Begin, Ready, TakeDocument, Taken, ToEdge
+from proxy.supervisor import slot as slots
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import FAILING_STARTS, State
@@ -139,6 +140,21 @@ def test_waiting_for_a_document_to_be_taken_ends_as_soon_as_the_fleet_stops() ->
     waiting.join(WAIT_S)
 
     assert found == ["worker 0 has not taken the document within 3600 s"]
+
+
+def test_a_document_is_in_use_while_a_worker_that_has_died_waits_for_its_successor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that cannot be started would otherwise fail every PUT, though the others serve it."""
+    monkeypatch.setattr(slots, "_FIRST_WAIT_S", 3600.0)
+    monkeypatch.setattr(slots, "_MAX_WAIT_S", 3600.0)
+    serving, dying = PlayedWorker(), PlayedWorker()
+    with fleet_of(serving, dying) as fleet:
+        dying.kill()
+        assert wait_until(lambda: fleet.slots[1].restarts == 1, WAIT_S)
+        serving.says(Taken(1))
+
+        assert fleet.wait_until_taken(1, WAIT_S) is None
 
 
 def test_a_start_fails_without_any_worker_and_succeeds_with_one_of_two() -> None:

@@ -8,10 +8,12 @@ import logging
 import mmap
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -29,6 +31,7 @@ from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.totals import Totals
 from tests.proxy.site import eventually
+from tests.proxy.supervisor import fleets as workers
 from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, fleet_of
 from tests.support.filelimits import out_of_descriptors
 
@@ -155,6 +158,23 @@ def after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("after_a_pause")
+def test_a_report_that_a_worker_owed_when_it_died_is_not_waited_for_from_its_successor() -> None:
+    """Each scrape would be late from then on, and show the counts of the one before."""
+    with workers.fleet_of({}) as fleet:
+        (slot,) = fleet.slots
+        pid = slot.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: " T " in Path(f"/proc/{pid}/stat").read_text(), "a worker that is paused")
+        owed = slot.report()
+        assert owed > slot.reports
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: slot.is_running and slot.pid != pid, "its successor")
+
+        asked = slot.report()
+        eventually(lambda: slot.reports >= asked, "the successor's report")
+
+
 def test_a_worker_that_was_paused_with_its_supervisor_is_not_killed_before_it_can_answer() -> None:
     worker = PlayedWorker()
     with fleet_of(worker) as fleet:
