@@ -109,8 +109,7 @@ class Door:
 
     def use(self, change: Change) -> None:
         """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
-        if self._members and change.layout.trusted is not self._layout.trusted:
-            self._end_those_trusted_otherwise(change.layout.trusted)
+        are_trusted_anew = self._members and change.layout.trusted is not self._layout.trusted
         self._layout, self._contexts = change.layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
@@ -120,6 +119,9 @@ class Door:
             if self._acceptor is not None:
                 self._registry.finish(self._acceptor)
             self._acceptor = change.acceptor
+        if are_trusted_anew:
+            # Last, since requests that wait in sockets are begun by this, and the new requirements hold for them.
+            self._end_those_trusted_otherwise()
 
     def _check_those_in_clear(self) -> None:
         """From now on check connections that came in while this port was plain HTTP, which needs no check."""
@@ -127,8 +129,9 @@ class Door:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
 
-    def _end_those_trusted_otherwise(self, trusted: Networks) -> None:
+    def _end_those_trusted_otherwise(self) -> None:
         """A load balancer may keep its connections for ever, and they have the trust that it had when they came in."""
+        trusted = self._layout.trusted
         for member in tuple(self._members):
             if not isinstance(member, H1Connection | H2Connection):
                 continue
@@ -249,7 +252,8 @@ class Door:
         self._registry.replace(before, connection)
         transport.hand_over(connection)
         connection.start(transport, received, is_started=True)
-        self._drain_late(connection)
+        if before.is_draining:
+            connection.drain()
 
     def _drain_late(self, connection: Member) -> None:
         if self._is_draining:

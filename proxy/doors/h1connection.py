@@ -71,7 +71,7 @@ class H1Connection:
         self._deadline = loop.deadline(self._on_deadline)
         self._is_head_timed = True
         """The deadline is for a head to be complete, not for the next request to begin."""
-        self._is_draining = False
+        self.is_draining = False
         self._is_paused = False
         self._is_clogged = False
         """Answers wait for a client that does not read them."""
@@ -173,7 +173,7 @@ class H1Connection:
         if event.is_http_10:
             arrival = msgspec.structs.replace(arrival, protocol="HTTP/1.0")
         stream = self._stream = H1Stream(self, self._codec, self._transport, arrival, event.is_http_10)
-        if self._is_draining:
+        if self.is_draining:
             self._codec.drain()
         if len(head.path) > self.terms.max_uri_bytes:
             limit_bytes = self.terms.max_uri_bytes
@@ -224,7 +224,7 @@ class H1Connection:
 
     def _await_next(self) -> None:
         # While draining: the last response had begun before, so its head does not tell the client to close.
-        self._deadline.set(self._loop.now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
+        self._deadline.set(self._loop.now_s + (DRAIN_S if self.is_draining else self.terms.idle_timeout_s))
 
     def on_switched(self) -> None:
         if self._codec.has_pipelined:
@@ -293,7 +293,7 @@ class H1Connection:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        self._is_draining = True
+        self.is_draining = True
         if self._stream is None and not self._is_ending:
             # A request that has already arrived in the socket is answered.
             self._transport.on_readable()

@@ -14,7 +14,7 @@ from proxy.routing import compile_table, socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
 from tests.proxy.doors.rig import Rig, ask, plain, port_of, read_all, read_all_or_reset, read_until, table_of
-from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
+from tests.proxy.doors.tlsrig import OTHER_CA, A, TLSRig, ca_pem, client_context, client_hello, https
 from tests.support.requirements import not_possible_here
 
 CLIENT = "203.0.113.9"
@@ -186,6 +186,43 @@ def test_connections_end_with_their_requests_when_their_client_is_trusted_otherw
         rig.services.begun.get(timeout=10)
         arrival = rig.services.begun.get(timeout=10).client.arrival
         assert (BALANCER, not is_trusted) == (arrival.address, arrival.is_trusted)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["begins later", "waits in the socket"])
+def test_a_connection_whose_client_is_trusted_otherwise_ends_although_it_goes_on_in_http2(is_waiting: bool) -> None:
+    with Rig().open_plain() as rig, rig.connect() as sock:
+        rig.wait_for_connections(1)
+        clients: list[H2Client] = []
+
+        def use() -> None:
+            if is_waiting:
+                clients.append(H2Client(sock))
+            rig.doors.prepare(table_of(plain(rig.port), forwarding={"trustedProxies": ["127.0.0.1"]}), {})()
+
+        rig.call(use)
+        client = clients[0] if is_waiting else H2Client(sock)
+        running = client.ask("/hello")
+
+        client.read_until(lambda: bool(client.goaways))
+        assert client.answer(running).status_code == 200
+        client.read_until(lambda: client.is_closed)
+
+
+def test_requests_that_wait_when_their_client_is_trusted_otherwise_have_to_meet_new_requirements() -> None:
+    with TLSRig().open(https("web", A)) as rig, rig.handshake() as sock:
+        rig.wait_for_connections(1)
+        ask(sock)
+        read_until(sock, b"hello\n")
+
+        def use() -> None:
+            ask(sock)
+            strict = https("web", A, clientValidation={"ca": ca_pem(OTHER_CA)})
+            table = table_of({**strict, **plain(rig.port)}, forwarding={"trustedProxies": ["127.0.0.1"]})
+            rig.doors.prepare(table, {})()
+
+        rig.call(use)
+
+        assert b"421" == sock.recv(65536).split()[1]
 
 
 @pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
