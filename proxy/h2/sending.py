@@ -289,7 +289,7 @@ class Sending:
         # First, so that the peer does not send the streams again over this connection.
         self._announce_drain(self._last_peer_stream_id)
         for live_id in [live_id for live_id in self._streams if live_id >= stream_id]:
-            self._reset(live_id, ErrorCode.REFUSED_STREAM)
+            self.reset_stream(live_id, ErrorCode.REFUSED_STREAM)
 
     def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
         """Give up the connection at once: the last frame is a GOAWAY, and every stream is gone without an event."""

@@ -308,6 +308,16 @@ def test_data_in_flight_on_streams_that_we_reset_is_no_flood() -> None:
     assert ended_by(server, data(1, b"rest") * 1000) is not None
 
 
+def test_data_in_flight_on_streams_that_we_refuse_is_no_flood() -> None:
+    """It would end the earlier requests on the connection."""
+    server = new_server(limits=LIMITS)
+    server.receive(b"".join(headers(stream_id, POST, frames.END_HEADERS) for stream_id in odd(3)), 0.0)
+    server.refuse_from(3)
+    for stream_id in (3, 5):
+        assert ended_by(server, data(stream_id, bytes(1024)) * 256) is None
+    assert server.is_live(1)
+
+
 def test_malformed_responses_end_the_streams_of_their_requests_and_no_others() -> None:
     client = new_client(limits=LIMITS)
     patient = client.open_stream(get_head(), end_stream=True)
