@@ -102,6 +102,8 @@ class _Session(msgspec.Struct, frozen=True):
     csrf_token: str
     is_proven: bool = False
     """Whether at least one call was accepted in this session."""
+    shows_pages: bool = False
+    """Whether a call was answered with a page before any was accepted."""
     learned_from: int = 0
     """The number of the attempt whose reply brought the token and the cookies."""
 
@@ -143,15 +145,18 @@ class SessionCredentials:
     def ticket(self, deadline: Deadline) -> Ticket:
         session = self._session
         if session is None:
-            self._renew_from(0, "", deadline)
+            self._renew_from(0, None, deadline)
             session = self._session
             if session is None:
                 raise CredentialsRefused("the login session ended at once")
         return Ticket(session.headers(), session.generation, next(self._numbers))
 
     def learn(self, ticket: Ticket, reply: Reply) -> None:
-        if reply.status_code == _STATUS_UNAUTHORIZED or replies.is_page(reply):
+        if reply.status_code == _STATUS_UNAUTHORIZED:
             return  # the session is over: token and cookies in the reply are for a new visitor
+        if replies.is_page(reply):
+            self._learn_page(ticket)  # for a new visitor, too
+            return
         token = _csrf_token(reply)
         is_proof = reply.is_success and not self.is_expired(ticket, reply) and not self._is_about_site(ticket, reply)
         with self._state_lock:
@@ -171,6 +176,12 @@ class SessionCredentials:
                 if is_proof:
                     self._pauses = _login_pauses()
 
+    def _learn_page(self, ticket: Ticket) -> None:
+        with self._state_lock:
+            session = self._session
+            if session is not None and session.generation == ticket.generation and not session.is_proven:
+                self._session = msgspec.structs.replace(session, shows_pages=True)
+
     def is_expired(self, ticket: Ticket, reply: Reply) -> bool:
         """True for 401, 403, and a success with an object where an array was requested, or with an error that asks to
         log in; also for a redirect or a page, which may be that for logging in. Not if the user lacks a permission, or
@@ -179,7 +190,7 @@ class SessionCredentials:
             has_permission = not replies.error_body(reply).words.endswith("NoPermission")
             return has_permission and not self._is_about_site(ticket, reply)
         if replies.is_page(reply):
-            return not self._is_untried(ticket)
+            return not self._is_page_usual(ticket)
         if not reply.is_success:
             return False
         if reply.request.wants_array:
@@ -189,26 +200,26 @@ class SessionCredentials:
     def _is_about_site(self, ticket: Ticket, reply: Reply) -> bool:
         """Whether it concerns the site. If the session has worked before, only the next session's reply is believed;
         another thread may have opened that one while this reply was on its way."""
-        return self._is_fresh(ticket) and replies.is_about_site(replies.error_body(reply))
-
-    def _is_fresh(self, ticket: Ticket) -> bool:
-        """Whether no call has been accepted yet in the session of `ticket`, which is still the current one."""
         session = self._session
-        return session is not None and session.generation == ticket.generation and not session.is_proven
+        is_fresh = session is not None and session.generation == ticket.generation and not session.is_proven
+        return is_fresh and replies.is_about_site(replies.error_body(reply))
 
-    def _is_untried(self, ticket: Ticket) -> bool:
+    def _is_page_usual(self, ticket: Ticket) -> bool:
         """Whether a page says nothing about the session, since there was one right after the login, too: a console that
-        is starting serves pages before its Network application runs. After a while the session may be over as well."""
-        return self._is_fresh(ticket) and self._clock() < self._logged_in_at + MAX_LOGIN_PAUSE_S
+        is starting serves pages before its Network application runs, and others may do so in place of one call only.
+        After a while the session may be over as well."""
+        session = self._session
+        is_usual = session is not None and session.generation == ticket.generation and session.shows_pages
+        return is_usual and self._clock() < self._logged_in_at + MAX_LOGIN_PAUSE_S
 
     def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session
         return session is not None and session.generation == ticket.generation and session.headers() != ticket.headers
 
     def renew(self, ticket: Ticket, refusal: Reply, deadline: Deadline) -> bool:
-        return self._renew_from(ticket.generation, replies.described(refusal), deadline)
+        return self._renew_from(ticket.generation, refusal, deadline)
 
-    def _renew_from(self, stale_generation: int, seen: str, deadline: Deadline) -> bool:
+    def _renew_from(self, stale_generation: int, seen: Reply | None, deadline: Deadline) -> bool:
         if not self._login_lock.acquire(timeout=max(deadline.remaining_s, 0)):
             raise StoreTimeout("waiting for another thread's login took too long")
         try:
@@ -216,10 +227,12 @@ class SessionCredentials:
                 session = self._session
                 if session is not None and session.generation != stale_generation:
                     return False
-                if is_refused := session is not None and not session.is_proven:
+                is_unproven = session is not None and not session.is_proven
+                refusal = seen if is_unproven and seen is not None and not replies.is_page(seen) else None
+                if refusal is not None:
                     self._session = None
-            if is_refused:
-                message = f"the controller refused a session that it had just opened: {seen}"
+            if refusal is not None:
+                message = f"the controller refused a session that it had just opened: {replies.described(refusal)}"
                 raise self._pause(message, hint=_HINT_ROLE)
             with observed(self._observe, "login", self._clock):
                 self._login(deadline)
@@ -241,13 +254,13 @@ class SessionCredentials:
         failure_seen = self._refusal(reply) or replies.failure_of(reply)
         if failure_seen is not None:
             raise failure_seen
+        # Not quoted: the response to a successful login may contain tokens.
+        answered = f"POST {self._path} answered {reply.status_code} {reply.content_type}"
+        if replies.is_page(reply):  # nobody has looked at the password, and cookies are for a visitor
+            raise StoreUnreachable(f"{answered}, want JSON; {replies.HINT_FLAVOUR}, or {replies.HINT_RESTARTING}")
         cookies = dict(reply.cookies)
         if not cookies:
-            # Not quoted: the response to a successful login may contain tokens.
-            seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
-            if replies.is_page(reply):  # nobody has looked at the password
-                raise StoreUnreachable(f"{seen}; {replies.HINT_FLAVOUR}, or {replies.HINT_RESTARTING}")
-            raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
+            raise self._pause(f"{answered} without a session cookie; {replies.HINT_FLAVOUR}")
         self._logins += 1
         self._logged_in_at = self._clock()
         with self._state_lock:

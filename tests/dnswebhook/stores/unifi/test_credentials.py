@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
+from msgspec.structs import replace
 from urllib3 import HTTPHeaderDict
 
 from daemonkit.secret import Secret
@@ -368,10 +369,36 @@ def test_a_page_in_place_of_a_login_is_no_refusal(
     assert store.list_records(deadline).records == ()
 
 
-def test_a_session_in_which_there_were_only_pages_is_over_after_a_while(
+def test_a_page_in_place_of_a_login_is_no_session_although_it_sets_a_cookie(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    visitors = (("Set-Cookie", "unifises=visitor; Path=/"), ("Set-Cookie", "TOKEN=visitor; Path=/"))
+    starting = controller.fault(replace(html_page(), headers=visitors), on="login")
+    with pytest.raises(StoreUnreachable, match=r"POST /api/\S*login answered"):
+        store.list_records(deadline)
+    controller.faults.remove(starting)
+
+    assert store.list_records(deadline).records == ()
+
+
+@pytest.mark.parametrize("page", INSTEAD_OF_THE_APPLICATION, ids=["page", "redirect"])
+def test_a_call_that_is_always_answered_with_a_page_costs_one_login_although_others_succeed(
+    store: UnifiStore, controller: Controller, deadline: Deadline, page: Reply
+) -> None:
+    """The console counts logins, and refuses more after a few in a minute."""
+    controller.fault(page, on="create")
+    for _ in range(4):
+        assert store.list_records(deadline).records == ()
+        with pytest.raises(StoreUnreachable, match=r"want JSON|a redirect"):
+            store.create(SPEC, deadline)
+
+    assert controller.sessions.logins == 2
+
+
+def test_a_session_in_which_there_were_only_pages_is_renewed_after_a_while_without_a_pause(
     controller: Controller, deadline: Deadline
 ) -> None:
-    """It may have been lost before its first call reached the application."""
+    """It may have been lost before its first call reached the application. Nobody has refused it."""
     settings = settings_for(controller)
     page = transports.Reply(transports.Request("GET", "/"), 302, "", HTTPHeaderDict({"Location": "/login"}), b"")
     now = [1000.0]
@@ -379,13 +406,16 @@ def test_a_session_in_which_there_were_only_pages_is_over_after_a_while(
         session = SessionCredentials(
             settings.user, settings.password, flavour_of(controller), transport, lambda *_: None, lambda: now[0]
         )
-        ticket = session.ticket(deadline)
-        session.learn(ticket, page)
-        at_once = session.is_expired(ticket, page)
-        now[0] += MAX_LOGIN_PAUSE_S
-        after_a_while = session.is_expired(ticket, page)
+        for _ in range(3):
+            ticket = session.ticket(deadline)
+            session.learn(ticket, page)
+            assert not session.is_expired(ticket, page)
+            now[0] += MAX_LOGIN_PAUSE_S
+            session.learn(ticket, page)
+            assert session.is_expired(ticket, page)
+            assert session.renew(ticket, page, deadline)
 
-    assert (at_once, after_a_while) == (False, True)
+    assert controller.sessions.logins == 4
 
 
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
