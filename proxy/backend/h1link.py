@@ -139,11 +139,11 @@ class H1Link:
         self._transport.close()
 
     def drain(self) -> None:
-        """Finish the running request, then close."""
-        if self._request is None:
-            self.close()
-        else:
+        """Finish the running request, or what is being delivered of a cancelled one, then close."""
+        if self._request is not None:
             self._retire_at_s = self._until_s = self._loop.now_s
+        elif not self._transport.is_finishing:
+            self.close()
 
     def abort(self) -> None:
         """Close immediately, without calling the receiver of a running request."""

@@ -144,6 +144,11 @@ class Transport:
         return self._is_flush_due or bool(self._output.queue)
 
     @property
+    def is_finishing(self) -> bool:
+        """`finish` has been called, and what is queued is still being sent."""
+        return self._finishing is not None
+
+    @property
     def is_delivering(self) -> bool:
         """The peer's kernel has not acknowledged everything. Output that is still to be fetched counts."""
         return self._is_flush_due or self._output.unacknowledged_bytes > 0

@@ -387,6 +387,38 @@ def test_a_request_ends_on_the_connection_that_it_began_on_although_its_name_lea
             assert (before.connections, after.connections, w.backend().connections) == (1, 1, 1)
 
 
+def test_a_complete_request_that_is_cancelled_is_sent_although_its_name_leads_to_another_host() -> None:
+    body = bytes(1_000_000)
+    has_moved = threading.Event()
+    taken: list[bytes | None] = []
+
+    def take_late(conn: Conn) -> None:
+        assert has_moved.wait(10)
+        conn.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+        taken.append(conn.request())
+
+    with backend(take_late) as before, backend() as after:
+        names = Names((before.host, before.port))
+        with world(names) as w:
+            w.use(named(), connect_timeout="1h")
+            answer = w.get(method=b"POST", fields=[(b"content-length", b"%d" % len(body))], end_stream=False)
+            w.until(lambda: answer.is_open_told == 1)
+            assert answer.request is not None
+            owed = Owed()
+            answer.request.send_data(body, True, owed)
+            w.until(lambda: owed.released_bytes == len(body))
+            answer.request.cancel()
+            names.addresses = ((after.host, after.port),)
+            w.pass_time(resolver.RENEW_S)
+            w.until(lambda: w.told == 2)
+            w.turns()
+            has_moved.set()
+            w.until(lambda: bool(taken))
+
+            assert taken[0] is not None
+            assert taken[0].endswith(body)
+
+
 def test_a_connection_that_is_about_to_be_ready_carries_its_request_although_its_name_leads_to_another_host() -> None:
     """An active health check has no other connection, and would fail."""
     may_greet = threading.Event()
