@@ -66,9 +66,8 @@ def delivered(answers: Answers) -> Finding:
     errors = [f"proxy {receipt.target}: {failure}" for receipt in proxies if (failure := receipt.failure)]
     if tunnel is not None and tunnel.error:
         errors.append(f"{tunnel.target}: {tunnel.error}")
-    if misled:
-        errors.insert(0, misled)
     if errors:
+        errors = [*filter(None, [misled]), *errors]
         more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
         return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
     starting = [f"proxy {receipt.target}: {receipt.error}" for receipt in proxies if receipt.is_starting]
@@ -79,8 +78,9 @@ def delivered(answers: Answers) -> Finding:
         return _pending("the provider has not got the hostnames yet")
     held = f"held by {expected} {'proxy' if expected == 1 else 'proxies'}" + (f" and {tunnel.target}" if tunnel else "")
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
-    if conflicts:  # the tunnel has the other hostnames: see `targets.told_tunnels`
-        return _failed(f"{held}, but {'; '.join(conflicts[:_MAX_ERRORS])}")
+    reasons = [*filter(None, [misled]), *conflicts]
+    if reasons:  # first what holds the hostnames, or the others of them: see `targets.told_tunnels`
+        return _failed(f"{held}, but {'; '.join(reasons[:_MAX_ERRORS])}")
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, held)
 
 

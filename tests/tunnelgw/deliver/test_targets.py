@@ -413,10 +413,10 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     assert not depends_on_tunnels(Snapshot.of([*with_tunnel, *by_hand]), DISCOVERY)
 
 
-def status_of(tunnel_id: str, error: str = "", *remarks: Remark) -> dict[str, Any]:
+def status_of(tunnel_id: str, error: str = "", *remarks: Remark, misled: str = "") -> dict[str, Any]:
     """Of a Gateway whose proxy holds its document."""
     tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error, remarks=remarks)
-    finding = delivered(Answers([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel))
+    finding = delivered(Answers([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel, misled=misled))
     told = f"tests.example/c: {finding.message}"
     condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": told}
     return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
@@ -434,10 +434,16 @@ def test_tunnels_named_in_delivered_statuses_may_be_left_whatever_is_named_now()
     assert left_tunnels(Snapshot.of([*config, gateways[1]]), DISCOVERY) == {}, "proxies have words in that text"
 
 
-def test_a_tunnel_that_got_all_hostnames_but_those_of_somebody_else_may_be_left() -> None:
+CONFLICT = Remark(RemarkKind.CONFLICT, "a.example.org", f"there is a rule of tunnel {THREE} for a.example.org")
+
+
+@pytest.mark.parametrize(
+    "status", [status_of(TWO, "", CONFLICT), status_of(TWO, misled=f"the token of tunnel {THREE}, want that of {TWO}")]
+)
+def test_a_tunnel_that_got_hostnames_may_be_left_although_somebody_else_has_some_or_its_proxy_opens_another(
+    status: dict[str, Any],
+) -> None:
     gateway_spec = {"gatewayClassName": "one", "listeners": []}
-    conflict = Remark(RemarkKind.CONFLICT, "a.example.org", f"there is a rule of tunnel {THREE} for a.example.org")
-    status = status_of(TWO, "", conflict)
     items = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
 
     left = left_tunnels(

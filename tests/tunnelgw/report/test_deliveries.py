@@ -53,10 +53,11 @@ def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_
     assert (HELD.is_current, contested.is_current) == (True, False)
 
 
-def test_proxies_that_open_another_tunnel_come_first_whether_or_not_all_is_delivered() -> None:
+def test_proxies_that_open_another_tunnel_come_first_among_reasons_whether_or_not_all_is_delivered() -> None:
     misled = "the token of tunnel b, want that of tunnel a"
 
-    assert said(delivered(Answers([HELD], 1, TUNNEL, misled=misled))) == (Status.FALSE, Reason.DELIVERY_FAILED, misled)
+    held = said(delivered(Answers([HELD], 1, TUNNEL, misled=misled)))
+    assert held == (Status.FALSE, Reason.DELIVERY_FAILED, f"held by 1 proxy and tunnel 6f1c, but {misled}")
     failed = msgspec.structs.replace(TUNNEL, error="tunnel not found")
     message = said(delivered(Answers([HELD], 1, failed, misled=misled)))[2]
     assert message == f"{misled}; tunnel 6f1c: tunnel not found"
