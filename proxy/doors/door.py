@@ -238,6 +238,9 @@ class Door:
         self._registry.remove(greeting)
 
     def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
+        if misdirection is None and self.entrance is None:
+            # One of the last clients of a port that the document has removed: too late for `_check_those_in_clear`.
+            misdirection = Misdirection(None, self, IN_CLEAR)
         connection = H1Connection(self._loop, self._layout.terms, arrival, self, self._upgrade, misdirection)
         self._enter(connection)
         connection.start(Transport(self._loop, sock, connection))

@@ -23,10 +23,10 @@ WAIT_S = 10.0
 T = TypeVar("T")
 
 
-def listening_socket() -> socket.socket:
+def listening_socket(port: int = 0) -> socket.socket:
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", 0))
+    sock.bind(("127.0.0.1", port))
     sock.listen(1024)
     return sock
 

@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from h2.errors import ErrorCodes
 from msgspec.structs import replace
 
 from proxy import document
@@ -13,8 +14,18 @@ from proxy.doors.introduction import Introduction
 from proxy.routing import compile_table, socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
-from tests.proxy.doors.rig import Rig, ask, plain, port_of, read_all, read_all_or_reset, read_until, table_of
-from tests.proxy.doors.tlsrig import OTHER_CA, A, TLSRig, ca_pem, client_context, client_hello, https
+from tests.proxy.doors.rig import (
+    Rig,
+    ask,
+    listening_socket,
+    plain,
+    port_of,
+    read_all,
+    read_all_or_reset,
+    read_until,
+    table_of,
+)
+from tests.proxy.doors.tlsrig import CA, OTHER_CA, A, TLSRig, ca_pem, client_context, client_hello, https
 from tests.support.requirements import not_possible_here
 
 CLIENT = "203.0.113.9"
@@ -223,6 +234,28 @@ def test_requests_that_wait_when_their_client_is_trusted_otherwise_have_to_meet_
         rig.call(use)
 
         assert b"421" == sock.recv(65536).split()[1]
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+def test_who_is_introduced_after_its_port_was_removed_is_not_served_by_a_later_listener_on_it(protocol: str) -> None:
+    """Which may demand TLS and a client certificate, whereas this connection has neither."""
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(LINE[:20])
+        rig.wait_for_connections(1)
+        rig.use(table_of(), {})
+        rig.pass_time(1)
+        sock = listening_socket(rig.port)
+        strict = https("l", A, clientValidation={"ca": ca_pem(CA)}) | {"address": "127.0.0.1", "port": rig.port}
+        rig.use(table_of(strict, **FROM_BALANCERS), {rig.door: sock})
+
+        client.sendall(LINE[20:])
+        if protocol == "h2":
+            peer = H2Client(client)
+            assert ErrorCodes.REFUSED_STREAM == peer.answer(peer.ask("/hello")).reset_code
+        else:
+            ask(client)
+            assert read_all(client).startswith(b"HTTP/1.1 421 ")
+        assert rig.services.begun.empty()
 
 
 @pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
