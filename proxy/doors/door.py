@@ -2,15 +2,15 @@
 
 A client on a plain door begins with HTTP/1.1 and may go on with HTTP/2; on a TLS door its server name chooses the
 listener, and ALPN the protocol. The door is told when the document changes. New connections follow the new document.
-Existing ones keep the terms and certificates that they came in with, but are routed by the new table, and only to
-listeners that would have admitted them (`misdirected`).
+Existing ones keep the certificates and ALPN that they came in with, but get its terms, and are routed by the new table,
+only to listeners that would have admitted them (`misdirected`).
 """
 
 import base64
 import socket
 import ssl
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,9 @@ from proxy.tls.contexts import UnusableTLS
 
 log = get_logger(__name__)
 quiet_log = log.every(10.0)
+
+_STEP: Final = 20
+"""How many connections get new terms at a time."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -109,7 +112,7 @@ class Door:
 
     def use(self, change: Change) -> None:
         """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
-        are_trusted_anew = self._members and change.layout.trusted is not self._layout.trusted
+        before = self._layout
         self._layout, self._contexts = change.layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
@@ -119,7 +122,9 @@ class Door:
             if self._acceptor is not None:
                 self._registry.finish(self._acceptor)
             self._acceptor = change.acceptor
-        if are_trusted_anew:
+        if self._members and change.layout.terms != before.terms:
+            self._loop.work_through(self._renew_terms(change.layout))
+        if self._members and change.layout.trusted is not before.trusted:
             # Last, since requests that wait in sockets are begun by this, and the new requirements hold for them.
             self._end_those_trusted_otherwise()
 
@@ -137,6 +142,16 @@ class Door:
                 continue
             if member.arrival.is_trusted != trusted.contain(member.arrival.address):
                 member.drain()
+
+    def _renew_terms(self, layout: Layout) -> Iterator[None]:
+        """Clients may keep their connections for days, and wonder why a limit that was raised has not changed."""
+        for place, member in enumerate(tuple(self._members)):
+            if self._layout is not layout:
+                return
+            if isinstance(member, H1Connection | H2Connection) and member in self._members:
+                member.use(layout.terms)
+            if place % _STEP == _STEP - 1:
+                yield
 
     def admission_to(self, listener: str) -> Admission:
         return self._admissions.get(listener)
@@ -249,7 +264,7 @@ class Door:
     def _upgrade(self, before: H1Connection, transport: Transport, received: bytes) -> None:
         """The client began with HTTP/2's preface."""
         arrival = msgspec.structs.replace(before.arrival, protocol="HTTP/2")
-        connection = H2Connection(self._loop, before.terms, arrival, self, misdirection=before.misdirection)
+        connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=before.misdirection)
         self._members.discard(before)
         self._members.add(connection)
         self._registry.replace(before, connection)

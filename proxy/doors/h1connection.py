@@ -87,6 +87,11 @@ class H1Connection:
         self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
         transport.start()
 
+    def use(self, terms: Terms) -> None:
+        """Keep to these terms from now on. A deadline that is running stays."""
+        self.terms = terms
+        self._codec.limit_heads(terms.h1_limits)
+
     # -- what the client sends ---------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:

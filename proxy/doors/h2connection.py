@@ -53,7 +53,7 @@ class H2Connection:
     ) -> None:
         """Call `start` next. `codec`: a fresh one, if it needs other settings than the terms have."""
         self._loop = loop
-        self._terms = terms
+        self.terms = terms
         self.arrival = arrival
         self._keeper = keeper
         self.misdirection = misdirection
@@ -82,12 +82,18 @@ class H2Connection:
         """`received` arrived before; `is_started`: the transport is reading already."""
         self._transport = transport
         self.turns = Turns(self._loop, self._codec, transport, self._wake)
-        self._deadline.set(self._loop.now_s + self._terms.header_timeout_s)
+        self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
         transport.flush_later()
         if received:
             self.on_data(received)
         if not is_started and not transport.is_closed:
             transport.start()
+
+    def use(self, terms: Terms) -> None:
+        """Keep to these terms from now on. A deadline that is running stays."""
+        self.terms = terms
+        self._codec.limit_field_lists(terms.h2_settings.max_header_list_bytes)
+        self._transport.flush_later()
 
     # -- what the client sends ---------------------------------------------------------------------------------------
 
@@ -169,8 +175,8 @@ class H2Connection:
         if self._transport.is_output_ended or not self._codec.is_live(stream_id):
             # Nobody waits for an answer: the client is gone, or has already reset the stream.
             return
-        if len(head.path) > self._terms.max_uri_bytes:
-            detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
+        if len(head.path) > self.terms.max_uri_bytes:
+            detail = f"target of {len(head.path)} bytes, want at most {self.terms.max_uri_bytes}"
             self._refuse(stream_id, head.method, 414, detail, "protocol")
             return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
@@ -188,7 +194,7 @@ class H2Connection:
             self._deadline.clear()
             self.idle_since_s = BUSY
         stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self.arrival, has_body)
-        exchange = self._terms.begin(stream, head, event.end_stream and head.protocol is None)
+        exchange = self.terms.begin(stream, head, event.end_stream and head.protocol is None)
         if stream_id in streams:
             stream.exchange = exchange
             if event.end_stream and head.protocol is not None:
@@ -399,7 +405,7 @@ class H2Connection:
                 self._deadline.set(now_s + DRAIN_S)
         else:
             self.idle_since_s = now_s
-            self._deadline.set(now_s + self._terms.idle_timeout_s)
+            self._deadline.set(now_s + self.terms.idle_timeout_s)
 
     def _on_deadline(self) -> None:
         if self._streams or self._is_ending:
@@ -408,7 +414,7 @@ class H2Connection:
             self.drain()
             return
         if not self._has_settings:
-            self._keeper.refused("header_timeout", f"no SETTINGS within {self._terms.header_timeout_s:g} s")
+            self._keeper.refused("header_timeout", f"no SETTINGS within {self.terms.header_timeout_s:g} s")
         self._codec.terminate()
         self._finish()
 

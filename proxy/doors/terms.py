@@ -1,6 +1,6 @@
 """Terms: limits and timeouts of client connections, taken from the document's limits.
 
-A connection keeps the terms it began with. Timeouts that the document turns off are infinite here, so they need no
+Connections get those of each new document. Timeouts that the document turns off are infinite here, so they need no
 special case: a deadline at infinity never expires. The caches serve all connections of the loop's thread.
 """
 

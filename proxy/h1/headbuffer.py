@@ -47,16 +47,20 @@ class HeadBuffer:
         is_blank_line_allowed: bool = False,
         is_lax: bool = False,
     ) -> None:
+        self.limit(limits, max_line_bytes)
         self._held = bytearray()
         self._is_lax = is_lax
         self._bare_line_end = _BARE_CR if is_lax else BARE_LINE_END
-        self._limits = limits
-        self._max_line_bytes = max_line_bytes
-        self._short_bytes = min(max_line_bytes, limits.max_head_bytes)
         self._start = start
         # One empty line before a request is skipped: old clients send one after a body (RFC 9112, 2.2).
         self._is_blank_line_allowed = is_blank_line_allowed
         self._skips_blank_line = is_blank_line_allowed
+
+    def limit(self, limits: Limits, max_line_bytes: int) -> None:
+        """Apply these limits to what is taken from now on."""
+        self._limits = limits
+        self._max_line_bytes = max_line_bytes
+        self._short_bytes = min(max_line_bytes, limits.max_head_bytes)
 
     def __len__(self) -> int:
         return len(self._held)

@@ -107,6 +107,10 @@ class ServerConnection(Sending):
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
+    def limit_heads(self, limits: Limits) -> None:
+        """Apply the limits of a request's line and head to what is received from now on."""
+        self._heads.limit(limits, limits.max_request_line_bytes)
+
     def receive(self, data: bytes, max_chunks: int = UNLIMITED) -> list[Event]:
         """Read on. After the end of a response, or a 101, call it once with `b""`: more may have come already.
 

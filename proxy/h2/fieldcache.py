@@ -119,15 +119,21 @@ class BlockDecoder:
         """`max_list_bytes` is our MAX_HEADER_LIST_SIZE."""
         self._cache = cache
         self._find = cache.young.get
-        self._max_list_bytes = max_list_bytes
-        self._max_fields = _TIMES_DECODED * max_list_bytes // FIELD_OVERHEAD_BYTES
+        self._hpack: Decoder | None = Decoder()
+        self.limit(max_list_bytes)
         self._is_acknowledged = False
         self._huffman: list[PutOff] = []
         self._huffman_strings: list[bytes] = []
         self._plain: list[PutOff] = []
         self._plain_strings: list[bytes] = []
         self._never_indexed: set[bytes] = set()
-        self._hpack: Decoder | None = Decoder(max_header_list_size=_TIMES_DECODED * max_list_bytes)
+
+    def limit(self, max_list_bytes: int) -> None:
+        """Our MAX_HEADER_LIST_SIZE has changed."""
+        self._max_list_bytes = max_list_bytes
+        self._max_fields = _TIMES_DECODED * max_list_bytes // FIELD_OVERHEAD_BYTES
+        if self._hpack is not None:
+            self._hpack.max_header_list_size = _TIMES_DECODED * max_list_bytes
 
     @property
     def is_stateless(self) -> bool:

@@ -5,6 +5,7 @@ stream identifier and the payload of one frame, changes the stream, appends even
 """
 
 import sys
+from dataclasses import replace
 
 from proxy.h2 import events, frames
 from proxy.h2.abuse import DRIBBLE_BYTES, Flood, FloodGuard, Limits
@@ -24,7 +25,7 @@ from proxy.h2.fields import (
     trailers,
 )
 from proxy.h2.sending import Sending
-from proxy.h2.settings import Settings
+from proxy.h2.settings import Setting, Settings
 from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, StreamWindow, widened
 from proxy.heads import BODILESS_STATUS_CODES
@@ -54,6 +55,14 @@ class Receiving(Sending):
         self._blocks_before_ack = 0
         # In the current call of `receive`.
         self._work_left = UNLIMITED
+
+    def limit_field_lists(self, max_bytes: int) -> None:
+        """Announce another MAX_HEADER_LIST_SIZE. It applies at once, since it is advisory (RFC 9113, 6.5.2)."""
+        if self.is_terminated or max_bytes == self.settings.max_header_list_bytes:
+            return
+        self.settings = replace(self.settings, max_header_list_bytes=max_bytes)
+        self._decoder.limit(max_bytes)
+        self._output.append(frames.encode_settings([(Setting.MAX_HEADER_LIST_SIZE, max_bytes)]))
 
     # -- field blocks ------------------------------------------------------------------------------------------------
 

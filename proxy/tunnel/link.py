@@ -151,13 +151,20 @@ class Link:
         self._local_address = sock.getsockname()[0]
         self._wire, self._heartbeat = WireBytes(sock), Heartbeat(WireBytes(sock))
         self._enter(Phase.OPENING, RPC_TIMEOUT_S)
-        terms = msgspec.structs.replace(
-            self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
-        )
-        http = self._http = EdgeHttp(self._loop, terms, self, self._home.heads, self._heartbeat)
+        http = self._http = EdgeHttp(self._loop, self._own_terms(), self, self._home.heads, self._heartbeat)
         transport = Transport(self._loop, sock, http)
         transport.before_close = self._count_bytes
         http.start(transport)
+
+    def renew_terms(self) -> None:
+        """The document has changed."""
+        if self._http is not None:
+            self._http.terms = self._own_terms()
+
+    def _own_terms(self) -> Terms:
+        return msgspec.structs.replace(
+            self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
+        )
 
     def _enter(self, phase: Phase, wait_s: float) -> None:
         self._phase = phase

@@ -52,8 +52,11 @@ class Links:
         self.heads = ResponseHeads()
 
     def use(self, limits: document.Limits) -> None:
-        """Set the limits of future connections."""
-        self._limits = limits
+        """Keep to these limits from now on: connections to the edge last for days."""
+        if limits != self._limits:
+            self._limits = limits
+            for link in self._links.values():
+                link.renew_terms()
 
     # -- orders ------------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,54 @@ def test_doors_are_opened_kept_and_retired_as_listeners_come_and_go() -> None:
         assert b"Connection: close\r\n" in answer
 
 
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+@pytest.mark.parametrize(("target_bytes", "field_bytes", "refusal"), [(3000, 0, 414), (0, 6000, 431)])
+@pytest.mark.parametrize(("before", "after"), [(2048, 4096), (4096, 2048)])
+def test_the_limits_of_a_new_document_apply_to_connections_that_are_kept(
+    protocol: str, target_bytes: int, field_bytes: int, refusal: int, before: int, after: int
+) -> None:
+    """Clients keep them for hours, and would be refused what has long been allowed."""
+
+    def limits(size: int) -> dict[str, int]:
+        return {"maxUriBytes": size, "maxHeaderBytes": 2 * size}
+
+    path, value = "/hello".ljust(target_bytes, "?"), "f" * field_bytes
+    with Rig(limits=limits(before)).open_plain() as rig, rig.connect() as client:
+        change = table_of(plain(rig.port), limits=limits(after))
+        if protocol == "h2":
+            peer = H2Client(client)
+            assert 200 == peer.get("/hello").status_code
+            rig.use(change, {})
+            peer.read_until(lambda: 2 * after == peer.h2.remote_settings.max_header_list_size)
+            status_code = peer.answer(peer.ask(path, fields=[(b"f", value.encode())])).status_code
+        else:
+            ask(client)
+            read_until(client, HELLO)
+            rig.use(change, {})
+            rig.pass_time(0)
+            ask(client, path, f"F: {value}\r\n")
+            status_code = int(client.recv(65536).split()[1])
+
+    assert (200 if after > before else refusal) == status_code
+
+
+def test_the_idle_timeout_of_a_new_document_applies_from_the_next_request_on_to_connections_that_are_kept() -> None:
+    with Rig(limits={"idleTimeout": "1h"}).open_plain() as rig, rig.connect() as client, rig.connect() as h2_client:
+        peer = H2Client(h2_client)
+        ask(client)
+        read_until(client, HELLO)
+        peer.get("/hello")
+        rig.use(table_of(plain(rig.port), limits={"idleTimeout": "5s"}), {})
+        rig.pass_time(6)
+        ask(client)
+        read_until(client, HELLO)
+        peer.get("/hello")
+        rig.pass_time(6)
+
+        assert b"" == read_all(client)
+        peer.read_until(lambda: peer.is_closed)
+
+
 def test_clients_in_the_accept_queue_are_served_before_a_door_closes() -> None:
     waiting = listening_socket()
     port = port_of(waiting)
