@@ -112,21 +112,21 @@ class Door:
 
     def use(self, change: Change) -> None:
         """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
-        before = self._layout
-        self._layout, self._contexts = change.layout, change.contexts
-        self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
-        self.entrance = change.layout.entrance
+        layout, before = change.layout, self._layout
+        self._layout, self._contexts = layout, change.contexts
+        self._admissions = {listener.name: _admission_to(listener) for listener in layout.listeners}
+        self.entrance = layout.entrance
         if IN_CLEAR not in self._admissions.values():
             self._check_those_in_clear()
         if change.acceptor is not None:
             if self._acceptor is not None:
                 self._registry.finish(self._acceptor)
             self._acceptor = change.acceptor
-        if self._members and change.layout.terms != before.terms:
-            self._loop.work_through(self._renew_terms(change.layout))
-        if self._members and change.layout.trusted is not before.trusted:
+        if self._members and layout.terms != before.terms:
+            self._loop.work_through(self._renew_terms())
+        if self._members and (layout.trusted is not before.trusted or layout.introducing is not before.introducing):
             # Last, since requests that wait in sockets are begun by this, and the new requirements hold for them.
-            self._end_those_trusted_otherwise()
+            self._end_those_believed_otherwise()
 
     def _check_those_in_clear(self) -> None:
         """From now on check connections that came in while this port was plain HTTP, which needs no check."""
@@ -134,22 +134,22 @@ class Door:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
 
-    def _end_those_trusted_otherwise(self) -> None:
+    def _end_those_believed_otherwise(self) -> None:
         """A load balancer may keep its connections for ever, and they have the trust that it had when they came in."""
-        trusted = self._layout.trusted
+        layout = self._layout
         for member in tuple(self._members):
             if not isinstance(member, H1Connection | H2Connection):
                 continue
-            if member.arrival.is_trusted != trusted.contain(member.arrival.address):
+            arrival = member.arrival
+            is_trusted = layout.trusted.contain(arrival.address)
+            if arrival.is_trusted != is_trusted or not _is_believed(arrival, layout):
                 member.drain()
 
-    def _renew_terms(self, layout: Layout) -> Iterator[None]:
+    def _renew_terms(self) -> Iterator[None]:
         """Clients may keep their connections for days, and wonder why a limit that was raised has not changed."""
         for place, member in enumerate(tuple(self._members)):
-            if self._layout is not layout:
-                return
             if isinstance(member, H1Connection | H2Connection) and member in self._members:
-                member.use(layout.terms)
+                member.use(self._layout.terms)
             if place % _STEP == _STEP - 1:
                 yield
 
@@ -177,13 +177,13 @@ class Door:
             return
         peer = _address_of(address)
         if not self._layout.introducing.contain(peer):
-            self._let_in(sock, peer)
+            self._let_in(sock, peer, "")
             return
 
         def on_introduced(introduction: Introduction, sock: socket.socket, source: str | None) -> None:
             self._leave(introduction)
             try:
-                self._let_in(sock, source or peer)
+                self._let_in(sock, source or peer, peer)
             finally:
                 self._registry.remove(introduction)
 
@@ -192,11 +192,11 @@ class Door:
         self._enter(introduction)
         introduction.start()
 
-    def _let_in(self, sock: socket.socket, address: str) -> None:
-        """Serve a client with this address."""
+    def _let_in(self, sock: socket.socket, address: str, introduced_by: str) -> None:
+        """Serve a client with this address, which a load balancer may have named."""
         layout = self._layout
         if layout.listeners[0].protocol == "HTTP":
-            self._serve_h1(sock, self._arrival(address, b"http", "HTTP/1.1"), None)
+            self._serve_h1(sock, self._arrival(address, introduced_by, b"http", "HTTP/1.1"), None)
             return
 
         misdirection: Misdirection
@@ -209,7 +209,7 @@ class Door:
             return self._choose_context(listener, hello)
 
         def on_greeted(greeting: Greeting, tls_sock: TlsSocket) -> None:
-            self._on_greeted(greeting, tls_sock, misdirection, address)
+            self._on_greeted(greeting, tls_sock, misdirection, address, introduced_by)
 
         timeout_s = layout.terms.header_timeout_s
         greeting = Greeting(self._loop, sock, timeout_s, self, choose_context, on_greeted)
@@ -237,19 +237,22 @@ class Door:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR
 
-    def _on_greeted(self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str) -> None:
+    def _on_greeted(
+        self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str, introduced_by: str
+    ) -> None:
         self._leave(greeting)
         certificate = sock.peer_certificate()
         client_cert = b":%b:" % base64.b64encode(certificate) if certificate else b""
         if sock.selected_alpn_protocol() == "h2":
-            arrival = self._arrival(address, b"https", "HTTP/2", client_cert)
+            arrival = self._arrival(address, introduced_by, b"https", "HTTP/2", client_cert)
             connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=misdirection)
             self._enter(connection)
             connection.start(Transport(self._loop, sock, connection))
             self._drain_late(connection)
         else:
             # Also without ALPN: such a client knows nothing newer.
-            self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1", client_cert), misdirection)
+            arrival = self._arrival(address, introduced_by, b"https", "HTTP/1.1", client_cert)
+            self._serve_h1(sock, arrival, misdirection)
         self._registry.remove(greeting)
 
     def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
@@ -273,17 +276,20 @@ class Door:
         if before.is_draining:
             connection.drain()
 
-    def _drain_late(self, connection: Member) -> None:
-        if self._is_draining:
+    def _drain_late(self, connection: H1Connection | H2Connection) -> None:
+        if self._is_draining or not _is_believed(connection.arrival, self._layout):
             connection.drain()
 
-    def _arrival(self, address: str, scheme: bytes, protocol: str, client_cert: bytes = b"") -> Arrival:
+    def _arrival(
+        self, address: str, introduced_by: str, scheme: bytes, protocol: str, client_cert: bytes = b""
+    ) -> Arrival:
         return Arrival(
             door=self._name,
             scheme=scheme,
             address=address,
             protocol=protocol,
             is_trusted=self._layout.trusted.contain(address),
+            introduced_by=introduced_by,
             client_cert=client_cert,
         )
 
@@ -344,6 +350,11 @@ def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
             behind.setdefault(routing.socket_door(listener.address, listener.port), []).append(listener)
     for name, listeners in behind.items():
         yield name, Layout(table.doors[name], tuple(listeners), trusted, introducing, terms)
+
+
+def _is_believed(arrival: Arrival, layout: Layout) -> bool:
+    """Whether its client has its address from the connection itself, or from who may still name it."""
+    return not arrival.introduced_by or layout.introducing.contain(arrival.introduced_by)
 
 
 def _admission_to(listener: document.Listener) -> Admission:

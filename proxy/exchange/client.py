@@ -32,6 +32,8 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     """The peer is trusted to say who its client is: it is the edge, or one of the document's trusted proxies."""
     is_edge: bool = False
     """Came through the tunnel: the edge's own fields pass unchanged."""
+    introduced_by: str = ""
+    """The load balancer that named the client in a PROXY header; empty if there was none."""
     client_cert: bytes = b""
     """The certificate that the client had to present, in the form of Client-Cert (RFC 9440, 2.2); empty if it needed
     none."""

@@ -258,6 +258,32 @@ def test_who_is_introduced_after_its_port_was_removed_is_not_served_by_a_later_l
         assert rig.services.begun.empty()
 
 
+def test_connections_end_with_their_requests_when_their_balancer_may_no_longer_name_clients() -> None:
+    """Whoever could name a trusted client once would be trusted for as long as it keeps its connections."""
+    forwarding = {"proxyProtocol": ["127.0.0.1"], "trustedProxies": [CLIENT]}
+    with Rig(forwarding=forwarding).open_plain() as rig, rig.connect() as uploading, rig.connect() as late:
+        with rig.connect() as multiplexing:
+            multiplexing.sendall(LINE)
+            client = H2Client(multiplexing)
+            running = client.ask("/count", method="POST", has_body=True)
+            uploading.sendall(LINE)
+            ask(uploading, "/count", "Content-Length: 5\r\n", "POST")
+            late.sendall(LINE[:20])
+            assert all(rig.services.begun.get(timeout=10).client.arrival.is_trusted for _ in range(2))
+
+            rig.use(table_of(plain(rig.port), forwarding={**forwarding, "proxyProtocol": ["192.0.2.1"]}), {})
+
+            client.read_until(lambda: bool(client.goaways))
+            client.send(running, b"12345", ends=True)
+            assert 200 == client.answer(running).status_code
+            client.read_until(lambda: client.is_closed)
+        uploading.sendall(b"12345")
+        assert b"\r\nConnection: close\r\n" in read_all(uploading)
+        late.sendall(LINE[20:])
+        ask(late)
+        assert b"\r\nConnection: close\r\n" in read_all(late)
+
+
 @pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
 def test_a_balancer_that_sends_no_valid_header_is_refused(first: bytes) -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
