@@ -266,7 +266,9 @@ class Door:
 
     def _upgrade(self, before: H1Connection, transport: Transport, received: bytes) -> None:
         """The client began with HTTP/2's preface."""
-        arrival = msgspec.structs.replace(before.arrival, protocol="HTTP/2")
+        # The document may have changed since it came in.
+        is_trusted = self._layout.trusted.contain(before.arrival.address)
+        arrival = msgspec.structs.replace(before.arrival, protocol="HTTP/2", is_trusted=is_trusted)
         connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=before.misdirection)
         self._members.discard(before)
         self._members.add(connection)

@@ -258,6 +258,18 @@ def test_who_is_introduced_after_its_port_was_removed_is_not_served_by_a_later_l
         assert rig.services.begun.empty()
 
 
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_connection_that_begins_with_http2_after_a_change_of_trust_has_the_new_trust(is_trusted: bool) -> None:
+    """It came in before, as one that might have become HTTP/1.1."""
+    forwarding = [{"trustedProxies": ["127.0.0.1"] if trusts else []} for trusts in (not is_trusted, is_trusted)]
+    with Rig(forwarding=forwarding[0]).open_plain() as rig, rig.connect() as sock:
+        rig.wait_for_connections(1)
+        rig.use(table_of(plain(rig.port), forwarding=forwarding[1]), {})
+
+        assert 200 == H2Client(sock).get("/hello").status_code
+        assert is_trusted == rig.services.begun.get(timeout=10).client.arrival.is_trusted
+
+
 def test_connections_end_with_their_requests_when_their_balancer_may_no_longer_name_clients() -> None:
     """Whoever could name a trusted client once would be trusted for as long as it keeps its connections."""
     forwarding = {"proxyProtocol": ["127.0.0.1"], "trustedProxies": [CLIENT]}
