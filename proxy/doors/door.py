@@ -112,7 +112,12 @@ class Door:
 
     def use(self, change: Change) -> None:
         """Carry out the change. If it brings a new socket, the queue of the old one is accepted before it is closed."""
-        layout, before = change.layout, self._layout
+        layout = change.layout
+        # A new door has no layout, and no members either.
+        have_new_terms = self._members and layout.terms != self._layout.terms
+        are_believed_anew = self._members and (
+            layout.trusted is not self._layout.trusted or layout.introducing is not self._layout.introducing
+        )
         self._layout, self._contexts = layout, change.contexts
         self._admissions = {listener.name: _admission_to(listener) for listener in layout.listeners}
         self.entrance = layout.entrance
@@ -122,9 +127,9 @@ class Door:
             if self._acceptor is not None:
                 self._registry.finish(self._acceptor)
             self._acceptor = change.acceptor
-        if self._members and layout.terms != before.terms:
+        if have_new_terms:
             self._loop.work_through(self._renew_terms())
-        if self._members and (layout.trusted is not before.trusted or layout.introducing is not before.introducing):
+        if are_believed_anew:
             # Last, since requests that wait in sockets are begun by this, and the new requirements hold for them.
             self._end_those_believed_otherwise()
 
