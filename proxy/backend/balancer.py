@@ -177,6 +177,16 @@ class Balancer:
         """Take over addresses, limits and health checks."""
         self.spec = spec
         self._arrange()
+        self._shed()
+
+    def _shed(self) -> None:
+        """Use no more connections than the limit, which may be lower than before, allows: busy ones would be kept."""
+        surplus = self._circuit.connections - self._circuit.limits.max_connections
+        if surplus > 0:
+            pools = [pool for destination in self._destinations.values() for pool in destination.pools]
+            unused = [link for pool in pools for link in pool.unused]
+            for link in [*unused, *(link for pool in pools for link in pool.in_use)][:surplus]:
+                link.drain()
 
     def _arrange(self) -> None:
         spec = self.spec

@@ -355,6 +355,16 @@ class ConnectionPool:
     def has_connections(self) -> bool:
         return bool(self._links or self._connecting)
 
+    @property
+    def unused(self) -> list[H1Link | H2Link]:
+        return [*self._idle, *self._reserved.values(), *(link for link in self._multiplexed if link.is_idle)]
+
+    @property
+    def in_use(self) -> list[H1Link | H2Link]:
+        """Those that carry requests."""
+        others = {*self.unused, *self._connecting}
+        return [link for link in self._links if link not in others]
+
     def close_idle(self) -> bool:
         """Close the least recently used idle connection that is not reserved. Returns False if there is none."""
         if self._idle:

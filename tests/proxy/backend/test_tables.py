@@ -306,6 +306,39 @@ def test_limits_of_a_new_table_apply_to_existing_connections() -> None:
         assert w.backend().connections == 0
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_lower_limit_of_connections_ends_those_beyond_it_unused_ones_first(is_busy: bool) -> None:
+    """Under load, connections are never unused for long, and would be kept until they are too old."""
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def serve(conn: Conn) -> None:
+        while conn.request() is not None:
+            begun.release()
+            assert release.wait(PATIENCE_S)
+            conn.send(OK)
+
+    with backend(serve) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=3)))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: w.backend().connections == 3)
+        for _ in range(3):
+            assert begun.acquire(timeout=PATIENCE_S)
+        if not is_busy:
+            release.set()
+            w.until(lambda: all(answer.is_over for answer in answers))
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        w.turns()
+        assert w.backend().connections == (3 if is_busy else 1)
+        release.set()
+        w.until(lambda: all(answer.is_over for answer in answers))
+        w.turns()
+
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        assert w.backend().connections == 1
+        assert w.fetch().status_code == 200
+        assert peer.connections == 3
+
+
 def test_draining_finishes_running_requests_and_keeps_no_connection() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer))
