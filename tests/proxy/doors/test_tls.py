@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -291,6 +292,30 @@ def test_a_session_is_resumed_even_after_a_change_that_does_not_affect_its_liste
     with TLSRig().open(https("l", A)) as rig:
         assert session_is_resumed(rig, lambda: None)
         assert session_is_resumed(rig, lambda: rig.reload(https("l", A), mergeSlashes=False))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("takes_tickets", [True, False])
+@pytest.mark.parametrize("before", [{}, {"clientValidation": {"ca": ca_pem(CA)}}])
+def test_a_session_of_before_does_not_stand_in_for_the_client_certificate_that_a_change_demands(
+    version: ssl.TLSVersion, takes_tickets: bool, before: dict[str, Any]
+) -> None:
+    context = client_context()
+    context.maximum_version = version
+    context.options |= 0 if takes_tickets else ssl.OP_NO_TICKET
+    CA.issue_cert("client.example").configure_cert(context)
+    with TLSRig().open(https("l", A, **before)) as rig:
+        with rig.handshake(context=context) as sock:
+            assert 200 == status_of(sock)
+            session = sock.session
+        rig.reload(https("l", A, clientValidation={"ca": ca_pem(OTHER_CA)}))
+
+        with (
+            pytest.raises(ssl.SSLError, match="ALERT"),
+            context.wrap_socket(connect(rig.port), server_hostname="a.example", session=session) as sock,
+        ):
+            status_of(sock)
+        assert rig.services.begun.qsize() == 1
 
 
 def test_clients_without_tickets_make_a_door_keep_few_sessions_and_cost_others_none() -> None:
