@@ -157,7 +157,6 @@ def failing(gateway: Gateway, call: Callable[[GrpcClient], object]) -> tuple[grp
         return code_of(lambda: call(client))
 
 
-@through_both_doors
 def test_a_client_does_not_notice_that_the_authorities_for_client_certificates_change(gateway: Gateway) -> None:
     """Its connection from before is refused the next call unprocessed, which it makes again over a new one."""
     with closing(Authority()) as authority, closing(Authority()) as other, GrpcServer() as server:
@@ -177,6 +176,7 @@ def test_a_client_does_not_notice_that_the_authorities_for_client_certificates_c
     assert [b"before", *[b"after"] * 3] == answers
 
 
+@through_both_doors
 def test_a_method_without_a_route_is_unimplemented(gateway: Gateway) -> None:
     match = {"grpc": {"service": "test.Echo", "method": "Unary"}}
     with GrpcServer() as server:

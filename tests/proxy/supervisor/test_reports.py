@@ -157,7 +157,6 @@ def after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0))
 
 
-@pytest.mark.usefixtures("after_a_pause")
 def test_a_report_that_a_worker_owed_when_it_died_is_not_waited_for_from_its_successor() -> None:
     """Each scrape would be late from then on, and show the counts of the one before."""
     with workers.fleet_of({}) as fleet:
@@ -175,6 +174,7 @@ def test_a_report_that_a_worker_owed_when_it_died_is_not_waited_for_from_its_suc
         eventually(lambda: slot.reports >= asked, "the successor's report")
 
 
+@pytest.mark.usefixtures("after_a_pause")
 def test_a_worker_that_was_paused_with_its_supervisor_is_not_killed_before_it_can_answer() -> None:
     worker = PlayedWorker()
     with fleet_of(worker) as fleet:
