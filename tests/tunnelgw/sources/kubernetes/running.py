@@ -21,6 +21,7 @@ from tunnelgw.sources.kubernetes.watch import Timing
 from tunnelgw.sources.store import Change, Store
 
 DEADLINE_S = 60.0
+TURN_S = 0.2
 QUICK = Timing(first_wait_s=0.05, longest_wait_s=0.5, poll_s=1.0, forbidden_s=0.0)
 
 
@@ -38,12 +39,14 @@ class World:
         """The first change after which `is_so`; fails after a deadline."""
         deadline_s = time.monotonic() + DEADLINE_S
         while self.change is None or not is_so(self.change):
-            if not self.store.wait(deadline_s):
+            # In turns, as the reconciler waits: nothing tells that the patience with a broken watch is over.
+            if self.store.wait(time.monotonic() + TURN_S):
+                self.change = self.store.take()
+                self.changed |= self.change.changed
+                self.touched |= self.change.touched
+            elif time.monotonic() > deadline_s:
                 waiting = f"; still not listed: {sorted(self.store.unlisted)}; restarts: {self.restarts[-5:]}"
                 raise AssertionError(f"not seen within {DEADLINE_S:g} s: {what}{waiting}")
-            self.change = self.store.take()
-            self.changed |= self.change.changed
-            self.touched |= self.change.touched
         return self.change
 
     def until_here(self, kind: Kind, key: Key) -> Object:

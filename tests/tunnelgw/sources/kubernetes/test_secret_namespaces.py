@@ -247,7 +247,8 @@ def test_changes_of_what_may_be_listed_but_not_watched_are_seen_and_the_missing_
 ) -> None:
     narrow.let_read(namespace, "get", "list")
     cluster.create(Kind.SECRET, "first", namespace=namespace, data=DATA)
-    with running(narrow.kubeconfig, store=Store(home=HOME, secret_namespaces=[namespace])) as world:
+    store = Store(home=HOME, secret_namespaces=[namespace], patience_s=0.5)
+    with running(narrow.kubeconfig, store=store) as world:
         world.until_here(Kind.SECRET, Key(namespace, "first"))
 
         cluster.create(Kind.SECRET, "later", namespace=namespace, data=DATA)
