@@ -166,11 +166,14 @@ def test_a_terminal_gets_a_table_with_colours_and_text_as_it_is(folder: Path) ->
             command, stdout=follower, stderr=subprocess.DEVNULL, env={**environment, "COLUMNS": "200"}
         )
         os.close(follower)
+        watch = threading.Timer(TIMEOUT_S, child.kill)
+        watch.start()
         shown = b""
         with suppress(OSError):  # so a terminal ends
             while piece := terminal.read1():
                 shown += piece
         assert child.wait(TIMEOUT_S) == 1
+        watch.cancel()
 
     heading, *_ = (line for line in shown.decode().splitlines() if "condition" in line)
     (row,) = (line for line in shown.decode().splitlines() if "HTTPRoute shop/shop" in line)
