@@ -104,6 +104,22 @@ def test_the_limits_of_a_new_document_apply_to_connections_that_are_kept(
     assert (200 if after > before else refusal) == status_code
 
 
+def test_the_limits_of_a_new_document_apply_although_one_with_the_same_limits_follows_at_once() -> None:
+    with Rig(limits={"maxUriBytes": 2048}).open_plain() as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, HELLO)
+
+        def use() -> None:
+            for name in ("one", "two"):
+                rig.doors.prepare(table_of(plain(rig.port, name), limits={"maxUriBytes": 4096}), {})()
+
+        rig.call(use)
+        rig.pass_time(0)
+        ask(client, "/hello".ljust(3000, "?"))
+
+        assert b"200" == client.recv(65536).split()[1]
+
+
 def test_the_idle_timeout_of_a_new_document_applies_from_the_next_request_on_to_connections_that_are_kept() -> None:
     with Rig(limits={"idleTimeout": "1h"}).open_plain() as rig, rig.connect() as client, rig.connect() as h2_client:
         peer = H2Client(h2_client)
