@@ -127,10 +127,17 @@ def words_in(name: str) -> frozenset[str]:
 
 
 def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
-    """Whether an ownership record of this name may belong to a record set, whatever the prefix or suffix."""
+    """Whether an ownership record of this name may belong to a record set, whatever the prefix or the suffix.
+
+    external-dns has one of them at most, and puts it around the name's first label. Either may contain dots.
+    """
     first_label, dot, domain = name.partition(".")
+    if not own_name.endswith(dot + domain):
+        return False
     head = own_name.removesuffix(dot + domain)
-    if head == own_name or _without(first_label, head) == head:
+    before_suffix = (0, len(record_type) + 1)  # `app-owned`, `a-app-owned`
+    behind_prefix = len(head) - len(first_label)
+    if not any(_stands_at(start, first_label, head) for start in (*before_suffix, behind_prefix)):
         return False
     return record_type in _owned_types(own_name, name, {name: {record_type}})
 

@@ -476,6 +476,36 @@ def test_an_ownership_record_of_another_name_or_type_does_not_override_that_of_a
     assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
 
 
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("app.example.com", "ed-a-app.example.net"),
+        ("app.example.com", "ed-a-app.lab.example.com"),
+        ("app.example.com", "ed-a-app"),
+        ("blue-app.example.com", "ed-a-app-blue.example.com"),
+        ("app", "ed-a-app.example.com"),
+    ],
+)
+def test_a_prefixed_ownership_record_of_the_same_words_in_another_name_does_not_override_that_of_another_owner(
+    name: str, own: str
+) -> None:
+    rows = [row(f"a-{name}", "TXT", text("other")), row(own, "TXT", text())]
+    wanted = msgspec.structs.replace(address("192.0.2.1"), dns_name=name)
+    plan = planned(Changes(create=(wanted,)), *rows, told=rows)
+
+    assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
+
+
+@pytest.mark.parametrize("own", ["ed-a-nas", "ed.a-nas", "a.ed.nas", "nas-a", "a-nas-ed"])
+def test_a_name_of_one_label_has_prefixed_ownership_records_too(own: str) -> None:
+    rows = [row("a-nas", "TXT", text("other")), row(own, "TXT", text())]
+    wanted = msgspec.structs.replace(address("192.0.2.1"), dns_name="nas")
+    plan = planned(Changes(create=(wanted,)), *rows, told=rows)
+
+    assert () == plan.refusals
+    assert [RecordSpec("nas", "A", "192.0.2.1")] == [created(step) for step in steps(plan)]
+
+
 def test_a_record_is_written_under_the_ownership_record_of_the_owner_that_external_dns_migrates_from() -> None:
     """Its address was removed by hand. external-dns takes it over in the next pass, as it does another in this one."""
     other_name = "two.example.com"
