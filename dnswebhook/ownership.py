@@ -179,8 +179,8 @@ def owned_set(endpoint: Endpoint, changed: Mapping[str, Set[str]]) -> OwnedSet |
 
 def _owned_by_name(own_name: str, changed: Mapping[str, Set[str]]) -> str:
     """`a-app.example.com` -> `app.example.com` if that is written too; otherwise the record is its own subject."""
-    prefix, dash, rest = own_name.partition("-")
-    if dash and prefix in _TYPE_WORDS and rest in changed:
+    prefix, _, rest = own_name.partition("-")
+    if prefix in _TYPE_WORDS and rest in changed:
         return rest
     return own_name
 
@@ -190,9 +190,8 @@ def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> 
 
     Only what differs from the owned name is searched: `a-host.srv.lan` is about an A record, `srv` is its domain. A
     prefix may be a type's name by chance (`--txt-prefix=txt-`), so types written in the same call take precedence.
+    Empty for the owned name itself: in the format of external-dns 0.17 and before, it has one record for every type.
     """
-    if own_name == owned:
-        return frozenset()  # the format of external-dns 0.17 and before: one record for every type of the name
     first_label, dot, domain = owned.partition(".")
     head = own_name.removesuffix(dot + domain)
     found = _types_before(first_label, head) or frozenset(_WORD.findall(_without(first_label, head))) & _TYPE_WORDS
@@ -202,13 +201,9 @@ def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> 
 
 
 def _types_before(label: str, text: str) -> frozenset[str]:
-    """Types that occur in `text` as a word of their own, followed by one dash or dot and then `label`."""
+    """Types that occur in `text` as a word of their own, followed by one dash, dot or the like and then `label`."""
     words = (word for word in _WORD.finditer(text) if word[0] in _TYPE_WORDS)
-    return frozenset(
-        word[0]
-        for word in words
-        if text[word.end() : word.end() + 1] in ("-", ".") and _stands_at(word.end() + 1, label, text)
-    )
+    return frozenset(word[0] for word in words if _stands_at(word.end() + 1, label, text))
 
 
 def _without(label: str, text: str) -> str:

@@ -44,6 +44,8 @@ def test_the_automatic_name_tells_the_type(record_type: str, name: str) -> None:
         pytest.param("own-a-by-app.example.com", "app.example.com", "A", id="--txt-prefix=own-%{record_type}-by-"),
         pytest.param("a-app-owned.example.com", "app.example.com", "A", id="--txt-suffix=-owned"),
         pytest.param("app-cname.example.com", "app.example.com", "CNAME", id="--txt-suffix=-%{record_type}"),
+        pytest.param("b-a-x-b-a-x-b.example.com", "b-a-x-b.example.com", "A", id="--txt-suffix=-%{record_type}-x-b"),
+        pytest.param("a-aaaa.example.com", "a.example.com", "AAAA", id="the host's name within the type behind it"),
         pytest.param("a-*.example.com", "*.example.com", "A", id="wildcard"),
         pytest.param("cname-wild.example.com", "*.example.com", "CNAME", id="--txt-wildcard-replacement=wild"),
         pytest.param("cname-xn--bcher-kva.example", "xn--bcher-kva.example", "CNAME", id="IDN"),
@@ -58,6 +60,12 @@ def test_the_type_is_found_in_a_name_with_prefix_suffix_or_template(
 def test_the_type_before_the_name_counts_even_if_the_prefix_is_a_written_type_too() -> None:
     assert {"A"} == vouched("txt-a-app.example.com", "app.example.com", "A", "TXT")
     assert {"TXT"} == vouched("txt-txt-app.example.com", "app.example.com", "A", "TXT")
+    assert {"A"} == vouched("txt-a.app.example.com", "app.example.com", "A", "TXT")
+    assert {"A"} == vouched("txt_a_app.example.com", "app.example.com", "A", "TXT")
+
+
+def test_a_name_with_two_written_types_away_from_the_owned_name_vouches_for_every_type() -> None:
+    assert frozenset() == vouched("txt-a-by-app.example.com", "app.example.com", "A", "TXT")
 
 
 def test_a_host_named_like_a_record_type_is_not_taken_for_the_type() -> None:
@@ -67,6 +75,15 @@ def test_a_host_named_like_a_record_type_is_not_taken_for_the_type() -> None:
 def test_each_type_of_a_name_that_changes_its_type_has_its_own_ownership_record() -> None:
     assert {"CNAME"} == vouched("cname-a.example.com", "a.example.com", "A", "CNAME")
     assert {"A"} == vouched("a-a.example.com", "a.example.com", "A", "CNAME")
+
+
+@pytest.mark.parametrize("name", ["app.example.com", "a.example.com", "a-mx.example.com", "*.example.com", "txt"])
+def test_in_the_old_format_the_owned_name_itself_vouches_for_every_type(name: str) -> None:
+    assert frozenset() == vouched(name, name, "A", "TXT")
+
+
+def test_a_type_that_runs_into_the_prefix_is_not_searched_within_the_host_that_follows() -> None:
+    assert frozenset() == vouched("xaaaa-a-a.example.com", "a-a.example.com", "AAAA")
 
 
 @pytest.mark.parametrize("own_name", ["app.example.com", "owner-of-app.example.com", "exta-app.example.com"])

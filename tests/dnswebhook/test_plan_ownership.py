@@ -92,6 +92,29 @@ def test_a_reencrypted_text_with_the_same_content_is_written_after_its_record() 
     assert (moved.operation, text_after.operation, text_after.needs) == (MOVED, ENCRYPTED_ANEW, (0,))
 
 
+@pytest.mark.parametrize(
+    "others",
+    [{"resource": "ingress/x/moved"}, {"owner": "successor"}],
+    ids=["another resource", "another owner"],
+)
+def test_a_reencrypted_text_with_other_content_is_written_before_its_record(others: dict[str, str]) -> None:
+    """The name's AAAA record, in the same call, is to have the labels that the A record had."""
+    changes = encrypted_anew()
+    (new, voucher), (old, _) = changes.update_new, changes.update_old
+    changed = msgspec.structs.replace(new, labels={**new.labels, **others})
+    aaaa = msgspec.structs.replace(
+        old, record_type="AAAA", targets=("2001:db8::1",), labels={**old.labels, "txt-encryption-nonce": "x" * 16}
+    )
+    changes = msgspec.structs.replace(
+        changes,
+        update_old=(*changes.update_old, aaaa),
+        update_new=(changed, voucher, aaaa),
+    )
+    text_first, moved = steps(planned(changes, txt_row(SECRET), ADDRESS, row(NAME, "AAAA", "2001:db8::1")))
+
+    assert (text_first.operation, moved.operation) == (ENCRYPTED_ANEW, MOVED)
+
+
 def test_a_reencrypted_text_with_the_same_content_is_not_written_while_its_record_is_refused() -> None:
     refused = row(NAME, "A", "192.0.2.2", is_enabled=False)
 
