@@ -254,6 +254,18 @@ def test_a_txt_set_is_noted_when_it_is_created_whole() -> None:
     assert () == planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one",)),))).vouchers
 
 
+def test_addresses_of_which_an_earlier_call_wrote_only_some_are_not_noted_as_a_whole() -> None:
+    """The next listing would remove those that are there."""
+    both = a("app.example.com", "192.0.2.1", "192.0.2.2")
+    claim = ownership("app.example.com", "A")
+    noted = planned(Changes(create=(both, claim))).vouchers
+    rows = [row("a-app.example.com", "TXT", claim.targets[0]), row("app.example.com", "A", "192.0.2.1")]
+
+    plan = planned(Changes(update_old=(both, claim), update_new=(both, claim)), *rows, noted=noted)
+
+    assert [False] == [voucher.is_whole for voucher in plan.vouchers]
+
+
 def test_a_cname_with_several_targets_keeps_the_lowest() -> None:
     plan = planned(Changes(create=(cname("app.example.com", "z.example.net", "b.example.net"),)))
 

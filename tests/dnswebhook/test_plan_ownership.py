@@ -174,6 +174,32 @@ def test_values_left_by_an_earlier_call_are_removed_with_those_that_it_was_to_wr
     assert addresses(Changes(create=(other,))) == {"192.0.2.1", "192.0.2.3", "192.0.2.9"}
 
 
+def test_values_left_by_several_earlier_calls_are_all_removed_with_their_record() -> None:
+    """Its resource changed in between, so each call has noted a text of its own."""
+    owned = OwnedSet(NAME, frozenset({"A"}))
+    first = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
+    second = Voucher(OWNERSHIP, text(), owned, frozenset({"192.0.2.2"}), is_leaving=False)
+    rows = [txt_row(text()), ADDRESS, row(NAME, "A", "192.0.2.2"), row(NAME, "A", "192.0.2.9")]
+    world = World(rows)
+
+    world.play(planned(Changes(delete=(address("192.0.2.3"), txt(text()))), *rows, noted=[first, second]))
+
+    assert ["192.0.2.9"] == sorted(world.live(NAME, "A"))
+
+
+def test_a_noted_text_that_has_gone_and_is_not_awaited_is_noted_no_more() -> None:
+    owned = OwnedSet(NAME, frozenset({"A"}))
+    gone = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
+    awaited = msgspec.structs.replace(gone, waits=3)
+
+    def noted_texts(note: Voucher) -> set[str]:
+        plan = planned(change(text(), text()), txt_row(text()), ADDRESS, noted=[note])
+        return {each.value for each in plan.vouchers}
+
+    assert {text()} == noted_texts(gone)
+    assert {text(), gone.value} == noted_texts(awaited)
+
+
 def test_leftovers_of_an_earlier_call_are_removed_when_external_dns_creates_record_and_text_again() -> None:
     """With `--txt-cache-interval`, external-dns does so even after a failed removal."""
     old = text("ours", "ingress/x/old")
