@@ -333,6 +333,15 @@ def test_a_record_that_a_cname_in_a_loop_should_replace_stays() -> None:
     assert switched.sets[NAME, "A"].has_blocked_delete
 
 
+def test_a_mail_exchanger_that_a_cname_in_a_loop_should_replace_stays() -> None:
+    mail, back = row("10 mx.example.net", "MX"), row(NAME, "CNAME", name="one.example.com")
+
+    found = difference([wish(["one.example.com"], kind="CNAME"), wish((), [mail.value], "MX")], [mail, back])
+
+    assert ([], [], []) == values(found, "MX")
+    assert found.sets[NAME, "MX"].has_blocked_delete
+
+
 def test_of_cnames_that_lead_to_each_other_the_first_is_created() -> None:
     other = Wish("www.example.com", "CNAME", (NAME,), is_wanted=True)
 

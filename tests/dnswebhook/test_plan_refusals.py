@@ -299,6 +299,24 @@ def test_other_types_of_a_name_are_claimed_beside_a_set_created_by_hand() -> Non
     assert [("app.example.com", "A")] == [(refusal.name, refusal.type) for refusal in plan.refusals]
 
 
+def test_a_set_is_claimed_beside_a_value_that_the_controller_has_made_itself_since() -> None:
+    """external-dns cannot remove that one: it is never written."""
+    plan = planned(CLAIM, row("app.example.com", "A", "198.51.100.1", origin=Origin.DERIVED), told=[])
+
+    assert ["a-app.example.com", "app.example.com"] == [created(step).name for step in steps(plan)]
+
+
+def test_an_ownership_record_of_several_sets_is_written_although_somebody_else_has_created_one_of_them() -> None:
+    """The others would belong to nobody without it."""
+    six = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
+    (text,) = CLAIM.create[1].targets
+    old_format = Endpoint("app.example.com", "TXT", (text,), labels={"ownedRecord": "app.example.com"})
+
+    plan = planned(Changes(create=(CLAIM.create[0], six, old_format)), BY_HAND, told=[])
+
+    assert {"A", "AAAA", "TXT"} == {created(step).type for step in steps(plan)}
+
+
 @pytest.mark.parametrize("told", [[BY_HAND], None], ids=["seen", "listed before the start"])
 def test_a_set_is_claimed_where_external_dns_may_have_seen_all_of_it(told: list[Record] | None) -> None:
     plan = planned(CLAIM, BY_HAND, told=told)
