@@ -161,6 +161,7 @@ def test_a_secret_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("", {"STATE_DIRECTORY": "/systemd:/other", "XDG_STATE_HOME": "/xdg"}, "/systemd"),
         ("", {"XDG_STATE_HOME": "/xdg"}, "/xdg/dnswebhook"),
         ("", {}, "/home/somebody/.local/state/dnswebhook"),
+        ("", {"STATE_DIRECTORY": "", "XDG_STATE_HOME": ""}, "/home/somebody/.local/state/dnswebhook"),
     ],
 )
 def test_the_state_directory_is_the_one_given_or_the_one_of_the_environment(

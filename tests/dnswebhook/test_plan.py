@@ -252,6 +252,8 @@ def test_a_txt_set_is_noted_when_it_is_created_whole() -> None:
     assert (whole,) == planned(Changes(create=(texts,))).vouchers
     assert () == planned(Changes(create=(texts,)), row("app.example.com", "TXT", "one")).vouchers
     assert () == planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one",)),))).vouchers
+    three = Endpoint("app.example.com", "TXT", ("one", "two", "three"))
+    assert () == planned(Changes(create=(three,)), row("app.example.com", "TXT", "one")).vouchers
 
 
 def test_addresses_of_which_an_earlier_call_wrote_only_some_are_not_noted_as_a_whole() -> None:

@@ -317,6 +317,18 @@ def test_an_ownership_record_of_several_sets_is_written_although_somebody_else_h
     assert {"A", "AAAA", "TXT"} == {created(step).type for step in steps(plan)}
 
 
+def test_an_ownership_record_of_several_sets_is_written_although_one_of_them_is_refused() -> None:
+    six = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
+    (text,) = CLAIM.create[1].targets
+    old_format = Endpoint("app.example.com", "TXT", (text,), labels={"ownedRecord": "app.example.com"})
+    disabled = row("app.example.com", "A", "192.0.2.1", is_enabled=False)
+
+    plan = planned(Changes(create=(CLAIM.create[0], six, old_format)), disabled)
+
+    assert {"AAAA", "TXT"} == {created(step).type for step in steps(plan)}
+    assert [RefusalReason.DISABLED_ROW] == [refusal.reason for refusal in plan.refusals]
+
+
 @pytest.mark.parametrize("told", [[BY_HAND], None], ids=["seen", "listed before the start"])
 def test_a_set_is_claimed_where_external_dns_may_have_seen_all_of_it(told: list[Record] | None) -> None:
     plan = planned(CLAIM, BY_HAND, told=told)

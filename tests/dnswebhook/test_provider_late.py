@@ -383,6 +383,25 @@ def test_a_record_that_a_store_does_not_remove_is_owned_again_when_it_is_wanted_
     assert ("a-app.example.com" in here.listed()) is is_alone
 
 
+def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_when_its_record_is_only_desired(
+    house: Build,
+) -> None:
+    """external-dns may want its record no more before it is written; somebody else's would be claimed then."""
+    here = house()
+    confirmed_removal(here, "app.example.com", "a-app.example.com")
+    here.store.ignore("a-app.example.com", times=2)
+    assert here.listed() == {}
+    here.provider.adjust(
+        json.dumps([{"dnsName": "app.example.com", "recordType": "A", "targets": ["192.0.2.1"]}]).encode()
+    )
+    assert here.listed() == {}
+
+    here.provider.adjust(b"[]")
+
+    assert here.listed() == {}
+    assert not here.store.rows
+
+
 def test_an_ownership_record_that_was_not_removed_does_not_stay_beside_another_text(house: Build) -> None:
     here = house()
     confirmed_removal(here, "a-app.example.com")
