@@ -91,6 +91,10 @@ def test_protected_names_are_a_list_of_patterns() -> None:
         ({"DOMAIN_FILTER": "a.example", "REGEXP_DOMAIN_FILTER": "a"}, "external-dns accepts only one kind"),
         ({"REGEXP_DOMAIN_FILTER": "("}, "REGEXP_DOMAIN_FILTER: regular expression '(' is not valid"),
         ({"REGEXP_DOMAIN_FILTER_EXCLUSION": "(?=a)"}, "REGEXP_DOMAIN_FILTER_EXCLUSION: regular expression"),
+        (
+            {"DNSWEBHOOK_PROTECT": "nas.example.com;*.lan"},
+            "DNSWEBHOOK_PROTECT: 'nas.example.com;*.lan' matches no name",
+        ),
         ({"UNIFI_HOST": "https://192.0.2.1"}, "want UNIFI_API_KEY (or UNIFI_USER and UNIFI_PASS)"),
         ({**UNIFI, "UNIFI_USER": "u", "UNIFI_PASS": "p"}, "both UNIFI_API_KEY and UNIFI_USER/UNIFI_PASS"),
         ({"UNIFI_HOST": "https://192.0.2.1", "UNIFI_USER": "u"}, "only one of UNIFI_USER and UNIFI_PASS"),
