@@ -164,10 +164,14 @@ def test_every_outcome_of_a_call_to_the_store_is_in_the_manual() -> None:
     assert [outcome for outcome in sorted({*outcomes, "ok"}) if f"`{outcome}`" not in MANUAL] == []
 
 
-def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
+def refusals() -> list[tuple[str, str]]:
+    """Status code and category of each error in app.py."""
     source = Path(app.__file__).read_text(encoding="utf-8")
-    answers = re.findall(r'_Refused\(\s*(\d{3}), "([a-z ]+)"', source)
+    return re.findall(r'_Refused\(\s*(\d{3}), "([a-z ]+)"', source)
 
+
+def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
+    answers = refusals()
     missing = [answer for answer in answers if not re.search(rf"^\| {answer[0]} \|.*`{answer[1]}`", MANUAL, re.M)]
 
     assert len(answers) > 10, "the expression above does not fit app.py any more"
@@ -201,9 +205,7 @@ def test_what_the_manual_says_about_records_has_the_numbers_of_the_code() -> Non
 
 def test_every_error_that_external_dns_can_get_is_on_the_troubleshooting_page() -> None:
     """The reference says what it is; somebody who sees it wants to know what to do."""
-    source = Path(app.__file__).read_text(encoding="utf-8")
-    answers = re.findall(r'_Refused\(\s*(\d{3}), "([a-z ]+)"', source)
-    categories = {category for code, category in answers if code.startswith("5") or code == "413"} - {"caller gone"}
+    categories = {category for code, category in refusals() if code.startswith("5") or code == "413"} - {"caller gone"}
     page = (DOCS / "dnswebhook-troubleshooting.md").read_text(encoding="utf-8")
 
     assert len(categories) > 7

@@ -3,7 +3,6 @@
 import gc
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,42 +17,13 @@ from proxy.backend.connecting import Connecting
 from proxy.backend.eyeballs import Race, alternate
 from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
-from tests.proxy.backend.h2peer import speaks
-from tests.proxy.backend.servers import Behaviour, Conn, backend, dead_port
+from tests.proxy.backend.names import V4, V6, Names, named
+from tests.proxy.backend.servers import backend, dead_port
 from tests.proxy.backend.world import Owed, World, world
 from tests.support.gateway import open_descriptors
 
-V4, V6 = socket.AF_INET, socket.AF_INET6
 NOWHERE = "255.255.255.255"
 """The kernel refuses to connect to it at once, as to an address that it has no route to."""
-
-
-class Names:
-    """A resolver that a test writes into. Called in threads of the proxy."""
-
-    def __init__(self, *addresses: tuple[str, int]) -> None:
-        self.addresses: tuple[tuple[str, int], ...] | None = addresses
-        self.fault = socket.EAI_NONAME
-        """What is said without addresses."""
-        self.asked = 0
-        self.answered = 0
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-
-    def __call__(self, host: str, _port: int, **_: Any) -> list[tuple[Any, ...]]:
-        self.asked += 1
-        assert self.may_answer.wait(10)
-        self.answered += 1
-        if self.addresses is None:
-            raise socket.gaierror(self.fault, f"no such host {host}")
-        return [
-            (V6 if ":" in ip else V4, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0) if ":" in ip else (ip, port))
-            for ip, port in self.addresses
-        ]
-
-
-def named(name: str = "b", **options: Any) -> document.Backend:
-    return document.Backend(name=name, addresses=("backend.example:80",), **options)
 
 
 def close_kept(w: World) -> None:
@@ -307,142 +277,6 @@ def test_addresses_are_dropped_after_repeated_negative_answers_and_kept_when_the
             names.addresses = ((peer.host, peer.port),)
             w.pass_time(5.1)
             assert w.fetch().status_code == 200
-
-
-MOVABLE = pytest.mark.parametrize(("protocol", "behaviour"), [("http", Conn.serve), ("h2c", speaks())])
-
-
-@MOVABLE
-def test_requests_follow_a_name_to_another_host_although_connections_to_the_last_one_are_kept(
-    protocol: str, behaviour: Behaviour
-) -> None:
-    with backend(behaviour) as before, backend(behaviour) as after:
-        names = Names((before.host, before.port))
-        with world(names) as w:
-            w.clock.stop()
-            w.use(named(protocol=protocol), backend_idle_timeout="0s")
-            w.fetch()
-            # The name is looked up although no connection is opened.
-            for asked in range(2, 15):
-                w.pass_time(resolver.RENEW_S)
-                w.until(lambda asked=asked: w.told == asked)  # type: ignore[misc]
-            w.fetch()
-            assert (before.connections, after.connections) == (1, 0)
-            names.addresses = ((after.host, after.port),)
-            w.pass_time(resolver.RENEW_S)
-            w.until(lambda: w.told == 15)
-            w.turns()
-
-            assert w.fetch().status_code == 200
-            assert (before.connections, after.connections, w.backend().connections) == (1, 1, 1)
-
-
-@MOVABLE
-def test_connections_to_an_address_that_a_name_still_leads_to_are_kept(protocol: str, behaviour: Behaviour) -> None:
-    with backend(behaviour) as peer, backend(behaviour) as other:
-        names = Names((peer.host, peer.port))
-        with world(names) as w:
-            w.clock.stop()
-            w.use(named(protocol=protocol), backend_idle_timeout="0s")
-            w.fetch()
-            names.addresses = ((other.host, other.port), (peer.host, peer.port))
-            w.pass_time(resolver.RENEW_S)
-            w.until(lambda: w.told == 2)
-            # What a resolver says that is down, or that lacks the name for a moment, ends no connection.
-            for asked, fault in enumerate((socket.EAI_AGAIN, socket.EAI_NONAME), 3):
-                names.addresses, names.fault = None, fault
-                w.pass_time(resolver.RENEW_S)
-                w.until(lambda asked=asked: w.told == asked)  # type: ignore[misc]
-            w.turns()
-
-            assert w.fetch().status_code == 200
-            assert (peer.connections, other.connections) == (1, 0)
-
-
-def test_a_request_ends_on_the_connection_that_it_began_on_although_its_name_leads_to_another_host() -> None:
-    may_end = threading.Event()
-
-    def wait(conn: Conn) -> None:
-        while conn.request() is not None:
-            conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
-            assert may_end.wait(10)
-            conn.send(b"k")
-
-    with backend(wait) as before, backend() as after:
-        names = Names((before.host, before.port))
-        with world(names) as w:
-            w.clock.stop()
-            w.use(named())
-            running = w.get()
-            w.until(lambda: bool(running.body))
-            names.addresses = ((after.host, after.port),)
-            w.pass_time(resolver.RENEW_S)
-            w.until(lambda: w.told == 2)
-            w.turns()
-            may_end.set()
-            w.until(lambda: running.is_over)
-
-            assert bytes(running.body) == b"ok"
-            assert w.fetch().status_code == 200
-            assert (before.connections, after.connections, w.backend().connections) == (1, 1, 1)
-
-
-def test_a_complete_request_that_is_cancelled_is_sent_although_its_name_leads_to_another_host() -> None:
-    body = bytes(1_000_000)
-    has_moved = threading.Event()
-    taken: list[bytes | None] = []
-
-    def take_late(conn: Conn) -> None:
-        assert has_moved.wait(10)
-        conn.send(b"HTTP/1.1 102 Processing\r\n\r\n")
-        taken.append(conn.request())
-
-    with backend(take_late) as before, backend() as after:
-        names = Names((before.host, before.port))
-        with world(names) as w:
-            w.use(named(), connect_timeout="1h")
-            answer = w.get(method=b"POST", fields=[(b"content-length", b"%d" % len(body))], end_stream=False)
-            w.until(lambda: answer.is_open_told == 1)
-            assert answer.request is not None
-            owed = Owed()
-            answer.request.send_data(body, True, owed)
-            w.until(lambda: owed.released_bytes == len(body))
-            answer.request.cancel()
-            names.addresses = ((after.host, after.port),)
-            w.pass_time(resolver.RENEW_S)
-            w.until(lambda: w.told == 2)
-            w.turns()
-            has_moved.set()
-            w.until(lambda: bool(taken))
-
-            assert taken[0] is not None
-            assert taken[0].endswith(body)
-
-
-def test_a_connection_that_is_about_to_be_ready_carries_its_request_although_its_name_leads_to_another_host() -> None:
-    """An active health check has no other connection, and would fail."""
-    may_greet = threading.Event()
-
-    def wait(conn: Conn) -> None:
-        assert may_greet.wait(10)
-        speaks()(conn)
-
-    with backend(wait) as before, backend(speaks()) as after:
-        names = Names((before.host, before.port))
-        with world(names) as w:
-            w.clock.stop()
-            w.use(named(protocol="h2c"), connect_timeout="1h")
-            answer = w.get()
-            w.until(lambda: before.connections == 1 and w.backend().connections == 1)
-            names.addresses = ((after.host, after.port),)
-            w.pass_time(resolver.RENEW_S)
-            w.until(lambda: w.told == 2)
-            w.turns()
-            may_greet.set()
-            w.until(lambda: answer.is_over)
-
-            assert answer.status_code == 200
-            assert (before.connections, after.connections) == (1, 0)
 
 
 def test_a_name_out_of_use_is_forgotten() -> None:
