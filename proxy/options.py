@@ -170,8 +170,8 @@ class Options(CommonOptions):
         parse=choice(*CHOICES),
         default=ERRORS,
         group="access log",
-        help="which requests get a log line; errors: those that end with 5xx, without a response or with "
-        "one that broke off",
+        help="which requests get a log line; errors: those that end with 5xx, or what that is in gRPC, "
+        "without a response or with one that broke off",
     )
     access_log_sample: float = option(
         parse=number(0, 1),

@@ -14,6 +14,13 @@ MAX_SERIES: Final = 2000
 OTHER: Final = "(other)"
 NO_ROUTE: Final = "(none)"
 """Requests that no route took."""
+NO_STATUS: Final = "none"
+"""gRPC calls that broke off, or whose client left, before their status was known."""
+MAX_GRPC_STATUS: Final = 16
+"""The highest that gRPC defines; others are counted under OTHER."""
+GRPC_SERVER_ERRORS: Final = (2, 4, 12, 13, 14, 15)
+"""UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS: what is 5xx of other requests.
+OpenTelemetry's conventions for gRPC take the same for errors of the server."""
 
 RefusalCause: TypeAlias = Literal[
     "limit", "descriptors", "tls", "protocol", "header_timeout", "misdirected", "proxy_protocol"
@@ -38,12 +45,21 @@ class RouteStats(msgspec.Struct, gc=False):
     request_bytes: int = 0
     response_bytes: int = 0
     retries: int = 0
+    calls: dict[str, int] = msgspec.field(default_factory=dict)
+    """gRPC calls by `grpc-status`, and NO_STATUS and OTHER."""
 
     def finish(self, status_code: int, duration_s: float) -> None:
         """Count an exchange that has ended; `status_code` is 0 without a response."""
         self.responses[min(status_code // 100, 5)] += 1
         self.durations[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
         self.duration_sum_s += duration_s
+
+    def count_call(self, grpc_status: int | None) -> None:
+        """Count a gRPC call that ends; None if its status is not known."""
+        label = NO_STATUS
+        if grpc_status is not None:
+            label = str(grpc_status) if grpc_status <= MAX_GRPC_STATUS else OTHER
+        self.calls[label] = self.calls.get(label, 0) + 1
 
 
 class BackendStats(msgspec.Struct, gc=False):

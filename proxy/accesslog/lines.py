@@ -42,6 +42,7 @@ class _Line(msgspec.Struct, gc=False, omit_defaults=True):
     request_bytes: int = 0
     response_bytes: int = 0
     retries: int = 0
+    grpc_status: int | None = None
     reason: str = ""
     detail: str = ""
 
@@ -68,7 +69,8 @@ class LineMaker:
 
 
 def is_failure(status_code: int, has_failed: bool) -> bool:
-    """The exchange ended with a server error, without a response, or with one that broke off."""
+    """The exchange ended with an error of the server, as HTTP or gRPC tell it, without a response, or with one that
+    broke off."""
     return status_code >= 500 or status_code == 0 or has_failed
 
 
@@ -95,6 +97,7 @@ def _line_of(moment: str, record: Record) -> _Line:
         record.request_bytes,
         record.response_bytes,
         record.retries,
+        record.grpc_status,
         record.reason,
         record.detail,
     )

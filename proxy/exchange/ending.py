@@ -13,6 +13,7 @@ from proxy.backend.stream import BackendStream
 from proxy.exchange import answers
 from proxy.exchange.answers import Reply, error_answer
 from proxy.exchange.attempts import Attempts
+from proxy.exchange.calls import status_in
 from proxy.exchange.client import ClientStream
 from proxy.exchange.departure import Departure
 from proxy.exchange.mirrors import Mirror
@@ -22,8 +23,8 @@ from proxy.exchange.shared import Shared
 from proxy.exchange.timers import Timers
 from proxy.exchange.untaken import large_head_bytes
 from proxy.h2 import ErrorCode
-from proxy.heads import Field, RequestHead
-from proxy.routing import Answer, HeaderEdits, Rule
+from proxy.heads import Field, Fields, RequestHead
+from proxy.routing import Answer, HeaderEdits, Rule, is_grpc
 from proxy.stats import NO_ROUTE, RouteStats
 
 _NO_LOOK: Final = (0.0, 0)
@@ -39,6 +40,7 @@ class Ending:
         "_departure",
         "_detail",
         "_download",
+        "_grpc_status",
         "_has_failed",
         "_head",
         "_is_body_held",
@@ -101,6 +103,7 @@ class Ending:
         """See `Record`."""
         self._is_over = False
         self._status_code = 0
+        self._grpc_status: int | None = None
         self._request_bytes = self._response_bytes = 0
         self._response_after_s = 0.0
         self._reason = self._detail = ""
@@ -112,6 +115,17 @@ class Ending:
         stats, name = self._shared.stats, NO_ROUTE if rule is None else rule.route_name
         self._route = route = stats.routes.get(name) or stats.route(name)
         route.in_flight += 1
+
+    def _count_call(self, fields: Fields) -> None:
+        """The response ends with these fields: trailers, or a head without a body."""
+        status = self._grpc_status = status_in(self._head, fields)
+        if status is not None:
+            self._route.count_call(status)
+
+    def _count_broken_call(self) -> None:
+        """The response is given up, or the client is gone."""
+        if self._grpc_status is None and not self._is_over and is_grpc(self._head):
+            self._route.count_call(None)
 
     # -- our own answers ---------------------------------------------------------------------------------------------
 
@@ -145,7 +159,9 @@ class Ending:
         self._is_head_sent = True
         self._stop_request()
         self._client.send_headers(reply.head, not body)
-        if body:
+        if not body:
+            self._count_call(reply.head.fields)
+        else:
             download = self._download = Relay()
             download.add(body, True, NOBODY)
             if not self._pump_download(download):
@@ -232,6 +248,7 @@ class Ending:
     def _abort(self, error_code: int | None = None) -> None:
         """The response cannot be completed. `error_code` is that of the backend's reset."""
         self._has_failed = True
+        self._count_broken_call()
         self._let_go()
         self._client.reset(is_cancelled=error_code == ErrorCode.CANCEL)
         self._finish()
@@ -299,4 +316,5 @@ class Ending:
             self._reason,
             self._detail,
             self._has_failed,
+            self._grpc_status,
         )

@@ -35,6 +35,7 @@ from proxy.exchange.upgrade import Switch, UnusableSwitch
 from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
 from proxy.routing import Forward, Listener, Redirect, client_scheme, decide
+from proxy.stats import GRPC_SERVER_ERRORS
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is supported for websocket only")
 _NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket here: the rule answers requests by itself")
@@ -158,6 +159,7 @@ class Exchange(Attempting):
     def on_client_gone(self, reason: str) -> None:
         if reason:
             self._reason, self._detail = "client_gone", reason
+        self._count_broken_call()
         self._let_go()
         self._finish()
 
@@ -251,6 +253,7 @@ class Exchange(Attempting):
             self.on_response_data(b"", True)
             return
         self._on_response_end()
+        self._end_call(fields)
         if self._download is None:
             self._client.send_trailers(fields)
             self._finish()
@@ -306,6 +309,12 @@ class Exchange(Attempting):
         if self._pump_download(download):
             self._finish()
 
+    def _end_call(self, fields: Fields) -> None:
+        """If this is a gRPC call, the backend ends it with these fields."""
+        self._count_call(fields)
+        if self._grpc_status in GRPC_SERVER_ERRORS:
+            self._has_failed = True
+
     def _onward(self, head: ResponseHead) -> ResponseHead:
         """The head to pass on if the rule changes nothing. Cached, since equal heads may be one object."""
         fields = final_fields(head)
@@ -350,6 +359,8 @@ class Exchange(Attempting):
             self._upload.forget()
         if end_stream:
             self._on_response_end()
+            if self._head.method == b"POST":  # as all gRPC calls are; a head alone may end one
+                self._end_call(head.fields)
         self._client.send_headers(head, end_stream)
         if end_stream:
             self._finish()

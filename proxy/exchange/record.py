@@ -43,5 +43,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
     """More about `reason`, for people."""
     has_failed: bool = False
-    """Our own answer was an error, or the response broke off. `status_code` alone does not say it: a gRPC call gets
-    such an answer with 200, and a response that breaks off may have begun with 200."""
+    """Our own answer was an error, the response broke off, or a gRPC call ended with an error of the server.
+    `status_code` alone does not say it: a gRPC call gets its errors with 200, and a response that breaks off may have
+    begun with 200."""
+    grpc_status: int | None = None
+    """None if this is no gRPC call, or it ended without a status."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, Stats
+from proxy.stats import DURATION_BOUNDS_S, GRPC_SERVER_ERRORS, REFUSAL_CAUSES, Stats
 from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _P = "tunnelgw_proxy_"
 _USUAL_CLASSES = range(2, 6)
 """Classes of status codes whose series exist from the start, so that the first 5xx shows as an increase."""
+_USUAL_STATUSES = dict.fromkeys(("0", *map(str, GRPC_SERVER_ERRORS)), 0)
+"""Likewise those of gRPC, from the first call of a route."""
 
 
 class ProxyCollector(Collector):
@@ -121,6 +123,7 @@ def _routes(total: Stats) -> Iterator[Metric]:
     received = CounterMetricFamily(_P + "request_body_bytes", "Body bytes from clients", labels=["route"])
     sent = CounterMetricFamily(_P + "response_body_bytes", "Body bytes to clients", labels=["route"])
     retries = CounterMetricFamily(_P + "retries", "Repeated attempts to send a request to a backend", labels=["route"])
+    calls = CounterMetricFamily(_P + "grpc_calls", "gRPC calls that have ended", labels=["route", "grpc_status"])
     for name, route in total.routes.items():
         for digit, count in enumerate(route.responses):
             if count or digit in _USUAL_CLASSES:
@@ -130,7 +133,10 @@ def _routes(total: Stats) -> Iterator[Metric]:
         received.add_metric([name], route.request_bytes)
         sent.add_metric([name], route.response_bytes)
         retries.add_metric([name], route.retries)
-    yield from (requests, durations, in_flight, received, sent, retries)
+        if route.calls:
+            for status, count in (_USUAL_STATUSES | route.calls).items():
+                calls.add_metric([name, status], count)
+    yield from (requests, durations, in_flight, received, sent, retries, calls)
 
 
 def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:

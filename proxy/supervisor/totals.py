@@ -110,6 +110,7 @@ def _add_route(total: RouteStats, route: RouteStats) -> None:
     total.durations = [one + other for one, other in zip(total.durations, route.durations, strict=True)]
     total.duration_sum_s += route.duration_sum_s
     _add_numbers(total, route, ("in_flight", "request_bytes", "response_bytes", "retries"))
+    _add_words(total.calls, route.calls)
 
 
 def _add_backend(total: BackendStats, backend: BackendStats) -> None:

@@ -41,6 +41,9 @@ WELL: Series = {
     f"tunnelgw_proxy_config_kept{{{P}}}": "1+0x240",
     f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="2xx"}}': "0+100x240",
     f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+4x240",
+    f'tunnelgw_proxy_grpc_calls_total{{{P},route="r",grpc_status="0"}}': "0+90x240",
+    f'tunnelgw_proxy_grpc_calls_total{{{P},route="r",grpc_status="5"}}': "0+10x240",
+    f'tunnelgw_proxy_grpc_calls_total{{{P},route="r",grpc_status="14"}}': "0+4x240",
     f'tunnelgw_proxy_backend_addresses_ejected{{{P},backend="b"}}': "0 1 1 0+0x237",
     f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "700000+0x240",
     f'tunnelgw_proxy_certificate_not_before_timestamp_seconds{{{P},listener="l"}}': "-7000000+0x240",
@@ -76,6 +79,11 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
     "TunnelgwProxyDocumentNotKept": ({f"tunnelgw_proxy_config_kept{{{P}}}": "0+0x240"}, "4m", "6m"),
     "TunnelgwProxyErrors": (
         {f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+10x240"},
+        "9m",
+        "12m",
+    ),
+    "TunnelgwProxyCallsFail": (
+        {f'tunnelgw_proxy_grpc_calls_total{{{P},route="r",grpc_status="14"}}': "0+10x240"},
         "9m",
         "12m",
     ),

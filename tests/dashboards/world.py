@@ -101,6 +101,8 @@ class World:
         for front in (self.proxy.doors.clear.address, self.proxy.edge.front):
             for path in ("/", "/api", "/old"):
                 self._session.get(f"http://{front}{path}", headers={"Host": HOST}, timeout=10, allow_redirects=False)
+            headers = {"Host": HOST, "Content-Type": "application/grpc"}
+            self._session.post(f"http://{front}/api", headers=headers, timeout=10).raise_for_status()
         api = self.webhook.url("api")
         for changes in ({"create": [KEPT, RECORD, PROTECTED]}, {"delete": [RECORD]}):
             self._session.post(f"{api}/records", json=changes, timeout=10).raise_for_status()

@@ -9,6 +9,8 @@ from tools.dashboards.queries import WINDOW, most, or_zero, quantile, rate, rise
 ROUTE, BACKEND = 'route=~"$route"', 'backend=~"$backend"'
 REQUESTS = series("tunnelgw_proxy_requests_total", ROUTE)
 FAILED = series("tunnelgw_proxy_requests_total", ROUTE, 'status_class="5xx"')
+CALLS = series("tunnelgw_proxy_grpc_calls_total", ROUTE)
+CALLS_FAILED = series("tunnelgw_proxy_grpc_calls_total", ROUTE, 'grpc_status=~"2|4|12|13|14|15"')
 DURATIONS = series("tunnelgw_proxy_request_duration_seconds_bucket", ROUTE)
 IN_FLIGHT = series("tunnelgw_proxy_requests_in_flight", ROUTE)
 RECEIVED = series("tunnelgw_proxy_request_body_bytes_total", ROUTE)
@@ -152,6 +154,22 @@ def requests() -> Row:
                 "The ten slowest. Streams and long polls are slow by nature.",
                 Query(most(quantile(0.95, DURATIONS, "route")), "{{route}}"),
                 unit="s",
+                width=12,
+            ),
+            graph(
+                "gRPC calls by status",
+                "Most of them are 2xx above, whatever their status. 0 is OK, 1 CANCELLED; 2, 4, 12, 13, 14 and 15 are "
+                "errors of the server. `none`: broke off, or the client went away.",
+                Query(rate(CALLS, "grpc_status"), "{{grpc_status}}"),
+                unit="reqps",
+                stacked=True,
+                width=12,
+            ),
+            graph(
+                "gRPC calls that fail, by route",
+                "Errors of the server only: the ten with the most.",
+                Query(most(rate(CALLS_FAILED, "route")), "{{route}}"),
+                unit="reqps",
                 width=12,
             ),
         ],

@@ -1,5 +1,6 @@
 """grpcio on both sides: all kinds of calls, deadlines, metadata, and errors as a real client sees them."""
 
+import json
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -147,6 +148,26 @@ def test_a_cancelled_call_is_cancelled_at_the_backend(server: GrpcServer, client
     call.cancel()
 
     assert server.gone.wait(10)
+
+
+@through_both_doors
+def test_calls_are_counted_and_logged_by_their_status(gateway: Gateway) -> None:
+    with GrpcServer() as server, clear_client(gateway.clear[1]) as client:
+        name = f"of-{server.address}"
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", name=name))
+        client.unary("Unary", b"hello")
+        code_of(lambda: client.unary("Fail", b"NOT_FOUND"))
+        code_of(lambda: client.unary("Fail", b"UNAVAILABLE"))
+
+        found = [gateway.wait_for_line(lambda line: name in line, "each call", 10.0, nth) for nth in (1, 2, 3)]
+        counted = [
+            gateway.metric("tunnelgw_proxy_grpc_calls_total", route=name, grpc_status=status)
+            for status in ("0", "5", "14", "13")
+        ]
+
+    logged = {line["grpc_status"]: (line["status_code"], line["level"]) for line in map(json.loads, found)}
+    assert logged == {0: (200, "INFO"), 5: (200, "INFO"), 14: (200, "WARNING")}
+    assert counted == [1, 1, 1, 0]
 
 
 # -- what the proxy answers by itself --------------------------------------------------------------------------------

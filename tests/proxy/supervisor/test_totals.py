@@ -11,6 +11,7 @@ def counted(requests: int, in_flight: int) -> Stats:
         route.finish(200, 0.02)
     route.in_flight = in_flight
     route.request_bytes = 10 * requests
+    route.calls["14"] = requests
     backend = stats.backend("cart")
     backend.requests = requests
     backend.connections = in_flight
@@ -50,7 +51,7 @@ def test_counters_of_dead_processes_stay_and_gauges_are_dropped() -> None:
     route, backend, door = seen.routes["shop/cart"], seen.backends["cart"], seen.doors[":80"]
     assert route.responses == [0, 0, 6, 0, 0, 0]
     assert sum(route.durations) == 6
-    assert (route.request_bytes, route.in_flight) == (60, 0)
+    assert (route.request_bytes, route.in_flight, route.calls) == (60, 0, {"14": 6})
     assert (backend.requests, backend.connections, backend.failures) == (6, 0, {"reset": 2})
     assert (door.accepted, door.connections, door.refused) == (6, 0, {"limit": 4})
     assert (seen.swaps, seen.access_log_dropped) == (2, 6)
