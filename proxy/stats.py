@@ -5,7 +5,6 @@ routes and backends, but at most MAX_SERIES of each; later ones are counted unde
 from time to time, adds them up over its workers, and exports them as metrics.
 """
 
-from bisect import bisect_left
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -33,26 +32,16 @@ DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 S = TypeVar("S")
 
 
-class RouteStats(msgspec.Struct, gc=False):
-    """The requests of one route."""
+class Outcomes(msgspec.Struct, gc=False):
+    """How requests have ended, as their clients saw it."""
 
     responses: list[int] = msgspec.field(default_factory=lambda: [0] * 6)
     """By first digit of the status code, above 5 as 5; index 0 counts exchanges that ended without a response."""
     durations: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
     """Per bucket, not cumulative; the last has no upper bound."""
     duration_sum_s: float = 0.0
-    in_flight: int = 0
-    request_bytes: int = 0
-    response_bytes: int = 0
-    retries: int = 0
     calls: dict[str, int] = msgspec.field(default_factory=dict)
     """gRPC calls by `grpc-status`, and NO_STATUS and OTHER."""
-
-    def finish(self, status_code: int, duration_s: float) -> None:
-        """Count an exchange that has ended; `status_code` is 0 without a response."""
-        self.responses[min(status_code // 100, 5)] += 1
-        self.durations[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
-        self.duration_sum_s += duration_s
 
     def count_call(self, grpc_status: int | None) -> None:
         """Count a gRPC call that ends; None if its status is not known."""
@@ -62,8 +51,18 @@ class RouteStats(msgspec.Struct, gc=False):
         self.calls[label] = self.calls.get(label, 0) + 1
 
 
-class BackendStats(msgspec.Struct, gc=False):
-    """The requests to one backend."""
+class RouteStats(Outcomes, gc=False):
+    """The requests of one route."""
+
+    in_flight: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    retries: int = 0
+
+
+class BackendStats(Outcomes, gc=False):
+    """One backend. Outcomes are those of the requests that were routed to it, each counted once; `requests` counts
+    whatever was sent to it: attempts, mirrored copies, and questions for authorization."""
 
     requests: int = 0
     in_flight: int = 0

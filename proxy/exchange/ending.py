@@ -4,6 +4,7 @@
 counts the exchange, tells the access log, and removes the exchange from the running set.
 """
 
+from bisect import bisect_left
 from http import HTTPStatus
 from typing import Final
 
@@ -25,8 +26,9 @@ from proxy.exchange.untaken import large_head_bytes
 from proxy.h2 import ErrorCode
 from proxy.heads import Field, Fields, RequestHead
 from proxy.routing import Answer, HeaderEdits, Rule, is_grpc
-from proxy.stats import NO_ROUTE, RouteStats
+from proxy.stats import DURATION_BOUNDS_S, NO_ROUTE, BackendStats, RouteStats
 
+_LAST_CLASS: Final = 5
 _NO_LOOK: Final = (0.0, 0)
 
 
@@ -120,12 +122,27 @@ class Ending:
         """The response ends with these fields: trailers, or a head without a body."""
         status = self._grpc_status = status_in(self._head, fields)
         if status is not None:
-            self._route.count_call(status)
+            self._count_ended_call(status)
 
     def _count_broken_call(self) -> None:
         """The response is given up, or the client is gone."""
         if self._grpc_status is None and not self._is_over and is_grpc(self._head):
-            self._route.count_call(None)
+            self._count_ended_call(None)
+
+    def _count_ended_call(self, status: int | None) -> None:
+        self._route.count_call(status)
+        backend = self._backend_stats
+        if backend is not None:
+            backend.count_call(status)
+
+    @property
+    def _backend_stats(self) -> BackendStats | None:
+        """Of the backend that the request was routed to. None without one, or if it was not authorized."""
+        departure = self._departure
+        if departure is None or departure.question is not None:
+            return None
+        stats, key = self._shared.stats, departure.decision.backend.key
+        return stats.backends.get(key) or stats.backend(key)
 
     # -- our own answers ---------------------------------------------------------------------------------------------
 
@@ -286,7 +303,20 @@ class Ending:
         route.in_flight -= 1
         route.request_bytes += self._request_bytes
         route.response_bytes += self._response_bytes
-        route.finish(self._status_code, duration_s)
+        # Counted here, since calls would cost more than the counting.
+        digit, bucket = self._status_code // 100, bisect_left(DURATION_BOUNDS_S, duration_s)
+        if digit > _LAST_CLASS:
+            digit = _LAST_CLASS
+        route.responses[digit] += 1
+        route.durations[bucket] += 1
+        route.duration_sum_s += duration_s
+        departure = self._departure
+        if departure is not None and departure.question is None:
+            key = departure.decision.backend.key
+            backend = shared.stats.backends.get(key) or shared.stats.backend(key)
+            backend.responses[digit] += 1
+            backend.durations[bucket] += 1
+            backend.duration_sum_s += duration_s
         if shared.is_logged(self._status_code, self._has_failed):
             shared.access_log(self._record(duration_s))
 

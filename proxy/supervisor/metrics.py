@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.stats import DURATION_BOUNDS_S, GRPC_SERVER_ERRORS, REFUSAL_CAUSES, Stats
+from proxy.stats import DURATION_BOUNDS_S, GRPC_SERVER_ERRORS, REFUSAL_CAUSES, Outcomes, Stats
 from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
@@ -125,18 +125,29 @@ def _routes(total: Stats) -> Iterator[Metric]:
     retries = CounterMetricFamily(_P + "retries", "Repeated attempts to send a request to a backend", labels=["route"])
     calls = CounterMetricFamily(_P + "grpc_calls", "gRPC calls that have ended", labels=["route", "grpc_status"])
     for name, route in total.routes.items():
-        for digit, count in enumerate(route.responses):
-            if count or digit in _USUAL_CLASSES:
-                requests.add_metric([name, f"{digit}xx" if digit else "none"], count)
-        durations.add_metric([name], list(_buckets(route.durations)), route.duration_sum_s)
+        _add_outcomes(requests, durations, calls, name, route)
         in_flight.add_metric([name], route.in_flight)
         received.add_metric([name], route.request_bytes)
         sent.add_metric([name], route.response_bytes)
         retries.add_metric([name], route.retries)
-        if route.calls:
-            for status, count in (_USUAL_STATUSES | route.calls).items():
-                calls.add_metric([name, status], count)
     yield from (requests, durations, in_flight, received, sent, retries, calls)
+
+
+def _add_outcomes(
+    responses: CounterMetricFamily,
+    durations: HistogramMetricFamily,
+    calls: CounterMetricFamily,
+    name: str,
+    outcomes: Outcomes,
+) -> None:
+    """Add the series of one route or backend, whose name is their first label."""
+    for digit, count in enumerate(outcomes.responses):
+        if count or digit in _USUAL_CLASSES:
+            responses.add_metric([name, f"{digit}xx" if digit else "none"], count)
+    durations.add_metric([name], list(_buckets(outcomes.durations)), outcomes.duration_sum_s)
+    if outcomes.calls:
+        for status, count in (_USUAL_STATUSES | outcomes.calls).items():
+            calls.add_metric([name, status], count)
 
 
 def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
@@ -150,6 +161,15 @@ def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
 def _backends(total: Stats) -> Iterator[Metric]:
     label = ["backend"]
     requests = CounterMetricFamily(_P + "backend_requests", "Requests for a backend", labels=label)
+    responses = CounterMetricFamily(
+        _P + "backend_responses", "Requests routed to a backend that have ended", labels=["backend", "status_class"]
+    )
+    durations = HistogramMetricFamily(
+        _P + "backend_response_duration_seconds", "From their heads to the end of the responses", labels=label
+    )
+    calls = CounterMetricFamily(
+        _P + "backend_grpc_calls", "gRPC calls routed to a backend that have ended", labels=["backend", "grpc_status"]
+    )
     in_flight = GaugeMetricFamily(_P + "backend_requests_in_flight", "Requests at a backend", labels=label)
     connections = GaugeMetricFamily(_P + "backend_connections", "Open connections to a backend", labels=label)
     opened = CounterMetricFamily(_P + "backend_connections_opened", "Connections made to a backend", labels=label)
@@ -167,11 +187,12 @@ def _backends(total: Stats) -> Iterator[Metric]:
         in_flight.add_metric([key], backend.in_flight)
         connections.add_metric([key], backend.connections)
         opened.add_metric([key], backend.connections_opened)
+        _add_outcomes(responses, durations, calls, key, backend)
         ejections.add_metric([key], backend.ejections)
         ejected.add_metric([key], backend.ejected)
         for reason, count in backend.failures.items():
             failures.add_metric([key, reason], count)
-    yield from (requests, in_flight, connections, opened, failures, ejections, ejected)
+    yield from (requests, responses, durations, calls, in_flight, connections, opened, failures, ejections, ejected)
 
 
 def _doors(total: Stats) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, EdgeStats, RouteStats, Stats
+from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, EdgeStats, Outcomes, RouteStats, Stats
 
 
 class Series(NamedTuple):
@@ -106,17 +106,22 @@ def add(total: Stats, stats: Stats, *, limit: int | None = None) -> None:
 
 
 def _add_route(total: RouteStats, route: RouteStats) -> None:
-    total.responses = [one + other for one, other in zip(total.responses, route.responses, strict=True)]
-    total.durations = [one + other for one, other in zip(total.durations, route.durations, strict=True)]
-    total.duration_sum_s += route.duration_sum_s
+    _add_outcomes(total, route)
     _add_numbers(total, route, ("in_flight", "request_bytes", "response_bytes", "retries"))
-    _add_words(total.calls, route.calls)
 
 
 def _add_backend(total: BackendStats, backend: BackendStats) -> None:
     names = ("requests", "in_flight", "connections", "connections_opened", "ejections", "ejected")
+    _add_outcomes(total, backend)
     _add_numbers(total, backend, names)
     _add_words(total.failures, backend.failures)
+
+
+def _add_outcomes(total: Outcomes, outcomes: Outcomes) -> None:
+    total.responses = [one + other for one, other in zip(total.responses, outcomes.responses, strict=True)]
+    total.durations = [one + other for one, other in zip(total.durations, outcomes.durations, strict=True)]
+    total.duration_sum_s += outcomes.duration_sum_s
+    _add_words(total.calls, outcomes.calls)
 
 
 def _add_door(total: DoorStats, door: DoorStats) -> None:

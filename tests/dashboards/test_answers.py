@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,7 +12,9 @@ import pytest
 from tests.dashboards.boards import Asked, asked
 from tests.dashboards.world import World
 from tests.proxy.site import eventually
+from tests.support.process import REPOSITORY
 
+MANUAL = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
 EMPTY_HERE = {
     "controller: Not well now",
     "dnswebhook: Calls to the store that fail",  # calls to the embedded store do not fail
@@ -48,7 +51,23 @@ def happening_until(world: World, is_so: Callable[[], bool], what: str) -> None:
 
 
 def has_data(world: World, query: Asked) -> bool:
-    return any(not math.isnan(float(sample["value"][1])) for sample in world.answer(query.filled_in))
+    return has_answer(world, query.filled_in)
+
+
+def has_answer(world: World, query: str) -> bool:
+    return any(not math.isnan(float(sample["value"][1])) for sample in world.answer(query))
+
+
+def test_the_manuals_queries_about_a_canary_have_an_answer(world: World) -> None:
+    found = re.findall(r"^  query: \|\n((?:    .*\n)+)", MANUAL.partition("\n## Canaries\n")[2], re.M)
+    queries = [query.replace("{{ namespace }}/{{ target }}-canary:.*", ".+") for query in found]
+    queries = [query.replace("{{ interval }}", "5s") for query in queries]
+
+    assert len(queries) == 2
+    for query in queries:
+        happening_until(world, partial(has_answer, world, query), query)
+    (rate,) = world.answer(queries[0])
+    assert 0 < float(rate["value"][1]) < 100, "one of the two backends does not listen"
 
 
 def test_the_first_table_lists_firing_conditions_with_place_and_remedy(world: World) -> None:

@@ -17,6 +17,9 @@ RECEIVED = series("tunnelgw_proxy_request_body_bytes_total", ROUTE)
 SENT = series("tunnelgw_proxy_response_body_bytes_total", ROUTE)
 RETRIES = series("tunnelgw_proxy_retries_total", ROUTE)
 BACKEND_REQUESTS = series("tunnelgw_proxy_backend_requests_total", BACKEND)
+BACKEND_RESPONSES = series("tunnelgw_proxy_backend_responses_total", BACKEND)
+BACKEND_FAILED = series("tunnelgw_proxy_backend_responses_total", BACKEND, 'status_class="5xx"')
+BACKEND_DURATIONS = series("tunnelgw_proxy_backend_response_duration_seconds_bucket", BACKEND)
 BACKEND_FAILURES = series("tunnelgw_proxy_backend_failures_total", BACKEND)
 BACKEND_OPENED = series("tunnelgw_proxy_backend_connections_opened_total", BACKEND)
 BACKEND_OPEN = series("tunnelgw_proxy_backend_connections", BACKEND)
@@ -188,6 +191,13 @@ def backends() -> Row:
                 [
                     Column("requests", rate(BACKEND_REQUESTS, "backend"), "reqps"),
                     Column("failures", rate(BACKEND_FAILURES, "backend"), "reqps", above(0.001)),
+                    Column(
+                        "5xx",
+                        share(rate(BACKEND_FAILED, "backend"), rate(BACKEND_RESPONSES, "backend")),
+                        "percentunit",
+                        ERROR_SHARE,
+                    ),
+                    Column("p95 duration", quantile(0.95, BACKEND_DURATIONS, "backend"), "s"),
                     Column("in flight", total(BACKEND_IN_FLIGHT, "backend")),
                     Column("connections", total(BACKEND_OPEN, "backend")),
                     Column("new connections", rate(BACKEND_OPENED, "backend"), "cps"),

@@ -656,3 +656,15 @@ def test_interim_responses_of_the_server_are_not_passed_on(make_world: MakeWorld
     question.interim(103)
 
     assert client.interims == []
+
+
+def test_what_the_server_denies_is_not_counted_for_the_backend_that_it_guards(make_world: MakeWorld) -> None:
+    world, _, question = begin(make_world)
+    question.answer(403, end_stream=True)
+    world.begin(asked())
+    *_, question = world.pool.streams
+    question.answer(200, end_stream=True)
+    leaving(world).answer(204, end_stream=True)
+
+    assert world.stats.route("shop").responses == [0, 0, 1, 0, 1, 0]
+    assert world.stats.backend("http://192.0.2.10:80").responses == [0, 0, 1, 0, 0, 0]

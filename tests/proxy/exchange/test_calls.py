@@ -90,7 +90,9 @@ def begun(world: World, fields: Fields | None = None) -> MemoryClient:
 
 
 def counted(world: World) -> dict[str, int]:
-    (route,) = world.stats.routes.values()
+    """For the route, and alike for the backend."""
+    (route,), (backend,) = world.stats.routes.values(), world.stats.backends.values()
+    assert route.calls == backend.calls
     return route.calls
 
 

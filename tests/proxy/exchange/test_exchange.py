@@ -642,3 +642,53 @@ def test_a_bug_at_the_beginning_of_an_exchange_leaves_nothing_behind(
         world.begin(asked())
     assert not world.services.running
     assert world.stats.route("shop").in_flight == 0
+
+
+# -- what is counted for a backend -------------------------------------------------------------------------------------
+
+
+def outcomes(world: World, key: str = "http://192.0.2.10:80") -> list[int]:
+    backend = world.stats.backends.get(key)
+    return [] if backend is None else backend.responses
+
+
+@pytest.mark.parametrize(
+    ("status_code", "counted"), [(204, [0, 0, 1, 0, 0, 0]), (404, [0, 0, 0, 0, 1, 0]), (999, [0, 0, 0, 0, 0, 1])]
+)
+def test_a_response_is_counted_for_its_backend_with_the_time_it_took(
+    world: World, status_code: int, counted: list[int]
+) -> None:
+    world.begin(asked())
+    world.wait(0.3)
+    world.pool.stream.answer(status_code, end_stream=True)
+
+    backend = world.stats.backends["http://192.0.2.10:80"]
+    assert backend.responses == counted
+    assert backend.durations == world.stats.route("shop").durations
+    assert abs(backend.duration_sum_s - 0.3) < 1e-9
+
+
+def test_our_own_answer_about_a_backend_and_a_client_that_leaves_are_counted_for_it(world: World) -> None:
+    world.begin(asked())
+    world.pool.stream.fail(Reason.REFUSED)
+    world.begin(asked()).leave()
+
+    assert outcomes(world) == [1, 0, 0, 0, 0, 1]
+
+
+def test_a_request_that_is_repeated_counts_once_for_its_backend(make_world: MakeWorld) -> None:
+    world = make_world(config('"retry": {"codes": [503], "attempts": 1, "backoff": "1ms"},'))
+    world.begin(asked())
+    world.pool.stream.answer(503, end_stream=True)
+    world.wait(1.0)
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert outcomes(world) == [0, 0, 1, 0, 0, 0]
+
+
+def test_redirects_are_counted_for_no_backend(make_world: MakeWorld) -> None:
+    world = make_world(config('"filters": {"requestRedirect": {"scheme": "https"}},', backend=""))
+    world.begin(asked())
+
+    assert world.stats.route("shop").responses == [0, 0, 0, 1, 0, 0]
+    assert world.stats.backends == {}

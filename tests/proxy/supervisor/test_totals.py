@@ -7,13 +7,14 @@ from proxy.supervisor.totals import Totals
 def counted(requests: int, in_flight: int) -> Stats:
     stats = Stats()
     route = stats.route("shop/cart")
-    for _ in range(requests):
-        route.finish(200, 0.02)
     route.in_flight = in_flight
     route.request_bytes = 10 * requests
-    route.calls["14"] = requests
     backend = stats.backend("cart")
     backend.requests = requests
+    for outcomes in (route, backend):
+        outcomes.responses[2] = outcomes.durations[5] = requests
+        outcomes.duration_sum_s = 0.02 * requests
+        outcomes.calls["14"] = requests
     backend.connections = in_flight
     backend.failures["reset"] = 1
     door = stats.door(":80")
@@ -52,6 +53,7 @@ def test_counters_of_dead_processes_stay_and_gauges_are_dropped() -> None:
     assert route.responses == [0, 0, 6, 0, 0, 0]
     assert sum(route.durations) == 6
     assert (route.request_bytes, route.in_flight, route.calls) == (60, 0, {"14": 6})
+    assert (backend.responses, sum(backend.durations), backend.calls) == ([0, 0, 6, 0, 0, 0], 6, {"14": 6})
     assert (backend.requests, backend.connections, backend.failures) == (6, 0, {"reset": 2})
     assert (door.accepted, door.connections, door.refused) == (6, 0, {"limit": 4})
     assert (seen.swaps, seen.access_log_dropped) == (2, 6)
