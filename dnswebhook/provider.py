@@ -5,7 +5,8 @@ one. Every apply lists first, plans against that listing, and writes only the di
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 import msgspec
@@ -27,20 +28,19 @@ from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
-from dnswebhook.past import Past
+from dnswebhook.past import History
 from dnswebhook.plan import make_plan
 from dnswebhook.removals import ConfirmedRemovals
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, awaited, done, extended, settle, unsettled
-from dnswebhook.wishes import RefusalReason, SetKey
+from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
 
 MIN_SETS_FOR_DELETE_GUARD = 20
 MAX_NAMES_IN_MESSAGE = 5
-_MAX_TOLD_BEFORE = 10_000
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -87,26 +87,16 @@ class Provider:
         self._failed: set[str] = set()
         """Names of the strands that failed in the last apply. The next apply runs them last, since they would otherwise
         take up the others' time again and again."""
-        self._told: tuple[Record, ...] | None = None
-        """The rows of the last listing that external-dns got; None if it has got none since our start."""
-        self._told_before: tuple[Record, ...] = ()
-        """TXT rows of earlier listings, under names that had none in the last one. Until its next apply, external-dns
-        0.19 believes that these ownership records still exist, and sends none with a record that it creates again."""
-        self._unclaimed: frozenset[SetKey] = frozenset()
-        """Sets that the last apply refused because they came without an ownership record; empty after a listing."""
+        self._history = History()
         self._served: Served = UNLISTED
         """What the last listing serves, including listings made by applies. Before the first one, anything may be
         served: with `--txt-cache-interval`, external-dns need not list first after our start, and the store may have
         accepted what it sends before an upgrade."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
-        self._removed: dict[tuple[str, str], Voucher] = {}
-        """Ownership records that applies have removed, or tried to, since the last listing; the latest is last."""
         self._confirmed = ConfirmedRemovals()
         self._generation = 0
         """`Listing.generation` of the last listing."""
-        self._told_generation = 0
-        """`Listing.generation` of the last listing that external-dns got."""
         self._contested: frozenset[Voucher] = frozenset()
         """`Settlement.contested` of the last listing, so that each is logged once."""
         self._flights = Flights(self._fetch_records)
@@ -137,32 +127,25 @@ class Provider:
         nothing was written, otherwise ApplyFailed."""
         if changes.is_empty:
             return
-        self._wait_for_turn(deadline)
-        try:
+        with self._in_turn(deadline):
             if is_caller_gone():
                 raise CallerGone
             listing = self._list(deadline)
             self._check_generation(changes)
             self._look_at(listing)
-            policy = self._policy
-            told = None if self._told is None else (*self._told, *self._told_before)
-            self._told_before = ()
             plan = make_plan(
                 changes,
                 listing.records,
                 self._store.capabilities(),
-                policy.domain_filter,
-                policy.protected,
-                Past(told, self._journal.vouchers, tuple(self._removed.values()), self._unclaimed),
+                self._policy.domain_filter,
+                self._policy.protected,
+                self._history.begin_apply(self._journal.vouchers),
             )
-            refusals = [each for each in plan.refusals if each.reason is RefusalReason.NO_OWNERSHIP]
-            self._unclaimed = frozenset((each.name, each.type) for each in refusals)
+            self._history.note_refusals(plan.refusals)
             self._note(plan)
-            self._confirmed.forget_asked(changes, self._told)
+            self._confirmed.forget_asked(changes, self._history.told)
             self._guard_against_mass_deletion(plan, listing)
-            report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, listing, deadline)
-        finally:
-            self._turn.release()
+            report = dry_run(plan) if self._policy.is_dry_run else self._carry_out(plan, listing, deadline)
         for (verb, outcome), count in report.counts.items():
             self._metrics.operations.labels(verb, outcome).inc(count)
         self._conclude(plan, report)
@@ -179,10 +162,7 @@ class Provider:
         self._journal.note(awaited(self._journal.vouchers, run.pending))
         if self._store.capabilities().has_lasting_ids:
             self._confirmed.add(report.removed, plan.vouchers)
-        for voucher in plan.vouchers:
-            if voucher.is_leaving:
-                self._removed.pop((voucher.name, voucher.value), None)
-                self._removed[voucher.name, voucher.value] = voucher
+        self._history.note_removals(plan.vouchers)
         if report.is_complete and not plan.refusals:  # what was not done because of a refusal also stays noted
             settled = set(plan.vouchers)
             left = [each for each in self._journal.vouchers if each.waits or each not in settled]
@@ -195,8 +175,7 @@ class Provider:
 
         The rows they name may be somebody else's in the new store. Raises StoreFailed.
         """
-        is_told = self._told is None or self._generation == self._told_generation
-        if (changes.update_old or changes.delete) and not is_told:
+        if (changes.update_old or changes.delete) and not self._history.is_about(self._generation):
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
 
     def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
@@ -209,9 +188,15 @@ class Provider:
     def close(self) -> None:
         self._writers.close()
 
-    def _wait_for_turn(self, deadline: Deadline) -> None:
+    @contextmanager
+    def _in_turn(self, deadline: Deadline) -> Iterator[None]:
+        """One apply or listing at a time. Raises StoreTimeout."""
         if not self._turn.acquire(timeout=max(0.0, deadline.remaining_s)):
             raise StoreTimeout("another apply was still running at the deadline of the call")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _look_at(self, listing: Listing) -> None:
         # If the rows are the same, the old object and its index are kept.
@@ -219,15 +204,10 @@ class Provider:
             self._served = Served(listing.records)
 
     def _fetch_records(self, deadline: Deadline) -> bytes:
-        self._wait_for_turn(deadline)
-        try:
+        with self._in_turn(deadline):
             listing = self._settled_listing(deadline)
-            self._tell(listing.records)
-            self._removed = {}
-            self._unclaimed = frozenset()
+            self._history.tell(listing.records, self._generation)
             self._look_at(listing)
-        finally:
-            self._turn.release()
         self._metrics.last_listing.set(time.time())
         encoded = self._encoder.encode(listing)
         for record_type in KNOWN_TYPES:
@@ -243,15 +223,6 @@ class Provider:
             self._written = {}
             self._journal.replace(())
         return listing
-
-    def _tell(self, records: tuple[Record, ...]) -> None:
-        before = self._told or ()
-        if records is not before:
-            names = {row.name for row in records if row.type == "TXT"}
-            gone = [row for row in (*self._told_before, *before) if row.type == "TXT" and row.name not in names]
-            self._told_before = tuple(gone[-_MAX_TOLD_BEFORE:])
-        self._told = records
-        self._told_generation = self._generation
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing after removal of what earlier applies left behind, without what external-dns must not see."""
