@@ -80,9 +80,13 @@ class Journal:
 
     @property
     def vouchers(self) -> tuple[Voucher, ...]:
+        return self._vouchers
+
+    def look_again(self) -> None:
+        """Take the directory over if another daemon was using it and has ended. To be called for each listing, even if
+        there are no notes: those that the other one has left must not be followed after the next start."""
         if self._is_in_use:
             self.replace(self._vouchers)
-        return self._vouchers
 
     def note(self, vouchers: Iterable[Voucher]) -> None:
         """Add notes; for each row, the newest one counts."""

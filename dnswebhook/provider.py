@@ -215,6 +215,7 @@ class Provider:
         return encoded.body
 
     def _list(self, deadline: Deadline) -> Listing:
+        self._journal.look_again()
         listing = self._store.list_records(deadline)
         if listing.generation != self._generation:
             # The store was replaced. Its rows are older, or somebody else's, and our notes are not about them: acting
