@@ -81,6 +81,10 @@ class EdgeHttp(H2Connection):
         self._edge_keeper = keeper
         self._pings = 0
 
+    def use(self, terms: Terms) -> None:
+        """The limits of the codec are ours alone (`SETTINGS`), so the edge is told nothing."""
+        self.terms = terms
+
     def ping(self) -> None:
         self._pings += 1
         self._codec.ping(self._pings.to_bytes(8, "big"))

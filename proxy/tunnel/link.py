@@ -159,7 +159,7 @@ class Link:
     def renew_terms(self) -> None:
         """The document has changed."""
         if self._http is not None:
-            self._http.terms = self._own_terms()
+            self._http.use(self._own_terms())
 
     def _own_terms(self) -> Terms:
         return msgspec.structs.replace(
