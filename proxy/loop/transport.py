@@ -29,9 +29,10 @@ from proxy.loop.tlsinput import TlsInput
 
 log = get_logger(__name__)
 
-_READ_BYTES: Final = 64 * 1024
+_FIRST_READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
-"""The most that is read from a plain socket at once: each read allocates a buffer of this size."""
+"""How much is read from a plain socket at once, at first and at most: each read allocates a buffer of this size. What
+is read over TLS is limited by the loop (`Loop.read_bytes`)."""
 _MAX_SILENT_RECORDS: Final = 16
 """How many TLS records without data may precede a peer's last data: servers send two to four at the beginning."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -78,7 +79,7 @@ class Transport:
 
         Only known for a client's `TlsSocket`, and for sockets wrapped with `suppress_ragged_eofs=False`.
         """
-        self._read_bytes = _READ_BYTES
+        self._read_bytes = _FIRST_READ_BYTES
         self._output = Output(sock, loop.unsent)
         self._debts = self._output.debts
         self._is_flush_due = False
