@@ -33,8 +33,8 @@ _HOPELESS: Final = frozenset(
 )
 _CONNECTING: Final = frozenset((Reason.RESOLVE, Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
 
-_MAX_BACKOFF: Final = 10
-"""The longest wait, in multiples of the shortest."""
+_MAX_GROWTH: Final = 10
+"""To about how many times the shortest wait the others grow."""
 _MAX_REFUSALS: Final = 3
 """How often a request that was refused unread is sent again."""
 _MAX_DEPARTURES: Final = 10
@@ -120,7 +120,7 @@ class Attempts:
     def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:
         if self._policy_retries >= policy.attempts:
             return None
-        growth: int = min(1 << self._policy_retries, _MAX_BACKOFF)
+        growth: int = min(1 << self._policy_retries, _MAX_GROWTH)
         self._policy_retries += 1
         self._note(address)
         # The document promises a minimum wait; jitter applies to what is added to it.
