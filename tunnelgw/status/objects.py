@@ -127,9 +127,7 @@ def gateway_status(stored: msgspec.Raw, verdict: GatewayVerdict, delivery: Deliv
     """Raises Outdated."""
     current = _decode_gateway(stored)
     is_ours = _are_ours(current.conditions, writer)
-    findings = _with_programmed(verdict.findings, current.conditions if is_ours else (), delivery, writer)
-    if delivery.finding is not None:
-        findings.append(_signed(delivery.finding, writer))
+    findings = _with_deliveries(verdict.findings, current.conditions if is_ours else (), delivery, writer)
     new = _Gateway(
         verdict.addresses,
         merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, writer.generation, writer.now),
@@ -152,9 +150,7 @@ def listener_set_status(
     """Raises Outdated."""
     current = _decode_listener_set(stored)
     is_ours = _are_ours(current.conditions, writer)
-    findings = _with_programmed(verdict.findings, current.conditions if is_ours else (), delivery, writer)
-    if delivery.finding is not None:
-        findings.append(_signed(delivery.finding, writer))
+    findings = _with_deliveries(verdict.findings, current.conditions if is_ours else (), delivery, writer)
     new = _ListenerSet(
         merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, writer.generation, writer.now),
         _listeners(current.listeners, verdict.listeners, delivery, writer, is_ours=is_ours),
@@ -189,8 +185,19 @@ def left_status(stored: msgspec.Raw, writer: Writer) -> Patch | None:
     return None if kept == current.conditions else {"conditions": conditions_json(kept)}
 
 
-def _signed(finding: Finding, writer: Writer) -> Finding:
-    return msgspec.structs.replace(finding, message=f"{writer.controller_name}: {finding.message}")
+def _with_deliveries(
+    findings: Sequence[Finding], stored: Sequence[Condition], delivery: Delivery, writer: Writer
+) -> list[Finding]:
+    """The findings about a Gateway or ListenerSet with `Programmed` and, signed with our name, `Delivered`."""
+    found = _with_programmed(findings, stored, delivery, writer)
+    if delivery.finding is not None:
+        message = f"{_signature(writer)}{delivery.finding.message}"
+        found.append(msgspec.structs.replace(delivery.finding, message=message))
+    return found
+
+
+def _signature(writer: Writer) -> str:
+    return f"{writer.controller_name}: "
 
 
 def _are_ours(conditions: Sequence[Condition], writer: Writer) -> bool:
@@ -199,7 +206,7 @@ def _are_ours(conditions: Sequence[Condition], writer: Writer) -> bool:
 
 
 def _is_signed(condition: Condition, writer: Writer) -> bool:
-    return condition.type == ConditionType.DELIVERED and condition.message.startswith(f"{writer.controller_name}: ")
+    return condition.type == ConditionType.DELIVERED and condition.message.startswith(_signature(writer))
 
 
 def route_status(
