@@ -58,8 +58,8 @@ def named(item: Object, home: str) -> frozenset[Entry]:
             return frozenset(_of_keys((item.spec.provider_credentials_secret_ref,), home))
         case GatewayConfig():
             spec = item.spec
-            named = (spec.provider_credentials_secret_ref, spec.auth_secret_ref, spec.tunnel_token_secret_ref)
-            return frozenset(_of_keys(named, namespace))
+            refs = (spec.provider_credentials_secret_ref, spec.auth_secret_ref, spec.tunnel_token_secret_ref)
+            return frozenset(_of_keys(refs, namespace))
     return frozenset()
 
 
