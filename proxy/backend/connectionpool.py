@@ -153,7 +153,7 @@ class ConnectionPool:
     def _begin(self, request: Request, link: H2Link) -> None:
         self._take(request)
         if link.begin(request):
-            request.receiver.on_backend_open()
+            request.tell_open()
 
     def _wait(self, request: Request) -> None:
         circuit = self._circuit
@@ -251,7 +251,7 @@ class ConnectionPool:
         while self._waiting and (request := self._next_for(link)) is not None:
             self._take(request)
             if link.begin(request):
-                request.receiver.on_backend_open()
+                request.tell_open()
                 return
         if self._is_retired:
             link.close()

@@ -141,6 +141,15 @@ class Request:
         self.link = link
         self.is_open = True
 
+    def tell_open(self) -> None:
+        """The request has waited, and is open now. Pools call this between other requests, which a bug of this one's
+        receiver must not reach."""
+        receiver = self.receiver
+        try:
+            receiver.on_backend_open()
+        except Exception:
+            self.on_bug(receiver)
+
     def end(self) -> None:
         """The response has ended, or the request is given up. Callers that still have to call the receiver get it
         first."""

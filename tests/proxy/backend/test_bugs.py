@@ -1,11 +1,14 @@
 """A receiver that raises, a bug of ours: only its own request fails, even on a shared connection."""
 
+import contextlib
 from collections.abc import Iterator
 
 import h2.events
+import h2.exceptions
 import pytest
 
-from tests.proxy.backend.h2peer import H2Peer, h2c, speaks
+from proxy import document
+from tests.proxy.backend.h2peer import H2Peer, answers, h2c, speaks
 from tests.proxy.backend.servers import Behaviour, Conn, backend, dead_port, of
 from tests.proxy.backend.world import Answer, World, one, world
 
@@ -90,3 +93,29 @@ def test_a_receiver_that_raises_in_handling_a_failure_leaves_nothing_open() -> N
         w.until(lambda: answer.had_bug)
 
         assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+
+
+def test_a_receiver_that_raises_when_its_turn_comes_over_http1_does_not_affect_the_request_before_it() -> None:
+    with backend(answers_whole) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        before, answer, after = w.get(), w.get(), w.get()
+        answer.on_open = stumble
+        w.until(lambda: answer.had_bug and before.is_over and after.is_over)
+
+        assert (before.had_bug, before.status_code, after.status_code) == (False, 200, 200)
+        assert w.backend().in_flight == 0
+
+
+def test_a_receiver_that_raises_when_its_turn_comes_over_http2_does_not_affect_others_that_wait() -> None:
+    def answer_unless_reset(peer: H2Peer, event: h2.events.Event) -> None:
+        with contextlib.suppress(h2.exceptions.ProtocolError):
+            answers(peer, event)
+
+    with backend(speaks(answer_unless_reset)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        before, answer, after = w.get(), w.get(), w.get()
+        answer.on_open = stumble
+        w.until(lambda: answer.had_bug and before.is_over and after.is_over)
+
+        assert (before.status_code, after.status_code) == (200, 200)
+        assert (w.backend().in_flight, w.backend().connections, peer.connections) == (0, 1, 1)
