@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(dict[str, float])
 
 
 class Profiled:
-    """A profiled daemon; `share_of` gives the cost of one action by room."""
+    """A profiled daemon; `shares_of` gives the cost of one action by room."""
 
     def __init__(self, store: str, controller_url: str) -> None:
         self._directory = tempfile.TemporaryDirectory()
