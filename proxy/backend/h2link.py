@@ -335,24 +335,9 @@ class H2Link:
         elif isinstance(event, ResponseReceived):
             self._on_head(event)
         elif isinstance(event, TrailersReceived):
-            self._keeping.has_answered = True
-            request = self._requests.get(event.stream_id)
-            if request is not None:
-                receiver = request.receiver
-                self._complete(request)
-                try:
-                    receiver.on_response_trailers(event.fields)
-                except Exception:
-                    request.on_bug(receiver)
+            self._on_trailers(event)
         elif isinstance(event, InformationalReceived):
-            self._keeping.has_answered = True
-            request = self._requests.get(event.stream_id)
-            if request is not None:
-                receiver = request.receiver
-                try:
-                    receiver.on_response_interim(event.head)
-                except Exception:
-                    request.on_bug(receiver)
+            self._on_interim(event)
         elif isinstance(event, StreamReset):
             self._on_reset(event)
         elif isinstance(event, WindowUpdated):
@@ -393,6 +378,29 @@ class H2Link:
             self._complete(request)
         try:
             receiver.on_response_data(event.data, event.end_stream)
+        except Exception:
+            request.on_bug(receiver)
+
+    def _on_trailers(self, event: TrailersReceived) -> None:
+        self._keeping.has_answered = True
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            return
+        receiver = request.receiver
+        self._complete(request)
+        try:
+            receiver.on_response_trailers(event.fields)
+        except Exception:
+            request.on_bug(receiver)
+
+    def _on_interim(self, event: InformationalReceived) -> None:
+        self._keeping.has_answered = True
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            return
+        receiver = request.receiver
+        try:
+            receiver.on_response_interim(event.head)
         except Exception:
             request.on_bug(receiver)
 
