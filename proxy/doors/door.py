@@ -246,6 +246,14 @@ class Door:
         self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str, introduced_by: str
     ) -> None:
         self._leave(greeting)
+        try:
+            self._serve_tls(sock, misdirection, address, introduced_by)
+        finally:
+            # Even if the connection cannot be watched: otherwise this worker would never be empty again.
+            self._registry.remove(greeting)
+
+    def _serve_tls(self, sock: TlsSocket, misdirection: Misdirection, address: str, introduced_by: str) -> None:
+        """The handshake is done: serve the client in the protocol that was negotiated."""
         certificate = sock.peer_certificate()
         client_cert = b":%b:" % base64.b64encode(certificate) if certificate else b""
         if sock.selected_alpn_protocol() == "h2":
@@ -258,7 +266,6 @@ class Door:
             # Also without ALPN: such a client knows nothing newer.
             arrival = self._arrival(address, introduced_by, b"https", "HTTP/1.1", client_cert)
             self._serve_h1(sock, arrival, misdirection)
-        self._registry.remove(greeting)
 
     def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
         if misdirection is None and self.entrance is None:

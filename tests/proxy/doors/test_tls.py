@@ -1,7 +1,10 @@
 """TLS doors: choice by server name, ALPN, client certificates, 421, sessions, and changes of the configuration."""
 
+import errno
 import os
+import selectors
 import ssl
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +15,7 @@ import trustme
 from h2.errors import ErrorCodes
 
 from proxy.doors.tls import MAX_SESSIONS
+from proxy.loop import Transport
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, connect, read_all, read_until
 from tests.proxy.doors.tlsrig import (
@@ -375,6 +379,32 @@ def test_a_key_leaves_no_descriptor_or_file(tmp_path: Path, monkeypatch: pytest.
 
     assert not any("memfd" in link for link in after - before)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("with_an_error")
+def test_a_client_that_cannot_be_watched_after_its_handshake_does_not_keep_the_worker_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel limits how many sockets are watched, and may lack memory for one more."""
+    register = selectors.EpollSelector.register
+    has_lacked = threading.Event()
+
+    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if isinstance(data, Transport):
+            has_lacked.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return register(selector, sock, events, data)
+
+    with TLSRig().open(https("l", A)) as rig:
+        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
+        with rig.handshake():
+            assert has_lacked.wait(WAIT_S)
+            rig.call(monkeypatch.undo)
+            rig.pass_time(3600)
+            rig.wait_for_connections(0)
+        rig.call(rig.drain)
+
+        assert rig.is_idle.wait(WAIT_S)
 
 
 def test_large_bodies_pass_through_tls_both_ways() -> None:
