@@ -16,6 +16,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from daemonkit.logs import get_logger
@@ -102,8 +103,13 @@ class Transport:
         return f"<Transport {state}, {self.queued_bytes} bytes queued>"
 
     def start(self) -> None:
-        """Begin to read."""
-        self._loop.watch(self._sock, self)
+        """Begin to read. If the kernel does not watch the socket (a limit of watches, no memory), the connection counts
+        as lost: `on_lost` comes in a later call of the loop."""
+        try:
+            self._loop.watch(self._sock, self)
+        except OSError as error:
+            self._loop.call_soon(partial(self._lose_unless_closed, error))
+            return
         if self._tls is not None and self._tls.has_more:
             # Data that came with the last bytes of the handshake causes no event.
             self._loop.call_soon(self._read_pending)
@@ -348,8 +354,7 @@ class Transport:
         self._let_go()
 
     def on_bug(self) -> None:
-        if not self.is_closed:
-            self._lose(ConnectionAbortedError("given up after a bug in this proxy"))
+        self._lose_unless_closed(ConnectionAbortedError("given up after a bug in this proxy"))
 
     def _end_if_asked(self) -> None:
         """Everything queued has been sent: go on with `finish` or `half_close` if one was called."""
@@ -438,6 +443,10 @@ class Transport:
             self._rewatch()
             self._output.drop()
         elif not self.is_closed:
+            self._lose(error)
+
+    def _lose_unless_closed(self, error: OSError) -> None:
+        if not self.is_closed:
             self._lose(error)
 
     def _lose(self, error: OSError) -> None:

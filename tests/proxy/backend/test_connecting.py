@@ -1,7 +1,9 @@
 """Names, several addresses, and the time to connect."""
 
+import errno
 import gc
 import os
+import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,8 +19,10 @@ from proxy.backend.connecting import Connecting
 from proxy.backend.eyeballs import Race, alternate
 from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
+from proxy.loop import Transport
+from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.names import V4, V6, Names, named
-from tests.proxy.backend.servers import backend, dead_port
+from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import Owed, World, world
 from tests.support.gateway import open_descriptors
 
@@ -496,3 +500,28 @@ def test_the_order_keeps_every_address_and_alternates_families(raw: list[tuple[b
     fewer = min(families.count(V4), families.count(V6))
     assert all(families[2 * n] is not families[2 * n + 1] for n in range(fewer))
     assert not addresses or families[0] is addresses[0].family
+
+
+@pytest.mark.parametrize("protocol", ["http", "h2c"])
+def test_a_connection_that_the_kernel_does_not_watch_takes_no_place_for_ever(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """It limits how many sockets are watched, and may lack memory for one more."""
+    register = selectors.EpollSelector.register
+    lacks = 3
+
+    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        nonlocal lacks
+        if isinstance(data, Transport) and lacks:
+            lacks -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return register(selector, sock, events, data)
+
+    with backend(*([speaks()] if protocol == "h2c" else [])) as peer, world() as w:
+        w.use(of(peer, protocol=protocol, circuit=document.Circuit(max_connections=1)), connect_timeout="1s")
+        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
+        failures = [w.fetch().failure for _ in range(lacks)]
+
+        assert [failure and failure.is_unprocessed for failure in failures] == [True] * 3
+        assert w.fetch().status_code == 200
+        assert w.backend().connections == 1
