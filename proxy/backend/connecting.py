@@ -13,8 +13,10 @@ from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust, UntrustedPeer
 from proxy.loop import Handshake, TlsSocket
 
-_EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
-"""Resources that this host lacks, which says nothing about the backend."""
+_EXHAUSTED: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.ENOSPC)
+)
+"""Resources that this host lacks, which says nothing about the backend. The last one: epoll watches no more sockets."""
 
 
 class Connecting:

@@ -115,15 +115,14 @@ class _Attempt:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             code = sock.connect_ex(self.address.sockaddr)
+            is_pending = code in (errno.EINPROGRESS, errno.EINTR)
+            if is_pending:
+                self._loop.watch(sock, self, reads=False, writes=True)
         except OSError as error:
             self._end_soon(error)
             return
-        if code == 0:
-            self._end_soon(None)
-        elif code in (errno.EINPROGRESS, errno.EINTR):
-            self._loop.watch(sock, self, reads=False, writes=True)
-        else:
-            self._end_soon(_error(code))
+        if not is_pending:
+            self._end_soon(_error(code) if code else None)
 
     def take(self) -> socket.socket:
         """Hand the connected socket over to the caller."""

@@ -525,3 +525,21 @@ def test_a_connection_that_the_kernel_does_not_watch_takes_no_place_for_ever(
         assert [failure and failure.is_unprocessed for failure in failures] == [True] * 3
         assert w.fetch().status_code == 200
         assert w.backend().connections == 1
+
+
+def test_an_attempt_that_the_kernel_does_not_watch_fails_at_once_for_lack_of_resources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with backend() as peer, world() as w:
+        w.clock.stop()
+        w.use(of(peer))
+        with monkeypatch.context() as patch:
+            patch.setattr(selectors.EpollSelector, "register", lack)
+            answer = w.fetch()
+
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.OVERLOAD
+        assert w.fetch().status_code == 200
