@@ -8,6 +8,7 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server), the Net
 `/proxy/network` and logins go to the console; `classic` is the self-hosted application itself.
 """
 
+import re
 from enum import StrEnum
 from ipaddress import IPv6Address
 from urllib.parse import quote, urlsplit
@@ -18,6 +19,8 @@ from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 
 _APPLICATION_PATH = "/proxy/network"
 _DEFAULT_PORTS = {"https": 443, "http": 80}
+_NAME = re.compile(r"[\w.-]+")
+"""Letters of other scripts too, which IDNA encodes; underscores are in names of containers."""
 
 
 class Flavour(StrEnum):
@@ -56,6 +59,8 @@ def parse_address(text: str) -> ControllerAddress:
     typed = text.strip()
     if not typed:
         raise ValueError("UNIFI_HOST is empty, want for example https://192.168.1.1")
+    if typed[0] in "\"'":  # Docker's env files keep them
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is in quotes, which are part of it: write it without them")
     try:
         parts = urlsplit(typed if "://" in typed else f"https://{typed}")
         host, port = (parts.hostname or "").removesuffix("."), parts.port  # certificates never have the trailing dot
@@ -71,6 +76,10 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
     if not host or " " in typed or not typed.isprintable():  # such characters come along with text copied from a page
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
+    if "://" not in typed and host in _DEFAULT_PORTS:  # https:/192.168.1.1
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} lacks `://`, want for example https://192.168.1.1")
+    if ":" not in host and not _NAME.fullmatch(host):
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has host {host!r}, want one name or address")
     if is_mistyped_ipv4(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is {MISTYPED_IPV4}")
     if _lacks_interface(host):
