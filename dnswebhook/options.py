@@ -28,7 +28,8 @@ COMMANDS = {
 class Options(CommonOptions):
     """Raises ValueError for options that cannot be combined."""
 
-    SHARED_PREFIXES = ("UNIFI_",)
+    # A misspelt filter would let every domain be written.
+    SHARED_PREFIXES = ("UNIFI_", "DOMAIN_FILTER", "EXCLUDE_DOMAIN", "REGEX_DOMAIN", "REGEXP_DOMAIN")
 
     api_addr: ListenAddress = option(
         parse=ListenAddress.parse,

@@ -56,6 +56,9 @@ def parse_source(text: str) -> str:
 class Options(CommonOptions):
     """Raises ValueError for options that exclude each other."""
 
+    # cloudflared's too: what of its settings has no effect here is named as well.
+    SHARED_PREFIXES = ("TUNNEL_",)
+
     config_addr: ListenAddress = option(
         parse=ListenAddress.parse,
         default=":8082",

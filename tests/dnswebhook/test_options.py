@@ -1,5 +1,6 @@
 """What can be set: defaults, contradictions, secrets from files, and where things are kept."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemonkit.options import BadOptions, parse
+from daemonkit.options import BadOptions, load, parse
 from dnswebhook.options import COMMANDS, PREFIX, Options
 from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice
 from tests.support.process import REPOSITORY
@@ -246,3 +247,20 @@ def test_each_site_of_each_controller_and_the_embedded_store_have_files_of_their
 def test_the_place_of_the_records_mentions_a_missing_controller_only_where_none_is_named() -> None:
     assert options().store_place().endswith("(UNIFI_HOST is not set)")
     assert "UNIFI_HOST" not in options(**UNIFI, DNSWEBHOOK_STORE="embedded").store_place()
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("DOMAIN_FILTERS", "DOMAIN_FILTER"),
+        ("EXCLUDE_DOMAINS_FILTER", "EXCLUDE_DOMAIN_FILTER"),
+        ("REGEX_DOMAIN_FILTER", "REGEXP_DOMAIN_FILTER"),
+        ("REGEXP_DOMAIN_EXCLUSION", "REGEXP_DOMAIN_FILTER_EXCLUSION"),
+    ],
+)
+def test_a_misspelt_domain_filter_is_reported(variable: str, meant: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without it, records of all domains would be written, and nothing said."""
+    load(Options, prog="dnswebhook", prefix=PREFIX, argv=[], environ={variable: "example.com"})
+
+    warning = json.loads(capfd.readouterr().err)
+    assert (warning["level"], warning["variable"], warning["did_you_mean"]) == ("WARNING", variable, meant)

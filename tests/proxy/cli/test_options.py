@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemonkit.options import BadOptions, parse
+from daemonkit.options import BadOptions, load, parse
 from proxy.control import refusal
 from proxy.options import COMMANDS, PREFIX, Options
 from tests.proxy.site import DEADLINE_S
@@ -167,3 +167,14 @@ def test_help_names_the_commands_for_people() -> None:
         text = "\n".join(proxy.lines)
         assert all(word in text for word in ("run", "check", "explain", "schema", "--state-dir", "PROXY_STATE_DIR"))
         assert "worker --fd" not in text
+
+
+@pytest.mark.parametrize(("variable", "meant"), [("TUNNEL_TOKENFILE", "TUNNEL_TOKEN_FILE"), ("TUNNEL_LOGLEVEL", None)])
+def test_a_misspelt_tunnel_token_or_a_setting_of_cloudflared_is_reported(
+    variable: str, meant: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without the token there is no tunnel, and nothing said so."""
+    load(Options, prog="tunnelgw-proxy", prefix=PREFIX, argv=[], environ={variable: "debug"})
+
+    warning = json.loads(capfd.readouterr().err)
+    assert (warning["level"], warning["variable"], warning.get("did_you_mean")) == ("WARNING", variable, meant)
