@@ -235,7 +235,7 @@ class ConfigClient:
             )
         if status_code == HTTPStatus.UNAUTHORIZED:
             return Undelivered(
-                f"{seen}: it was started with another token than ours: restart it if the Secret has changed since; "
+                f"{seen}: it was started with another token than ours: restart it if the token has changed since; "
                 "or, for a shared proxy, the controller, which reads the token of those once, at its start",
                 is_refusal=True,
             )
