@@ -4,6 +4,7 @@ A refusal is a `Problem` with file, line and reason. No document makes anything 
 """
 
 import base64
+import difflib
 import hashlib
 from typing import Any, Final
 
@@ -45,6 +46,11 @@ _STATUS_ALONE: Final = (
     "; a status alone is what tunnelgw wrote here before --status-dir named another folder: remove the file"
 )
 _OWN_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_DATA_FIELDS: Final = {
+    Kind.SECRET: frozenset({"apiVersion", "kind", "metadata", "type", "data", "stringData", "immutable"}),
+    Kind.CONFIG_MAP: frozenset({"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}),
+}
+"""Of kinds without spec and status."""
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
@@ -208,9 +214,12 @@ class _Admission:
         """Everything except metadata and status, with defaults."""
         content = {name: value for name, value in data.items() if name not in ("metadata", "status")}
         shape = SPECS.get(kind)
+        known = _DATA_FIELDS.get(kind, _OWN_FIELDS)
+        if shape is not None or kind in _DATA_FIELDS:
+            for name in sorted(data.keys() - known):
+                near = difflib.get_close_matches(name, known, n=1)
+                self._say((name,), f"{name} is not a known field{f', did you mean {near[0]}?' if near else ''}")
         if shape is not None:
-            for name in sorted(data.keys() - _OWN_FIELDS):
-                self._say((name,), f"{name} is not a known field")
             if "spec" in data:
                 content["spec"] = shape.check(data["spec"], ("spec",), self._say_at)
             else:

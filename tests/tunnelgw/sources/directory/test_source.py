@@ -306,6 +306,26 @@ def test_a_value_of_a_secret_that_is_not_a_string_is_reported_as_such(site: Site
     assert site.problems() == [f"secret.yaml:4: {problem}"]
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("kind: Secret\nstringdata: {token: geheim}", "stringdata is not a known field, did you mean stringData?"),
+        ("kind: Secret\ntyp: kubernetes.io/tls", "typ is not a known field, did you mean type?"),
+        ("kind: Secret\nsops: {version: 3.9.0}", "sops is not a known field"),
+        ("kind: ConfigMap\nspec: {ca.crt: x}", "spec is not a known field"),
+    ],
+)
+def test_a_misspelt_field_of_a_secret_or_configmap_is_refused_as_kubectl_does_it(
+    site: Site, content: str, problem: str
+) -> None:
+    """It would count as one without keys."""
+    site.write("it.yaml", f"apiVersion: v1\nmetadata: {{name: s}}\n{content}\n")
+
+    site.look()
+
+    assert site.problems() == [f"it.yaml:4: {problem}"]
+
+
 @pytest.mark.parametrize("field", ["data", "stringData"])
 @pytest.mark.parametrize("value", ["[token]", "[]", "''", "false", "token"])
 def test_data_of_a_secret_that_is_not_a_map_is_reported_by_its_name(site: Site, field: str, value: str) -> None:
