@@ -5,6 +5,8 @@ routes and backends, but at most MAX_SERIES of each; later ones are counted unde
 from time to time, adds them up over its workers, and exports them as metrics.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -58,6 +60,8 @@ class RouteStats(Outcomes, gc=False):
     request_bytes: int = 0
     response_bytes: int = 0
     retries: int = 0
+    drops: int = 0
+    """`Stats.drops` when the series began."""
 
 
 class BackendStats(Outcomes, gc=False):
@@ -73,6 +77,8 @@ class BackendStats(Outcomes, gc=False):
     """Addresses that currently get no requests."""
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     """By `Reason`, and "timeout" and "mirror_behind"."""
+    drops: int = 0
+    """`Stats.drops` when the series began."""
 
     def count_failure(self, reason: str) -> None:
         self.failures[reason] = self.failures.get(reason, 0) + 1
@@ -115,12 +121,15 @@ class Stats(msgspec.Struct):
     last_swap_s: float = 0.0
     """From the document's arrival to its use."""
     access_log_dropped: int = 0
+    drops: int = 0
+    """How often series were dropped. One that begins again carries another number, so that it is not taken for the one
+    before it."""
 
     def route(self, name: str, limit: int | None = MAX_SERIES) -> RouteStats:
-        return _series(self.routes, name, RouteStats, limit)
+        return _series(self.routes, name, partial(RouteStats, drops=self.drops), limit)
 
     def backend(self, key: str, limit: int | None = MAX_SERIES) -> BackendStats:
-        return _series(self.backends, key, BackendStats, limit)
+        return _series(self.backends, key, partial(BackendStats, drops=self.drops), limit)
 
     def door(self, name: str) -> DoorStats:
         return _series(self.doors, name, DoorStats, MAX_SERIES)
@@ -129,7 +138,7 @@ class Stats(msgspec.Struct):
         return self.edges.setdefault(conn_index, EdgeStats())
 
 
-def _series(series: dict[str, S], name: str, make: type[S], limit: int | None) -> S:
+def _series(series: dict[str, S], name: str, make: Callable[[], S], limit: int | None) -> S:
     found = series.get(name)
     if found is None:
         if limit is not None and len(series) >= limit:

@@ -5,11 +5,13 @@ end with their process.
 """
 
 from collections.abc import Set
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, EdgeStats, Outcomes, RouteStats, Stats
+
+_S = TypeVar("_S", RouteStats, BackendStats)
 
 
 class Series(NamedTuple):
@@ -73,11 +75,12 @@ def _series(stats: Stats) -> set[Series]:
 
 
 def _missing(before: Stats, now: Stats) -> Stats:
-    """The series of `before` that are not in `now`."""
-    return Stats(
-        routes={name: route for name, route in before.routes.items() if name not in now.routes},
-        backends={key: backend for key, backend in before.backends.items() if key not in now.backends},
-    )
+    """The series of `before` that are not in `now`, or only as ones that have begun again."""
+    return Stats(routes=_ended(before.routes, now.routes), backends=_ended(before.backends, now.backends))
+
+
+def _ended(before: dict[str, _S], now: dict[str, _S]) -> dict[str, _S]:
+    return {name: one for name, one in before.items() if name not in now or now[name].drops != one.drops}
 
 
 def _end_gauges(stats: Stats) -> None:

@@ -33,12 +33,15 @@ class Departed:
     def let_go(self) -> Iterator[None]:
         """Drop the series known to have left; the returned steps find those that have left with the latest table."""
         routes, backends = self._stats.routes, self._stats.backends
+        before = len(routes) + len(backends)
         for name in [name for name in self._routes if not routes[name].in_flight]:
             self._routes.remove(name)
             del routes[name]
         for key in [key for key in self._backends if not self._is_served(key)]:
             self._backends.remove(key)
             del backends[key]
+        if len(routes) + len(backends) < before:
+            self._stats.drops += 1
         return self._look_up()
 
     def _look_up(self) -> Iterator[None]:

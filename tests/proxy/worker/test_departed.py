@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from proxy import document
 from proxy.routing import Table, compile_table
 from proxy.stats import NO_ROUTE, OTHER, Stats
+from proxy.supervisor.totals import Totals
 from proxy.worker.departed import Departed
 
 
@@ -98,6 +101,29 @@ def test_a_route_that_returns_after_it_was_found_removed_is_counted_on() -> None
     worker.stats.route("back").in_flight = 1
 
     assert [worker.report(), worker.report()] == [({"back"}, {"back"})] * 2
+
+
+def test_requests_of_a_route_that_returned_just_after_its_counts_were_dropped_are_added_to_them() -> None:
+    worker, totals = Worker(), Totals()
+
+    def report() -> tuple[int, int]:
+        """What all reports add up to: requests of the route, and of its backend."""
+        totals.update(msgspec.msgpack.decode(msgspec.msgpack.encode(worker.stats), type=Stats))
+        worker.report()
+        total = Stats()
+        totals.add_to(total)
+        return total.route("back").responses[2], total.backend("back").requests
+
+    worker.use("back")
+    worker.stats.route("back").responses[2] = worker.stats.backend("back").requests = 100
+    worker.use()
+
+    assert [report(), report()] == [(100, 100)] * 2
+
+    worker.use("back")
+    worker.stats.route("back").responses[2] = worker.stats.backend("back").requests = 1
+
+    assert [report(), report()] == [(101, 101)] * 2
 
 
 def test_counts_that_belong_to_no_route_are_kept() -> None:
