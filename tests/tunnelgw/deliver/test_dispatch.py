@@ -477,6 +477,21 @@ def test_if_two_data_planes_name_one_proxy_one_has_it_and_the_other_reports_that
         assert dispatch.held_planes() == {"shared"}
 
 
+def test_a_proxy_that_is_left_in_the_middle_of_a_call_holds_up_no_other() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as silent, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        call = silent.hold(lambda _: True)
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(silent.url))
+        call.wait()
+
+        dispatch.send(plane(proxy.api))
+
+        desk.until(lambda: dispatch.has_answered("shared"))
+        assert silent.url in served(), "the call is still in progress"
+        call.release()
+
+
 def test_a_missing_token_of_a_proxy_is_reported_without_asking_the_proxy() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
