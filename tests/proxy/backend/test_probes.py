@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from typing import Any
 
 import h2.events
@@ -68,6 +69,75 @@ def test_a_probe_without_a_response_fails_after_its_timeout() -> None:
         w.pass_time(2)
 
         assert w.backend().ejected == 1
+
+
+def test_an_address_whose_health_page_never_ends_is_up_and_each_probe_has_its_own_connection() -> None:
+    def begin(conn: Conn) -> None:
+        conn.send(OK[:-1])
+        conn.wait_for_end()
+
+    policy = document.ActiveHealth(interval="5s", timeout="1s", unhealthy_threshold=1)
+    with backend(begin) as peer, world() as w:
+        w.clock.stop()
+        w.use(of(peer, active_health=policy))
+        for count in range(1, 4):
+            w.until(lambda count=count: peer.connections == count)  # type: ignore[misc]
+            w.turns(20)
+            w.pass_time(1)
+            w.turns(20)
+            w.pass_time(4)
+
+        assert w.backend().ejected == 0
+
+
+def test_no_more_of_a_health_page_is_read_than_64_kib() -> None:
+    ended = threading.Event()
+
+    def send_for_ever(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                conn.send(bytes(4096))
+        ended.set()
+
+    policy = document.ActiveHealth(interval="5s", unhealthy_threshold=1)
+    with backend(send_for_ever) as peer, world() as w:
+        w.clock.stop()  # so that no timeout ends the probe
+        w.use(of(peer, active_health=policy))
+        w.until(ended.is_set)
+
+        assert w.backend().ejected == 0
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 40000\r\n\r\n" + bytes(40_000),
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nchecked: all\r\n\r\n",
+    ],
+    ids=["40 KB", "with trailers"],
+)
+def test_probes_share_a_connection_as_long_as_they_read_whole_answers(page: bytes) -> None:
+    probes: list[bytes] = []
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            conn.send(page)
+            probes.append(request)
+
+    policy = document.ActiveHealth(interval="5s", timeout="1s")
+    with backend(serve) as peer, world() as w:
+        w.clock.stop()
+        w.use(of(peer, active_health=policy))
+        for count in range(1, 4):
+            w.until(lambda count=count: len(probes) == count)  # type: ignore[misc]
+            w.turns(20)
+            w.pass_time(1)
+            w.turns(20)
+            w.pass_time(4)
+
+        assert peer.connections == 1
 
 
 def test_an_unreachable_address_is_marked_down() -> None:

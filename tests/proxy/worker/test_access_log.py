@@ -118,8 +118,8 @@ def test_the_text_format_is_one_readable_line() -> None:
 
 
 class Pipe:
-    def __init__(self) -> None:
-        self.read, self.write = os.pipe()
+    def __init__(self, flags: int = 0) -> None:
+        self.read, self.write = os.pipe2(flags | os.O_CLOEXEC)
 
     def lines(self, count: int) -> list[dict[str, Any]]:
         """The next lines; waits for them."""
@@ -184,12 +184,32 @@ def test_records_are_written_soon_and_in_order(pipe: Pipe) -> None:
     scene.close()
 
 
-def test_closing_writes_the_pending_records(pipe: Pipe) -> None:
+def test_closing_returns_when_the_pending_records_are_written(pipe: Pipe) -> None:
+    """The process ends right after that."""
     scene = Scene(pipe)
-    scene.offer(record())
+    for _ in range(100):
+        scene.offer(record())
+    scene.writer.close()
+
+    assert os.read(pipe.read, 65536).count(b"\n") == 100
     scene.close()
 
-    assert len(pipe.lines(1)) == 1
+
+def test_lines_of_several_workers_do_not_mix_in_one_pipe() -> None:
+    """Each write is small enough for a pipe to take it whole, and ends with a line."""
+    pipe = Pipe(os.O_DIRECT)  # it keeps writes apart
+    scene = Scene(pipe)
+    for number in range(30):
+        scene.offer(record(path=b"/" + b"p" * (370 * number % 1000)))
+    scene.close()
+    writes = []
+    while not pipe.is_empty():
+        writes.append(os.read(pipe.read, 65536))
+    pipe.close()
+
+    assert sum(each.count(b"\n") for each in writes) == 30
+    assert all(each.endswith(b"\n") for each in writes)
+    assert len(writes) < 15, "a write for each line would be slow"
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("off", []), ("errors", [503, 0]), ("all", [200, 404, 503, 0])])
