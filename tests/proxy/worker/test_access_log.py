@@ -73,6 +73,7 @@ def test_empty_fields_are_omitted_except_the_basic_ones() -> None:
 
 def test_a_rule_is_logged_by_its_name_or_its_index() -> None:
     assert json.loads(line())["rule"] == "rules[2]"
+    assert json.loads(line(rule_index=0))["rule"] == "rules[0]"
     assert json.loads(line(rule="canary"))["rule"] == "canary"
 
 
@@ -181,6 +182,20 @@ def test_records_are_written_soon_and_in_order(pipe: Pipe) -> None:
     until(scene.loop, lambda: not pipe.is_empty())  # in the turn after the deadline
 
     assert [entry["response_bytes"] for entry in pipe.lines(300)] == list(range(1, 301))
+    scene.close()
+
+
+def test_a_record_is_written_soon_whether_or_not_others_follow(pipe: Pipe) -> None:
+    scene = Scene(pipe)
+    scene.offer(record())
+    until(scene.loop, lambda: not pipe.is_empty())
+    assert len(pipe.lines(1)) == 1
+
+    def is_written_though_another_follows() -> bool:
+        scene.offer(record())
+        return not pipe.is_empty()
+
+    until(scene.loop, is_written_though_another_follows)
     scene.close()
 
 
