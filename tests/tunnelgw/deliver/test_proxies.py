@@ -113,20 +113,18 @@ def test_a_farewell_empties_a_proxy_that_holds_its_last_document_and_is_idempote
         farewell.close()
 
 
-@pytest.mark.parametrize("loaded", [{"version": 40, "routes": []}, None])
-def test_a_farewell_leaves_a_foreign_document_and_a_proxy_without_a_document_alone(
-    loaded: dict[str, object] | None,
-) -> None:
+@pytest.mark.parametrize("version", [1, 40, None], ids=["older", "newer", "none"])
+def test_a_farewell_leaves_a_foreign_document_and_a_proxy_without_a_document_alone(version: int | None) -> None:
     with Proxy() as proxy:
-        if loaded:
-            proxy.put(loaded)
+        if version:
+            proxy.put(b"".join((b'{"version":%d' % version, *parcel("b.example").tail)))
         target = target_of(proxy)
 
-        assert target.deliver(DocumentParcel.nothing(over=1)) == ()
+        assert target.deliver(DocumentParcel.nothing(over=5)) == ()
 
-        assert proxy.get().status_code == (200 if loaded else 404)
-        if loaded:
-            assert proxy.get().json()["version"] == 40
+        assert proxy.get().status_code == (200 if version else 404)
+        if version:
+            assert hosts(proxy) == (version, ["b.example"])
         target.close()
 
 
