@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from proxy.tunnel.failures import FailureCause
 from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, Connector
@@ -168,15 +169,23 @@ def test_a_refused_token_is_retried_at_the_same_address(edge: Edge) -> None:
         assert proxy.wait_for_message(BOOTSTRAP_LINE, HEAL_S, attempt=2)["edge"] == line["edge"]
 
 
-def test_a_pushed_configurations_version_applies_to_all_connections_and_is_a_metric(edge: Edge) -> None:
+def test_a_pushed_configurations_version_applies_to_all_connections_and_is_shown(edge: Edge) -> None:
+    """As a metric, and beside the document."""
+
+    def shown() -> list[str | None]:
+        answers = [requests.request(method, f"{proxy.api}/config", timeout=30) for method in ("GET", "HEAD")]
+        return [answer.headers.get("Remote-Configuration-Version") for answer in answers]
+
     with Connector(edge, connections=4, workers=2) as proxy:
         records = begin(proxy, 4)
+        assert shown() == [None, None]
         assert [edge.push(7, {"ingress": []}, record).last_applied_version for record in records] == [7] * 4
         assert edge.push(6, {"ingress": []}, records[1]).last_applied_version == 7
         refused = edge.push(8, "no object", records[2])
         assert (refused.last_applied_version, refused.err is None) == (7, False)
         assert proxy.ask().status_code == 200
         assert proxy.metric("tunnelgw_proxy_tunnel_remote_config_version") == 7
+        assert shown() == ["7", "7"]
 
 
 def test_a_locally_managed_tunnel_gets_an_empty_local_configuration_once(edge: Edge) -> None:
