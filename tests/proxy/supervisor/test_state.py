@@ -267,6 +267,18 @@ def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_kept_docum
         assert proxy.get().json()["version"] == 41
 
 
+def test_a_kept_document_that_the_disk_yields_during_a_stop_opens_no_port(tmp_path: Path) -> None:
+    state, sockets = StateFile(tmp_path), ListeningSockets(1)
+    configuration = Configuration(Fleet([]), sockets, state)
+    with reserved_port() as port:
+        assert state.write(json.dumps({"version": 41, **fixed(port, "kept")}).encode())
+        configuration.close_sockets()
+
+        configuration.open_state(restores=True)
+
+        assert (configuration.loaded, sockets.groups) == (None, {})
+
+
 def test_a_proxy_whose_disk_hangs_at_the_start_can_be_stopped(tmp_path: Path, disk: Path) -> None:
     with on_hanging(disk, tmp_path / NAME) as proxy:
         proxy.wait_for_message("the state directory does not answer, starting without it until it does")
