@@ -95,6 +95,17 @@ def test_while_an_object_cannot_be_read_nothing_is_emptied_and_nothing_is_forgot
     assert set(to_empty(former)) == {OURS, OTHER}
 
 
+def test_credentials_are_remembered_while_the_object_that_names_their_tunnel_cannot_be_read() -> None:
+    former = FormerTunnels({}, 0.0)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
+    former.follow((), {}, NOW_S, is_certain=False)
+    former.follow({ONE}, {ONE: BARRED}, NOW_S, is_certain=True)
+
+    former.follow((), {}, NOW_S, is_certain=True)
+
+    assert to_empty(former) == (OURS,)
+
+
 def test_a_tunnel_that_is_named_again_while_another_object_cannot_be_read_is_not_emptied() -> None:
     former = FormerTunnels({ONE: OURS}, 0.0)
     former.follow((), {}, NOW_S, is_certain=True)
