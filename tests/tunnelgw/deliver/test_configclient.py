@@ -14,6 +14,7 @@ import pytest
 from tests.proxy.site import reserved_port
 from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
+from tunnelgw.deliver import configclient
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
@@ -303,6 +304,22 @@ def test_an_answer_that_is_cut_off_is_reported_as_such(status: bytes) -> None:
         client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
         with pytest.raises(Undelivered, match="its answer to PUT /config ended after 12 of 30 bytes"):
             client.put(b"{}")
+
+        assert client.put(b"{}").version == 1
+        client.close()
+
+
+def test_a_proxy_may_take_longer_to_answer_than_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large document takes seconds, and a PUT waits for the workers."""
+    monkeypatch.setattr(configclient, "CONNECT_TIMEOUT_S", 0.2)
+
+    def answer_late(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.backend.over.wait(0.6)
+        dialogue.answer(b'{"version":1}')
+
+    with SocketBackend(answer_late) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
 
         assert client.put(b"{}").version == 1
         client.close()
