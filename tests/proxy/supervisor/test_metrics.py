@@ -12,8 +12,8 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin
-from proxy.stats import REFUSAL_CAUSES
+from proxy.control import Begin, Snapshot
+from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, BackendStats, DoorStats, RouteStats, Stats
 from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
@@ -165,6 +165,63 @@ def test_the_counters_of_a_removed_route_never_decrease() -> None:
         proxy.use(before)
         ask(port)
         assert requests_of_gone() == 9
+
+
+def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
+    route = RouteStats([1, 0, 2, 3, 4, 5], [6, *[0] * 13, 7], 8.5, in_flight=9, request_bytes=10, response_bytes=11)
+    route.retries = 12
+    backend = BackendStats(13, 14, 15, 16, ejections=17, ejected=18, failures={"reset": 19})
+    door = DoorStats(20, 21, {"tls": 22})
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
+    (slot,) = fleet.slots
+    stats = Stats({"shop": route}, {"cart": backend}, {":80": door}, table_version=23, swaps=24, last_swap_s=25.5)
+    stats.access_log_dropped = 26
+    slot.totals.update(stats)
+    slot.restarts, slot.taken, slot.jit, slot.usage = 27, 1, True, Snapshot(28.5, 29, 30)
+    collector = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(0), None), ApiCertificate())
+
+    seen = {
+        " ".join((sample.name.removeprefix("tunnelgw_proxy_"), *sample.labels.values())): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+        if sample.value
+    }
+
+    cumulative = {f"request_duration_seconds_bucket shop {bound}": 6.0 for bound in DURATION_BOUNDS_S}
+    assert seen == cumulative | {
+        "requests_total shop none": 1,
+        "requests_total shop 2xx": 2,
+        "requests_total shop 3xx": 3,
+        "requests_total shop 4xx": 4,
+        "requests_total shop 5xx": 5,
+        "request_duration_seconds_bucket shop +Inf": 13,
+        "request_duration_seconds_count shop": 13,
+        "request_duration_seconds_sum shop": 8.5,
+        "requests_in_flight shop": 9,
+        "request_body_bytes_total shop": 10,
+        "response_body_bytes_total shop": 11,
+        "retries_total shop": 12,
+        "backend_requests_total cart": 13,
+        "backend_requests_in_flight cart": 14,
+        "backend_connections cart": 15,
+        "backend_connections_opened_total cart": 16,
+        "backend_ejections_total cart": 17,
+        "backend_addresses_ejected cart": 18,
+        "backend_failures_total cart reset": 19,
+        "connections :80": 20,
+        "connections_accepted_total :80": 21,
+        "connections_refused_total :80 tls": 22,
+        "worker_config_version 0": 23,
+        "config_swaps_total": 24,
+        "worker_last_swap_seconds 0": 25.5,
+        "access_log_dropped_total": 26,
+        "worker_restarts_total 0": 27,
+        "worker_up 0": 1,
+        "worker_jit 0": 1,
+        "worker_cpu_seconds_total 0": 28.5,
+        "worker_resident_memory_bytes 0": 29,
+        "worker_open_fds 0": 30,
+    }
 
 
 def test_a_worker_that_ends_during_a_scrape_while_the_proxy_stops_does_not_count_as_missing() -> None:
