@@ -1,7 +1,11 @@
 """Adding up workers: counters never decrease, gauges end with their process."""
 
-from proxy.stats import Stats
-from proxy.supervisor.totals import Totals
+from typing import Any
+
+import msgspec
+
+from proxy.stats import BackendStats, DoorStats, EdgeStats, RouteStats, Stats
+from proxy.supervisor.totals import Totals, add
 
 
 def counted(requests: int, in_flight: int) -> Stats:
@@ -70,6 +74,27 @@ def test_the_totals_of_several_slots_add_up() -> None:
     assert result.routes["shop/cart"].responses[2] == 8
     assert result.routes["shop/cart"].in_flight == 3
     assert abs(result.routes["shop/cart"].duration_sum_s - 8 * 0.02) < 1e-9
+
+
+def test_every_number_of_two_workers_is_added_up() -> None:
+    route = RouteStats([1, 2, 3, 4, 5, 6], [*range(7, 22)], 0.5, in_flight=22, request_bytes=23, response_bytes=24)
+    route.retries = 25
+    backend = BackendStats(26, 27, 28, 29, ejections=30, ejected=31, failures={"reset": 32})
+    edge = EdgeStats(in_flight=33, requests=34, sent_bytes=35, received_bytes=36)
+    stats = Stats({"shop": route}, {"cart": backend}, {":80": DoorStats(37, 38, {"tls": 39})}, {0: edge}, swaps=40)
+    stats.access_log_dropped = 41
+    result = Stats()
+
+    for _ in range(2):
+        add(result, stats)
+
+    assert msgspec.to_builtins(result) == doubled(msgspec.to_builtins(stats))
+
+
+def doubled(numbers: Any) -> Any:
+    if isinstance(numbers, dict):
+        return {name: doubled(number) for name, number in numbers.items()}
+    return [2 * number for number in numbers] if isinstance(numbers, list) else 2 * numbers
 
 
 def test_adding_up_does_not_change_the_summands() -> None:
