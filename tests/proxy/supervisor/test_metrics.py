@@ -169,8 +169,10 @@ def test_the_counters_of_a_removed_route_never_decrease() -> None:
 
 def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
     route = RouteStats([1, 0, 2, 3, 4, 5], [6, *[0] * 13, 7], 8.5, in_flight=9, request_bytes=10, response_bytes=11)
-    route.retries = 12
-    backend = BackendStats(13, 14, 15, 16, ejections=17, ejected=18, failures={"reset": 19})
+    route.retries, route.calls = 12, {"14": 31}
+    backend = BackendStats([32, 0, 33, 34, 35, 36], [37, *[0] * 13, 38], 39.5, {"2": 40}, requests=13, in_flight=14)
+    backend.connections, backend.connections_opened, backend.ejections, backend.ejected = 15, 16, 17, 18
+    backend.failures = {"reset": 19}
     door = DoorStats(20, 21, {"tls": 22})
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
     (slot,) = fleet.slots
@@ -188,6 +190,7 @@ def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
     }
 
     cumulative = {f"request_duration_seconds_bucket shop {bound}": 6.0 for bound in DURATION_BOUNDS_S}
+    cumulative |= {f"backend_response_duration_seconds_bucket cart {bound}": 37.0 for bound in DURATION_BOUNDS_S}
     assert seen == cumulative | {
         "requests_total shop none": 1,
         "requests_total shop 2xx": 2,
@@ -201,6 +204,16 @@ def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
         "request_body_bytes_total shop": 10,
         "response_body_bytes_total shop": 11,
         "retries_total shop": 12,
+        "grpc_calls_total shop 14": 31,
+        "backend_responses_total cart none": 32,
+        "backend_responses_total cart 2xx": 33,
+        "backend_responses_total cart 3xx": 34,
+        "backend_responses_total cart 4xx": 35,
+        "backend_responses_total cart 5xx": 36,
+        "backend_response_duration_seconds_bucket cart +Inf": 75,
+        "backend_response_duration_seconds_count cart": 75,
+        "backend_response_duration_seconds_sum cart": 39.5,
+        "backend_grpc_calls_total cart 2": 40,
         "backend_requests_total cart": 13,
         "backend_requests_in_flight cart": 14,
         "backend_connections cart": 15,

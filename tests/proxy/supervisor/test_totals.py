@@ -78,8 +78,10 @@ def test_the_totals_of_several_slots_add_up() -> None:
 
 def test_every_number_of_two_workers_is_added_up() -> None:
     route = RouteStats([1, 2, 3, 4, 5, 6], [*range(7, 22)], 0.5, in_flight=22, request_bytes=23, response_bytes=24)
-    route.retries = 25
-    backend = BackendStats(26, 27, 28, 29, ejections=30, ejected=31, failures={"reset": 32})
+    route.retries, route.calls = 25, {"14": 42}
+    backend = BackendStats([*range(43, 49)], [*range(49, 64)], 1.5, {"2": 64}, requests=26, in_flight=27)
+    backend.connections, backend.connections_opened, backend.ejections, backend.ejected = 28, 29, 30, 31
+    backend.failures = {"reset": 32}
     edge = EdgeStats(in_flight=33, requests=34, sent_bytes=35, received_bytes=36)
     stats = Stats({"shop": route}, {"cart": backend}, {":80": DoorStats(37, 38, {"tls": 39})}, {0: edge}, swaps=40)
     stats.access_log_dropped = 41
