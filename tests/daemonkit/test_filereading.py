@@ -121,6 +121,23 @@ def test_a_pipe_is_read_to_its_end_in_pieces_and_whoever_comes_first(pipe: Path)
     writing.join()
 
 
+def test_a_secret_whose_writer_pauses_in_the_middle_is_read_whole(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, reading = os.open(pipe, os.O_RDWR), os.read
+    os.write(writing, b"half of ")
+
+    def read_before_the_writer_goes_on(descriptor: int, size_bytes: int) -> bytes:
+        try:
+            return reading(descriptor, size_bytes)
+        except BlockingIOError:
+            os.write(writing, b"it")
+            os.close(writing)
+            raise
+
+    monkeypatch.setattr(os, "read", read_before_the_writer_goes_on)
+
+    assert read_input(pipe, LIMIT_BYTES) == b"half of it"
+
+
 def test_what_a_writer_left_in_a_pipe_is_read_without_it() -> None:
     """As of a shell's `<(...)` that has ended."""
     reading, writing = os.pipe()

@@ -123,6 +123,26 @@ def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(start: Star
     slow.close()
 
 
+def test_a_thread_with_something_left_to_do_is_waited_for(start: Start) -> None:
+    subject = start("--tidy-thread")
+    subject.line("started")
+
+    subject.send_signal(signal.SIGTERM)
+
+    assert subject.wait(DEADLINE_S) == 0
+    assert subject.messages()[-2:] == ["tidied", "stopped"]
+
+
+def test_a_thread_that_does_not_end_does_not_keep_the_process(start: Start) -> None:
+    subject = start("--stubborn-thread", "--grace", "0.5")
+    subject.line("started")
+
+    subject.send_signal(signal.SIGTERM)
+
+    assert subject.wait(DEADLINE_S) == 0
+    assert [line["thread"] for line in map(json.loads, subject.lines) if "thread" in line] == ["stubborn"]
+
+
 def test_a_second_signal_ends_the_process_at_once_with_exit_code_1(start: Start) -> None:
     subject = start("--hang", "--grace", "600")
     slow = subject.request("api", "/slow")
@@ -166,6 +186,17 @@ def test_a_thread_that_returns_early_takes_the_process_down(start: Start) -> Non
 
     assert subject.wait(DEADLINE_S) == 1
     assert subject.line("thread ended unexpectedly")["thread"] == "mortal"
+
+
+def test_a_request_that_never_ends_does_not_keep_a_broken_process_from_its_restart(start: Start) -> None:
+    """Whoever restarts it waits for its end, and the grace period may be an hour."""
+    subject = start("--dying-thread", "raises", "--hang", "--grace", "3600")
+    slow = subject.request("api", "/slow")
+    subject.line("slow request runs")
+    subject.request("api", "/die").close()
+
+    assert subject.wait(DEADLINE_S) == 1
+    slow.close()
 
 
 def test_a_port_in_use_is_one_error_line_and_exit_code_1(start: Start) -> None:

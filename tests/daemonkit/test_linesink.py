@@ -72,13 +72,17 @@ def test_a_line_that_was_cut_off_is_ended_before_the_next(pipe: tuple[int, int])
     assert os.read(read, 100) == b"last\n"
 
 
+@pytest.mark.timeout(DEADLINE_S)
 @pytest.mark.parametrize("blocks", [True, False], ids=["that blocks", "that does not block"])
-def test_without_a_limit_of_patience_nothing_is_lost_on_a_pipe(pipe: tuple[int, int], blocks: bool) -> None:
+@pytest.mark.parametrize("patience_s", [None, DEADLINE_S], ids=["without a limit", "with one"])
+def test_nothing_is_lost_on_a_pipe_whose_reader_is_slower_within_the_patience(
+    pipe: tuple[int, int], patience_s: float | None, blocks: bool
+) -> None:
     read, write = pipe
     os.set_blocking(write, blocks)
     lines = b"".join(b"line %d\n" % number for number in range(50_000))
     unwritten: list[bytes] = []
-    writer = threading.Thread(target=lambda: unwritten.append(LineSink(write, None).write(lines)), daemon=True)
+    writer = threading.Thread(target=lambda: unwritten.append(LineSink(write, patience_s).write(lines)), daemon=True)
 
     writer.start()
     seen = drain(read, len(lines))

@@ -90,6 +90,21 @@ def test_an_exception_is_logged_with_type_text_and_causes(journal: Journal) -> N
     assert "stack" not in line
 
 
+def test_what_an_exception_was_raised_in_place_of_is_not_logged(journal: Journal) -> None:
+    """Where it would quote a secret, for example."""
+    try:
+        try:
+            raise LookupError("hunter2")
+        except LookupError:
+            raise ValueError("not UTF-8 text") from None
+    except ValueError as error:
+        ours.warning("x", error)
+        ours.exception("y")
+
+    assert "hunter2" not in journal.getvalue()
+    assert [json.loads(line)["error"] for line in journal.lines()] == ["ValueError: not UTF-8 text"] * 2
+
+
 def test_a_cause_whose_text_the_exception_contains_is_not_repeated(journal: Journal) -> None:
     try:
         try:
@@ -334,8 +349,11 @@ def test_lines_lost_to_a_full_pipe_are_counted_in_the_log_once_it_has_room() -> 
         seen = os.read(read, 1 << 20).splitlines()
         ours.info("y")
         lost, last = (json.loads(line) for line in os.read(read, 1 << 20).splitlines())
+        ours.info("z")
+        (after,) = (json.loads(line) for line in os.read(read, 1 << 20).splitlines())
     os.close(read)
 
+    assert after["msg"] == "z", "the loss is told once"
     assert (lost["level"], lost["msg"], last["msg"]) == ("WARNING", "log lines were lost", "y")
     assert lost["count"] == 10_000 - len(seen)
 

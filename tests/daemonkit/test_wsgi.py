@@ -61,6 +61,17 @@ def test_an_ipv6_address_is_served(serve: Serve) -> None:
         assert client.get().body == b"GET / 0"
 
 
+@pytest.mark.parametrize(
+    ("address", "others"), [("127.0.0.1:0", ["127.0.0.2", "::1"]), ("[::1]:0", ["127.0.0.1"])], ids=["IPv4", "IPv6"]
+)
+def test_a_server_is_reachable_at_no_other_address_than_its_own(serve: Serve, address: str, others: list[str]) -> None:
+    port = serve(address).bound_address.port
+
+    for other in others:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((other, port), DEADLINE_S)
+
+
 def test_a_unix_socket_is_served_with_mode_0660_and_removed_at_stop(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     server = serve(f"unix:{path}")
@@ -243,7 +254,10 @@ class Renewal:
         return presented.encode() == self._issued.cert_chain_pems[0].bytes()
 
 
-def test_new_connections_get_a_renewed_certificate(serve: Serve, tmp_path: Path) -> None:
+def test_new_connections_get_a_renewed_certificate_which_is_read_once(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     files = Renewal(tmp_path)
     port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
     assert files.is_presented_at(port)
@@ -251,6 +265,8 @@ def test_new_connections_get_a_renewed_certificate(serve: Serve, tmp_path: Path)
     files.renew()
 
     assert files.is_presented_at(port)
+    assert files.is_presented_at(port)
+    assert caplog.messages.count("certificate renewed") == 1
 
 
 def test_a_half_renewed_certificate_is_logged_once_and_the_previous_one_stays_in_use(

@@ -8,6 +8,7 @@
 import argparse
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -26,6 +27,8 @@ def main() -> int:
     parser.add_argument("--dying-thread", choices=("raises", "returns"))
     parser.add_argument("--grace", type=float, default=10.0)
     parser.add_argument("--hang", action="store_true", help="/slow never ends")
+    parser.add_argument("--stubborn-thread", action="store_true", help="one thread does not end when it should")
+    parser.add_argument("--tidy-thread", action="store_true", help="one thread has something left to do at the end")
     parser.add_argument("--threads", type=int, help="how many may be started, as under a limit of tasks")
     arguments = parser.parse_args()
     if arguments.threads is not None:
@@ -53,6 +56,11 @@ def main() -> int:
         if arguments.dying_thread == "raises":
             raise LookupError("lost it")
 
+    def tidy() -> None:
+        daemon.stop.wait()
+        time.sleep(0.3)
+        log.info("tidied")
+
     def on_stop() -> None:
         is_ready.clear()
         log.info("no longer ready")
@@ -61,6 +69,10 @@ def main() -> int:
     daemon.serve(HttpServer("ops", ListenAddress.parse("127.0.0.1:0"), ops, log=log))
     daemon.serve(HttpServer("api", ListenAddress.parse(arguments.api_address), app, log=log))
     daemon.thread("patient", daemon.stop.wait)
+    if arguments.tidy_thread:
+        daemon.thread("tidy", tidy)
+    if arguments.stubborn_thread:
+        daemon.thread("stubborn", threading.Event().wait)
     if arguments.dying_thread:
         daemon.thread("mortal", die)
     daemon.on_stop(on_stop)
