@@ -65,6 +65,17 @@ def test_an_info_with_an_old_version_selects_v2(
     assert store.capabilities().store == "unifi v2"
 
 
+def test_a_web_page_in_place_of_the_info_selects_v2(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    """As of a server that answers every unknown path with its first page."""
+    controller.fault(faults.html_page(200), on="info")
+    store = open_store(controller)
+    store.list_records(deadline)
+
+    assert store.capabilities().store == "unifi v2"
+
+
 def test_capabilities_are_unknown_until_the_controller_was_reached(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:

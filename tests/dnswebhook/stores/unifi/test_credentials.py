@@ -17,7 +17,7 @@ from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour, v2_path
 from dnswebhook.stores.unifi.client import Client
-from dnswebhook.stores.unifi.credentials import MAX_LOGIN_PAUSE_S, SessionCredentials
+from dnswebhook.stores.unifi.credentials import FIRST_LOGIN_PAUSE_S, MAX_LOGIN_PAUSE_S, SessionCredentials
 from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
@@ -160,6 +160,20 @@ def test_a_reply_that_is_processed_late_does_not_restore_an_older_token(
         assert session.is_outdated(early)
 
 
+def test_a_reply_to_an_ended_session_does_not_change_the_next_one(controller: Controller, deadline: Deadline) -> None:
+    """With the token and the cookie of the ended one, all calls would be refused, as if the new session were bad."""
+    with session_at(controller) as session:
+        early, late = session.ticket(deadline), session.ticket(deadline)
+        session.learn(early, reply_with("Set-Cookie", "visit=x"))
+        assert session.renew(early, UNAUTHORIZED, deadline)
+        renewed = session.ticket(deadline).headers
+
+        session.learn(late, reply_with("X-Updated-CSRF-Token", "of-the-ended-one"))
+        session.learn(late, reply_with("Set-Cookie", f"{renewed['Cookie'].partition('=')[0]}=of-the-ended-one"))
+
+        assert session.ticket(deadline).headers == renewed
+
+
 def test_replies_that_each_set_another_cookie_do_not_make_requests_grow(
     controller: Controller, deadline: Deadline
 ) -> None:
@@ -254,6 +268,29 @@ def test_pauses_between_refused_logins_double_up_to_ten_minutes(controller: Cont
     assert pauses == [15, 30, 60, 120, 240, 480, 600, 600]
 
 
+def test_a_session_that_has_worked_begins_the_pauses_anew(controller: Controller, deadline: Deadline) -> None:
+    settings = settings_for(controller)
+    refusal = Reply(status=401, body='{"code":"AUTHENTICATION_FAILED_INVALID_CREDENTIALS"}')
+    now = [1000.0]
+    with closing(Transport(settings)) as transport:
+        session = SessionCredentials(
+            settings.user, settings.password, flavour_of(controller), transport, lambda *_: None, lambda: now[0]
+        )
+        controller.fault(refusal, on="login", count=3)
+        for _ in range(3):
+            with pytest.raises(CredentialsRefused, match="INVALID_CREDENTIALS"):
+                session.ticket(deadline)
+            now[0] += MAX_LOGIN_PAUSE_S
+        ticket = session.ticket(deadline)
+        session.learn(ticket, reply_with("X-Nothing", "new"))
+        controller.fault(refusal, on="login", count=1)
+        with pytest.raises(CredentialsRefused, match="INVALID_CREDENTIALS"):
+            session.renew(ticket, UNAUTHORIZED, deadline)
+        now[0] += FIRST_LOGIN_PAUSE_S
+
+        assert session.renew(ticket, UNAUTHORIZED, deadline)
+
+
 def test_the_login_limiter_counts_as_refused_credentials(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
@@ -263,6 +300,25 @@ def test_the_login_limiter_counts_as_refused_credentials(
         with pytest.raises(CredentialsRefused, match=r"LIMIT_REACHED.* next login attempt at .* do not restart"):
             store.list_records(deadline)
 
+    assert controller.calls.count("login", api="session", status=429) == 1
+
+
+def test_the_pause_that_the_login_limiter_asks_for_is_kept(controller: Controller, deadline: Deadline) -> None:
+    """A login within it begins the limiter's own pause anew."""
+    settings = settings_for(controller)
+    now = [1000.0]
+    controller.fault(Reply(status=429, headers=(("Retry-After", "300"),)), on="login", count=1)
+    with closing(Transport(settings)) as transport:
+        session = SessionCredentials(
+            settings.user, settings.password, flavour_of(controller), transport, lambda *_: None, lambda: now[0]
+        )
+        for _ in range(3):
+            with pytest.raises(CredentialsRefused, match="too many logins"):
+                session.ticket(deadline)
+            now[0] += 99.0
+        now[0] += 3.0
+
+        assert session.ticket(deadline)
     assert controller.calls.count("login", api="session", status=429) == 1
 
 

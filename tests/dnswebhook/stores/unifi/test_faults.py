@@ -242,11 +242,13 @@ def test_an_unclear_create_beside_a_disabled_twin_exists_already(
         store.create(SPEC, deadline)
 
 
-def test_an_unclear_create_while_listing_fails_too_keeps_its_own_error(
-    store: UnifiStore, controller: Controller, deadline: Deadline
+@pytest.mark.parametrize("effect", [Reset(), faults.bad_gateway()], ids=["reset", "502"])
+def test_an_unclear_create_while_listing_fails_too_keeps_its_own_error_and_may_yet_be_seen(
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: Reset | Reply
 ) -> None:
+    """Its ownership record must stay until a listing has shown whether the row is there."""
     store.list_records(deadline)
-    controller.fault(Reset(), on="create")
+    controller.fault(effect, on="create")
     controller.fault(faults.bad_gateway(), on="list")
 
     with pytest.raises(StoreUnreachable, match="POST") as failure:

@@ -106,6 +106,15 @@ def test_rows_that_share_an_id_are_ambiguous() -> None:
     assert origins == [Origin.AMBIGUOUS, Origin.AMBIGUOUS, Origin.USER_DEFINED]
 
 
+def test_a_row_without_an_id_is_ambiguous() -> None:
+    """A write would go to the path of all rows."""
+    row = V2Row("", True, "a.example.com", "A", "192.0.2.1")
+    policy = PolicyRow("", "A_RECORD", domain="a.example.com", ipv4_address="192.0.2.1")
+
+    assert v2rows.record_of(row).origin is Origin.AMBIGUOUS
+    assert integrationrows.record_of(policy).origin is Origin.AMBIGUOUS
+
+
 def test_an_id_shared_with_a_row_that_is_not_a_record_is_ambiguous_too() -> None:
     forward = V2Row("1", True, "corp.example.com", "NS", "192.0.2.53")
     row = V2Row("1", True, "a.example.com", "A", "192.0.2.1")
@@ -119,6 +128,14 @@ def test_policies_that_no_user_made_are_derived(origin: str) -> None:
     row = msgspec.json.decode(text % origin.encode(), type=PolicyRow)
 
     assert integrationrows.record_of(row).origin is Origin.DERIVED
+
+
+@pytest.mark.parametrize("metadata", [b"", b',"metadata":null', b',"metadata":{}'])
+def test_a_policy_that_does_not_say_who_made_it_is_the_user_s(metadata: bytes) -> None:
+    text = b'{"id":"1","type":"A_RECORD","domain":"a.b","ipv4Address":"192.0.2.1"%s}'
+    row = msgspec.json.decode(text % metadata, type=PolicyRow)
+
+    assert integrationrows.record_of(row).origin is Origin.USER_DEFINED
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ FINGERPRINT = "ab" * 32
         ({"skip_tls_verify": True, "ca_cert": Path("ca.pem")}, "UNIFI_SKIP_TLS_VERIFY"),
         ({"skip_tls_verify": True, "tls_fingerprint": FINGERPRINT}, "UNIFI_SKIP_TLS_VERIFY"),
         ({"base_url": "http://unifi.lan", "tls_fingerprint": FINGERPRINT}, "begins with http://"),
+        ({"base_url": "http://unifi.lan", "ca_cert": Path("ca.pem")}, "begins with http://"),
         ({"tls_fingerprint": "abcd"}, "want 64 hexadecimal digits"),
         ({"api": "integration", "api_key": Secret(""), "user": "u", "password": Secret("p")}, "only UNIFI_API_KEY"),
         ({"api": "integration", "flavour": "classic"}, "does not exist on UNIFI_FLAVOUR=classic"),

@@ -191,6 +191,21 @@ def test_a_controller_that_refuses_put_gets_two_attempts_and_then_none_for_a_lon
     assert caplog.messages.count("rows cannot be changed in place here, they are replaced") == 1
 
 
+def test_rows_that_differ_by_name_or_host_do_not_explain_why_put_is_refused(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    """Else no record of a controller that refuses every PUT could be changed: only the error for this one is acted
+    upon, by replacing the row."""
+    controller.quirks.put_refusal = PutRefusal.EXISTS
+    store = open_store(controller, api="v2")
+    store.create(RecordSpec(MX.name, "MX", "20 backup.example.com"), deadline)
+    store.create(RecordSpec("other.example.com", "MX", "5 mail.example.com"), deadline)
+    record = store.create(MX, deadline)
+
+    with pytest.raises(UpdateUnsupported, match="in place"):
+        store.update(record, RecordSpec(MX.name, "MX", "5 mail.example.com"), deadline)
+
+
 def test_a_controller_that_accepts_put_after_an_upgrade_is_noticed(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
