@@ -123,6 +123,17 @@ def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(start: Star
     slow.close()
 
 
+def test_a_bug_in_one_step_of_stopping_is_logged_and_does_not_keep_the_others(start: Start) -> None:
+    subject = start("--broken-stop")
+    subject.line("started")
+
+    subject.send_signal(signal.SIGTERM)
+
+    assert subject.wait(DEADLINE_S) == 0
+    assert "in fail" in subject.line("stop callback failed")["stack"]
+    assert subject.messages()[-2:] == ["no longer ready", "stopped"]
+
+
 def test_a_thread_with_something_left_to_do_is_waited_for(start: Start) -> None:
     subject = start("--tidy-thread")
     subject.line("started")
@@ -211,6 +222,7 @@ def test_a_port_in_use_is_one_error_line_and_exit_code_1(start: Start) -> None:
     assert errors[0]["msg"] == "exiting"
     assert f"cannot listen on {address}: Address already in use" in errors[0]["error"]
     assert "stack" not in errors[0]
+    assert subject.messages()[-1] == "no longer ready", "what had started before is stopped"
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 35], ids=["for signals", "of a server", "of its pool", "of the daemon"])

@@ -323,6 +323,7 @@ def test_header_names_with_underscores_are_ignored(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         assert client.get("/role", extra="X_Role: admin\r\n").body == b"none"
         assert client.get("/role", extra="X-Role: guest\r\nX_Role: admin\r\n").body == b"guest"
+        assert client.get("/role", extra="X_Role: admin\r\nX-Role: guest\r\n").body == b"guest"
         assert client.get(extra="Content_Length: 5\r\n").body == b"GET / 0"
 
 

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--dying-thread", choices=("raises", "returns"))
     parser.add_argument("--grace", type=float, default=10.0)
     parser.add_argument("--hang", action="store_true", help="/slow never ends")
+    parser.add_argument("--broken-stop", action="store_true", help="what is called first when it is to stop raises")
     parser.add_argument("--stubborn-thread", action="store_true", help="one thread does not end when it should")
     parser.add_argument("--tidy-thread", action="store_true", help="one thread has something left to do at the end")
     parser.add_argument("--threads", type=int, help="how many may be started, as under a limit of tasks")
@@ -61,6 +62,9 @@ def main() -> int:
         time.sleep(0.3)
         log.info("tidied")
 
+    def fail() -> None:
+        raise LookupError("lost it")
+
     def on_stop() -> None:
         is_ready.clear()
         log.info("no longer ready")
@@ -75,6 +79,8 @@ def main() -> int:
         daemon.thread("stubborn", threading.Event().wait)
     if arguments.dying_thread:
         daemon.thread("mortal", die)
+    if arguments.broken_stop:
+        daemon.on_stop(fail)
     daemon.on_stop(on_stop)
     return daemon.run()
 
