@@ -60,12 +60,44 @@ def test_a_probe_is_a_write(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.probe(soon())
 
 
+def test_a_write_after_one_that_found_the_file_locked_needs_no_new_listing(store: EmbeddedStore) -> None:
+    store.list_records(soon())
+    with sqlite3.connect(store.path, isolation_level=None) as third:
+        third.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreTimeout, match="locked by another process"):
+            store.create(A, Deadline.after(0.1))
+        third.execute("ROLLBACK")
+    third.close()
+
+    store.create(A, soon())
+
+
+def test_a_store_that_makes_no_file_has_no_rows_before_another_process_makes_it(tmp_path: Path) -> None:
+    directory = tmp_path / "state"
+    with closing(EmbeddedStore(directory, makes_file=False)) as reading, closing(EmbeddedStore(directory)) as writing:
+        assert held(reading) == []
+        assert not directory.exists()
+
+        writing.create(A, soon())
+        assert held(reading) == [A]
+
+
 def test_created_rows_are_listed_after_reopening(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.create(A, soon())
     store.create(RecordSpec("bücher", "TXT", '"grüße, 世界"', 0), soon())
     store.close()
 
     assert [A, RecordSpec("bücher", "TXT", '"grüße, 世界"', 0)] == held(other)
+
+
+def test_a_listed_row_is_updated_and_deleted(store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    (listed,) = store.list_records(soon()).records
+
+    updated = store.update(listed, RecordSpec(A.name, "A", "192.0.2.2"), soon())
+    assert store.list_records(soon()).records == (updated,)
+    store.delete(updated, soon())
+    assert held(store) == []
 
 
 def test_a_row_is_updated_in_place_and_keeps_its_id(store: EmbeddedStore) -> None:

@@ -454,11 +454,12 @@ def test_nonsense_pages_end_a_listing(
     assert controller.calls.count("list", api="integration", status=200) == 1
 
 
-def test_a_total_that_never_settles_ends_a_listing_with_that_reason(
-    controller: Controller, open_store: OpenStore, deadline: Deadline
+@pytest.mark.parametrize("count", [1, 2], ids=["fewer than the total", "more than there are in the page"])
+def test_a_number_of_rows_that_never_settles_ends_a_listing_with_that_reason(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, count: int
 ) -> None:
-    row = '{"id":"%s","type":"A_RECORD","domain":"a.b","ipv4Address":"192.0.2.1"}'
-    page = '{"offset":0,"limit":200,"count":1,"totalCount":2,"data":[%s]}' % (row % "1")
+    row = '{"id":"1","type":"A_RECORD","domain":"a.b","ipv4Address":"192.0.2.1"}'
+    page = f'{{"offset":0,"limit":200,"count":{count},"totalCount":2,"data":[{row}]}}'
     controller.fault(Reply(status=200, body=page), on="list")
 
     with pytest.raises(StoreUnreachable, match="changed during each of 5 listings"):
