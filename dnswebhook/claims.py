@@ -14,10 +14,10 @@ from functools import cached_property
 
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
-from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
+from dnswebhook.ownership import may_vouch_for, names_within, owner_in, place_in_listing, usual_names, words_in
 from dnswebhook.past import Past
 from dnswebhook.vouchers import Voucher
-from dnswebhook.wishes import Wish
+from dnswebhook.wishes import SetKey, Wish
 
 
 class Claims:
@@ -58,11 +58,13 @@ class Claims:
         `--migrate-from-txt-owner`: records under their ownership records are taken over in the next pass.
         """
         names = usual_names(*subject.key)
-        owners = {owner_in(text) for name in names for text in self._served_texts.get(name, ())}
+        # Owners, each with the name of an ownership record.
+        owners = {owner_in(text): name for name in names for text in self._served_texts.get(name, ())}
         if subject.owner in owners:
             return ""
         seen = [row for name in names for row in self._seen_texts.get(name, ())]
-        with_affix = self._seen_with_affix_for(subject)
+        elsewhere = self._seen_elsewhere_for(subject)
+        with_affix = [row for row in elsewhere if owner_in(row.value) in ("", subject.owner)]
         may_wait = subject.key not in self._insisted
         # An encrypted text may be its own.
         own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
@@ -72,8 +74,10 @@ class Claims:
                 f"external-dns has seen its ownership record {gone}, which was removed since: both will be written "
                 "after the next listing"
             )
-        owners.update(owner_in(row.value) for row in seen)  # even if it has been removed since
-        others = owners - {"", subject.owner}
+        if may_wait and not own:
+            owners |= {owner_in(row.value): row.name for row in elsewhere}
+        owners |= {owner_in(row.value): row.name for row in seen}  # even if it has been removed since
+        others = owners.keys() - {"", subject.owner}
         if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
             return (
                 "external-dns sends no ownership record with it, and the store has none, so it has seen one before "
@@ -81,10 +85,11 @@ class Claims:
             )
         if not others or not others.isdisjoint(taken_over) or with_affix:
             return ""
-        who = repr(excerpt(min(others), 100))
+        other = min(others)
+        who = repr(excerpt(other, 100))
         return (
-            f"external-dns has seen an ownership record of {who} for it, and writes no other beside that: it will be "
-            f"written once that one is gone; if {who} no longer exists, remove that one by hand"
+            f"external-dns has seen an ownership record of {who} for it, {owners[other]!r}, and writes no other beside "
+            f"that: it will be written once that one is gone; if {who} no longer exists, remove that one by hand"
         )
 
     @cached_property
@@ -112,26 +117,32 @@ class Claims:
                 texts[row.name].append(row)
         return texts
 
-    def _seen_with_affix_for(self, subject: Wish) -> list[Record]:
-        """The subject's own ownership records that external-dns has seen under names with a prefix or a suffix.
+    def _seen_elsewhere_for(self, subject: Wish) -> list[Record]:
+        """What external-dns has seen under other names than the usual ones and may be ownership records of the subject.
 
-        If there are any, external-dns considers no others, whoever owns them.
+        If some of the subject's owner are among them, external-dns considers no others.
         """
-        words = words_in(subject.name.partition(".")[0])
-        found = []
-        for owner in (subject.owner, ""):  # an encrypted text may be its own
-            rows = min((self._seen_with_affix[owner, word] for word in words), key=len, default=[])
-            found += [row for row in rows if may_vouch_for(row.name, *subject.key)]
-        return found
+        first_label, _, domain = subject.name.partition(".")
+        words = words_in(domain if first_label == "*" else first_label)
+        rows = min((self._seen_elsewhere[word] for word in words), key=len, default=[])
+        rows = [row for row in rows if may_vouch_for(row.name, *subject.key)]
+        if first_label == "*":  # any word may stand for it, so leave out what belongs to another name
+            rows = [row for row in rows if not self._is_taken(row.name, domain, subject.type)]
+        return rows
+
+    def _is_taken(self, own_name: str, domain: str, record_type: str) -> bool:
+        return any((name, record_type) in self._seen_keys for name in names_within(own_name, domain, record_type))
 
     @cached_property
-    def _seen_with_affix(self) -> dict[tuple[str, str], list[Record]]:
-        """Texts under names other than the usual ones, by owner and by each word in the name."""
+    def _seen_keys(self) -> frozenset[SetKey]:
+        return frozenset((row.name, row.type) for row in self._seen)
+
+    @cached_property
+    def _seen_elsewhere(self) -> dict[str, list[Record]]:
+        """Texts under names other than the usual ones, by each word in the name."""
         usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
-        found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        found: dict[str, list[Record]] = defaultdict(list)
         for name, rows in self._seen_texts.items():
-            for row in rows if name not in usual else ():
-                owner = owner_in(row.value)
-                for word in words_in(name):
-                    found[owner, word].append(row)
+            for word in words_in(name) if name not in usual else ():
+                found[word] += rows
         return found

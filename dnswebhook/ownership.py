@@ -129,17 +129,39 @@ def words_in(name: str) -> frozenset[str]:
 def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
     """Whether an ownership record of this name may belong to a record set, whatever the prefix or the suffix.
 
-    external-dns has one of them at most, and puts it around the name's first label. Either may contain dots.
+    external-dns has one of them at most, and puts it around the name's first label. Either may contain dots. With
+    `--txt-wildcard-replacement` any word may stand for `*`.
     """
     first_label, dot, domain = name.partition(".")
     if not own_name.endswith(dot + domain):
         return False
     head = own_name.removesuffix(dot + domain)
-    before_suffix = (0, len(record_type) + 1)  # `app-owned`, `a-app-owned`
+    if first_label == "*":
+        return record_type.lower() in _WORD.findall(head)
     behind_prefix = len(head) - len(first_label)
-    if not any(_stands_at(start, first_label, head) for start in (*before_suffix, behind_prefix)):
+    if not any(_stands_at(start, first_label, head) for start in (*_starts(record_type), behind_prefix)):
         return False
     return record_type in _owned_types(own_name, name, {name: {record_type}})
+
+
+def names_within(own_name: str, domain: str, record_type: str) -> set[str]:
+    """The names below `domain`, other than `*` there, to which an ownership record of this name may belong."""
+    names: set[str] = set()
+    head = own_name.removesuffix("." + domain)
+    while head:
+        edges = [0, *(word.end() for word in _WORD.finditer(head))]
+        labels = {head[place + 1 if place else 0 :] for place in edges}
+        labels |= {head[start:end] for start in _starts(record_type) for end in edges}
+        names |= {f"{label}.{domain}" for label in labels}
+        head, _, lowest = head.rpartition(".")
+        domain = f"{lowest}.{domain}"
+        names.add(f"*.{domain}")
+    return names
+
+
+def _starts(record_type: str) -> tuple[int, int]:
+    """Where the first label may begin in the name of an ownership record with a suffix: `app-owned`, `a-app-owned`."""
+    return 0, len(record_type) + 1
 
 
 def place_in_listing(value: str) -> tuple[bool, str]:

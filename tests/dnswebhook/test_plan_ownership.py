@@ -525,6 +525,67 @@ def test_an_ownership_record_of_another_name_or_type_does_not_override_that_of_a
     assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
 
 
+@pytest.mark.parametrize("rows", ["there", "gone since"])
+@pytest.mark.parametrize("own", ["ed-a-app", "ed.a.app", "app-a", "a-app-ed"])
+def test_nothing_is_written_under_the_affixed_ownership_record_of_another_owner(own: str, rows: str) -> None:
+    """external-dns sends none beside it. The record would be the other owner's, and later nobody's."""
+    told = [row(f"{own}.example.com", "TXT", text("other"))]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *(told if rows == "there" else ()), told=told)
+
+    assert [] == steps(plan)
+    (refusal,) = plan.refusals
+    assert RefusalReason.NO_OWNERSHIP is refusal.reason
+    assert f"of 'other' for it, '{own}.example.com'" in refusal.detail
+
+
+WILDCARD = msgspec.structs.replace(address("192.0.2.1"), dns_name="*.example.com")
+WILDCARD_OWNERSHIP = ["a-any", "a.any", "any-a", "ed-a-any", "ed.a-any", "a-any-ed", "a-any.ed", "ed-a-*"]
+
+
+@pytest.mark.parametrize("own", WILDCARD_OWNERSHIP)
+@pytest.mark.parametrize("others_host", [True, False])
+def test_no_wildcard_is_written_under_the_ownership_record_of_another_owner(own: str, others_host: bool) -> None:
+    """With `--txt-wildcard-replacement`, which puts a word in place of `*`."""
+    of_host = f"{own.replace('any', 'host').replace('*', 'host')}.example.com"
+    hosts = [row("host.example.com", "A", "192.0.2.9"), row(of_host, "TXT", text())]
+    rows = [row(f"{own}.example.com", "TXT", text("other")), *(hosts if others_host else ())]
+    plan = planned(Changes(create=(WILDCARD,)), *rows, told=rows)
+
+    assert [] == steps(plan)
+    (refusal,) = plan.refusals
+    assert f"of 'other' for it, '{own}.example.com'" in refusal.detail
+
+
+@pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
+@pytest.mark.parametrize("own", WILDCARD_OWNERSHIP)
+def test_a_wildcard_is_written_only_while_the_ownership_record_that_external_dns_has_seen_is_there(
+    own: str, own_text: str
+) -> None:
+    told = [row(f"{own}.example.com", "TXT", own_text), row("any-host.example.com", "A", "192.0.2.9")]
+    changes = Changes(create=(WILDCARD,))
+
+    assert [RecordSpec("*.example.com", "A", "192.0.2.1")] == [*map(created, steps(planned(changes, *told, told=told)))]
+    (refusal,) = planned(changes, told[1], told=told).refusals
+    assert f"'{own}.example.com', which was removed since" in refusal.detail
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        *((own, "host") for own in ("a-host", "ed-a-host", "ed.a-host", "a-host-ed", "a-host.ed", "host-a")),
+        *((own, "host.lab") for own in ("a-host.lab", "ed-a-host.lab", "a-host-ed.lab")),
+        *((own, "*.lab") for own in ("a-any.lab", "a-*.lab", "ed.a-any.lab")),
+        ("aaaa-any", "host"),
+        ("any", "host"),
+    ],
+)
+def test_ownership_records_of_other_names_and_types_are_none_of_a_wildcards(own: str, name: str) -> None:
+    rows = [row(f"{own}.example.com", "TXT", text("other")), row(f"{name}.example.com", "A", "192.0.2.9")]
+    plan = planned(Changes(create=(WILDCARD,)), *rows, told=rows)
+
+    assert () == plan.refusals
+
+
 @pytest.mark.parametrize(
     ("name", "own"),
     [

@@ -118,6 +118,32 @@ def test_records_are_created_changed_and_removed_with_every_format_of_ownership_
         assert scene.store.held() == scene.foreign
 
 
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize(
+    "setting",
+    ["--txt-wildcard-replacement=any", "--txt-prefix=own-", "--txt-suffix=-own", "--txt-prefix=%{record_type}."],
+)
+def test_no_record_is_written_under_an_ownership_record_that_another_owner_has_left(stage: Stage, setting: str) -> None:
+    """external-dns adds none beside it. The record would be the other owner's: never changed, and never removed."""
+    chosen = {"a-wildcard": wanted("A", "*.example.org", ["192.0.2.15"]), "a-three": DESIRED["a-three"]}
+    extra = [setting] if "wildcard" in setting else [setting, "--txt-wildcard-replacement=any"]
+    with stage() as scene:
+        external_dns = replace(scene.external_dns, extra=extra)
+        scene.desire(chosen)
+        assert replace(external_dns, owner_id="gone").once().exit_code == 0, scene.daemon.tail
+        texts_left = {row for row in scene.store.held() - scene.foreign if row.type == "TXT"}
+        scene.store.clear()
+        scene.store.add(scene.foreign | texts_left)
+
+        assert external_dns.once().exit_code != 0
+        assert scene.store.held() == scene.foreign | texts_left
+
+        scene.store.clear()
+        scene.store.add(scene.foreign)
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert external_dns.once().is_no_op
+
+
 ONE, TWO = DESIRED["a-one"], wanted("A", "second.example.org", ["192.0.2.132"])
 BY_HAND = HeldRow("second.example.org", "A", "192.0.2.77")
 
