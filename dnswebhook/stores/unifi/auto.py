@@ -2,17 +2,19 @@
 
 With an API key, `GET /info` of the Integration API decides: version 10.1 and later have DNS policies, older versions do
 not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried at both flavours' paths;
-the right one is where the Network application itself responds, even with 401. Only such definite responses decide. A
-refused key, a 5xx or a timeout is raised and decides nothing, since a restarting console starts its services one after
-another.
+the right one is where the Network application itself responds, even with 401. To those who are not logged in, a
+controller may show a page instead, or redirect them to one. With user and password, the right path is then the one
+whose login succeeds. Only such definite responses decide. A refused key, a 5xx or a timeout is raised and decides
+nothing, since a restarting console starts its services one after another.
 """
 
 import re
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import StoreUnreachable
+from dnswebhook.errors import CredentialsRefused, StoreUnreachable
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH, Flavour, v2_path
 from dnswebhook.stores.unifi.credentials import KeyCredentials
@@ -33,7 +35,15 @@ _info_decoder = msgspec.json.Decoder(_Info)
 
 
 class Detector:
-    def __init__(self, settings: UnifiSettings, transport: Transport, retry: RetryPolicy) -> None:
+    def __init__(
+        self,
+        settings: UnifiSettings,
+        transport: Transport,
+        retry: RetryPolicy,
+        log_in: Callable[[Flavour, Deadline], object],
+    ) -> None:
+        """`log_in` opens a session, unless there is one; raises StoreError."""
+        self._log_in = log_in
         self._settings = settings
         self._transport = transport
         self._retry = retry
@@ -45,16 +55,37 @@ class Detector:
             version = self.version(deadline)
             if version is not None:
                 return Decision(Flavour.OS, self._api_for(version), version)
-        tried = []
+        tried, pages = [], []
         for candidate in (flavour,) if flavour is not None else (Flavour.OS, Flavour.CLASSIC):
             reply = self._get(v2_path(candidate, self._settings.site), deadline)
             if replies.is_from_application(reply):
                 return Decision(candidate, ApiChoice.V2)
             tried.append(replies.described(reply))
+            if self._settings.user and replies.is_page(reply):
+                pages.append(candidate)
+        logged_in = self._first_to_log_in(pages, tried, deadline)
+        if logged_in is not None:
+            return Decision(logged_in, ApiChoice.V2)
         raise StoreUnreachable(
             f"no Network application with DNS records found at {self._settings.address.base_url}: {'; '.join(tried)}; "
             f"{replies.HINT_FLAVOUR}, or {replies.HINT_RESTARTING}"
         )
+
+    def _first_to_log_in(self, candidates: Iterable[Flavour], tried: list[str], deadline: Deadline) -> Flavour | None:
+        """Adds to `tried` what did not work; raises CredentialsRefused if one of these was a refusal."""
+        refused = []
+        for candidate in candidates:
+            try:
+                self._log_in(candidate, deadline)
+            except CredentialsRefused as error:
+                refused.append(str(error))
+            except StoreUnreachable as error:
+                tried.append(str(error))
+            else:
+                return candidate
+        if refused:
+            raise CredentialsRefused("; ".join(refused))
+        return None
 
     def review(self, decision: Decision, deadline: Deadline) -> Decision:
         """The decision as it would be made now, for example after a firmware upgrade; usually one cheap call.

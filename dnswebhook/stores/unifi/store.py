@@ -55,7 +55,7 @@ class UnifiStore:
         self._clock = clock
         self._transport = Transport(settings)
         self._retry = RetryPolicy(on_rate_limited)
-        self._detector = Detector(settings, self._transport, self._retry)
+        self._detector = Detector(settings, self._transport, self._retry, self._log_in)
         self._file = DecisionFile(settings)
         self._lock = threading.Lock()
         """Held while the controller is asked for its API: no call can go on without the result."""
@@ -172,6 +172,9 @@ class UnifiStore:
             return IntegrationStore(client, self._settings.site, self._observe, self._clock)
         return V2Store(client, v2_path(decision.flavour, self._settings.site), self._observe, self._clock)
 
+    def _log_in(self, flavour: Flavour, deadline: Deadline) -> None:
+        self._credentials_for(flavour).ticket(deadline)
+
     def _credentials_for(self, flavour: Flavour) -> Credentials:
         found = self._credentials.get(flavour)
         if found is None:
@@ -180,5 +183,5 @@ class UnifiStore:
                 found = KeyCredentials(settings.api_key)
             else:
                 found = SessionCredentials(settings.user, settings.password, flavour, self._transport, self._observe)
-            self._credentials[flavour] = found
+            found = self._credentials.setdefault(flavour, found)
         return found

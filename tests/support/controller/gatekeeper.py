@@ -70,9 +70,9 @@ class Gatekeeper:
         match verdict:
             case Verdict.ADMITTED:
                 return None, new_token if self._quirks.tells_csrf_token else ""
-            case Verdict.NO_CREDENTIALS:
+            case Verdict.NO_CREDENTIALS if not self._quirks.treats_strangers_as_expired:
                 return self._shown_out(self._stranger(request, route)), ""
-            case Verdict.EXPIRED:
+            case Verdict.NO_CREDENTIALS | Verdict.EXPIRED:
                 return self._shown_out(self._expired()), ""
             case Verdict.BAD_CSRF:
                 return self._bad_csrf(), ""

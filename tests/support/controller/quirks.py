@@ -48,6 +48,8 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     lists_derived: bool = True
     """If false, the integration API leaves out the names of devices and clients, as v2 always does."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED
+    treats_strangers_as_expired: bool = False
+    """A client that has never logged in gets `expired_answer`, too."""
     tells_csrf_token: bool = True
     """If false, the token is only in the session's cookie, and never changes."""
     welcomes_strangers: bool = False

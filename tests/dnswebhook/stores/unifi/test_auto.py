@@ -13,7 +13,7 @@ from dnswebhook.errors import CapabilitiesUnknown, CredentialsRefused, RateLimit
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import PATIENCE_S, OpenStore
-from tests.support.controller import Controller, Hang, Reply, Reset, faults
+from tests.support.controller import Controller, ExpiredAnswer, Hang, Reply, Reset, faults
 from tests.support.oddfiles import in_its_place
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
@@ -53,6 +53,68 @@ def test_user_and_password_select_v2_whatever_the_version(
     store.list_records(deadline)
 
     assert store.capabilities().store == "unifi v2"
+
+
+def password_of(controller: Controller, password: str = "") -> dict[str, Any]:
+    return {"user": controller.username, "password": Secret(password or controller.password)}
+
+
+@pytest.mark.parametrize("flavour", ["unifi-os", "classic"])
+@pytest.mark.parametrize("answer", list(ExpiredAnswer))
+@pytest.mark.parametrize("other_paths", ["not found", "page"])
+def test_a_controller_is_recognised_whatever_it_shows_to_those_who_are_not_logged_in(
+    open_store: OpenStore, deadline: Deadline, flavour: str, answer: ExpiredAnswer, other_paths: str
+) -> None:
+    with Controller(flavour=flavour) as controller:
+        controller.quirks.treats_strangers_as_expired = True
+        controller.quirks.expired_answer = answer
+        if other_paths == "page":
+            controller.fault(faults.html_page(200), on="other")
+        store = open_store(controller, **password_of(controller))
+        store.create(SPEC, deadline)
+
+        assert [record.spec for record in store.list_records(deadline).records] == [SPEC]
+        assert controller.sessions.logins == 1
+
+
+@pytest.mark.parametrize("flavour", ["unifi-os", "classic"])
+def test_a_wrong_password_is_tried_once_where_pages_are_shown_and_named_as_the_cause(
+    open_store: OpenStore, deadline: Deadline, flavour: str
+) -> None:
+    with Controller(flavour=flavour) as controller:
+        controller.quirks.treats_strangers_as_expired = True
+        controller.quirks.expired_answer = ExpiredAnswer.PAGE
+        store = open_store(controller, **password_of(controller, "wrong"))
+        for _ in range(3):
+            with pytest.raises(CredentialsRefused, match="AUTHENTICATION_FAILED_INVALID_CREDENTIALS"):
+                store.list_records(deadline)
+
+        assert controller.sessions.refused_logins == 1
+
+
+def test_pages_at_every_path_decide_nothing(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
+) -> None:
+    """As from a console that is starting."""
+    page = controller.fault(faults.html_page(200))
+    store = open_store(controller, state_dir=tmp_path, **password_of(controller))
+    with pytest.raises(StoreUnreachable, match=r"POST /api/auth/login .*POST /api/login .*UNIFI_FLAVOUR"):
+        store.list_records(deadline)
+    assert list(tmp_path.iterdir()) == []
+
+    controller.faults.remove(page)
+    store.list_records(deadline)
+    assert controller.sessions.logins == 1
+
+
+def test_with_a_key_no_login_is_tried_where_pages_are_shown(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    controller.fault(faults.html_page(200))
+    with pytest.raises(StoreUnreachable, match="no Network application"):
+        open_store(controller).list_records(deadline)
+
+    assert controller.sessions.logins + controller.sessions.refused_logins == 0
 
 
 def test_an_info_with_an_old_version_selects_v2(
