@@ -19,6 +19,7 @@ from tests.support.controller import Controller, Fault, Hang, PutRefusal, Reset,
 from tests.support.desired import DESIRED, HeldRow, Wanted
 from tests.support.dns_endpoints import KubeApi
 from tests.support.external_dns import ExternalDnsLoop
+from tests.support.manuals import manual_of
 from tests.support.scene import Scene, changed, open_scene
 from tests.support.storeviews import UnifiView
 
@@ -157,6 +158,26 @@ def test_the_loop_survives_an_unreachable_controller(scene: Scene, store: UnifiV
         settle([(scene, loop)], WANTED)
         assert store.held() == scene.expected(WANTED)
         assert_healthy(loop)
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_external_dns_logs_of_our_errors_what_the_manual_explains(scene: Scene, store: UnifiView) -> None:
+    """It shows no more than the status, so this is where a user begins to search."""
+    scene.desire({"a-one": WANTED["a-one"]})
+    outcomes = {}
+    for operation, message in (("list", "failed to get records with code 502"), ("create", "failed to apply changes")):
+        fault = store.controller.fault(faults.bad_gateway(), operation)
+        outcomes[message] = scene.external_dns.once()
+        store.controller.faults.remove(fault)
+    for url, message in (
+        (f"{scene.recorder.url}/records/", "unexpected status code 404"),
+        (scene.daemon.url("health"), "wrong content type returned from server"),
+    ):
+        outcomes[message] = replace(scene.external_dns, webhook_url=url).once()
+
+    for message, outcome in outcomes.items():
+        assert message in outcome.log
+        assert f"`{message}" in manual_of("dnswebhook")
 
 
 @each_api
