@@ -88,6 +88,17 @@ def test_of_several_other_owners_the_first_in_the_alphabet_is_named() -> None:
     assert "an ownership record of 'b'" in claims([of("c"), of("b")], []).why_unclaimed(WANTED, NOBODY)
 
 
+@pytest.mark.parametrize("own_name", ["a-any.example.com", "ed-a-any.example.com"])
+def test_a_wildcard_that_is_sent_again_at_once_is_ours_whatever_an_unusual_name_seems_to_say(own_name: str) -> None:
+    """A registry other than TXT sends no ownership records: what is there may be for another name."""
+    wildcard = msgspec.structs.replace(WANTED, name="*.example.com")
+    others = of("other", own_name)
+
+    assert f"of 'other' for it, '{own_name}'" in claims([others], [others]).why_unclaimed(wildcard, NOBODY)
+    insisting = Claims([others], Past([others], (), (), {wildcard.key}))
+    assert "" == insisting.why_unclaimed(wildcard, NOBODY)
+
+
 def test_a_record_is_taken_over_with_the_other_records_of_its_owner() -> None:
     assert "" == claims([OTHERS], [OTHERS]).why_unclaimed(WANTED, {"other"})
 
