@@ -156,7 +156,13 @@ class Reconciler:
         self._reporter.record_unreadable(self._unreadable)
         wanted = self._wanted
         situation = Situation(
-            snapshot, translation, wanted.planes, wanted.planes_by_tunnel, wanted.tunnels.keys(), self._unknown
+            snapshot,
+            translation,
+            wanted.planes,
+            wanted.planes_by_tunnel,
+            wanted.tunnels.keys(),
+            self._unknown,
+            wanted.left_by,
         )
         self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
@@ -184,12 +190,12 @@ class Reconciler:
         self._snapshot, self._unreadable = snapshot, change.unreadable
         self._are_all_named = change.are_all_named
         self._wanted.want(self._translation, differences, self._number)
+        if is_first:
+            self._wanted.begin(snapshot)
         gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
         self._give_addresses(snapshot, self._translation, gateways)
         if gateways:
             self._wanted.find_planes_of_tunnels(self._translation, snapshot)
-        if is_first:
-            self._wanted.begin(snapshot)
         if is_first or has_doubt_changed or any(entry.table in _ABOUT_TARGETS for entry in change.changed):
             self._wanted.find_targets(
                 snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from tests.proxy.site import TOKEN as PROXY_TOKEN
 from tests.proxy.site import Proxy, eventually
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
+from tests.support.provider.provider import Tunnel
 from tests.tunnelgw.deliver.test_dispatch import served
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
 from tests.tunnelgw.report.test_events import Recorder
@@ -52,7 +53,13 @@ class Controller:
     """The reconciler with everything around it except a source and a server that takes statuses."""
 
     def __init__(
-        self, provider: Provider, items: Sequence[Item], unreadable: Mapping[Entry, Unreadable], *, are_all_named: bool
+        self,
+        provider: Provider,
+        items: Sequence[Item],
+        unreadable: Mapping[Entry, Unreadable],
+        *,
+        are_all_named: bool,
+        grace_s: float = 0.0,
     ) -> None:
         self._items = items
         self._unreadable = unreadable
@@ -64,6 +71,8 @@ class Controller:
         self.written: set[ObjectId] = set()
         self.statuses: dict[ObjectId, bytes] = {}
         """As written last. The objects in the store do not show them."""
+        self.delivered: list[str] = []
+        """What each written status of `GATEWAY` says of deliveries, as signed."""
         self.store = Store(home="home")
         self._marks = 0
         self._stop = threading.Event()
@@ -83,7 +92,7 @@ class Controller:
         )
         self.reconciler = Reconciler(
             self.store,
-            Wanted(self._dispatch, DISCOVERY, metrics, grace_s=0.0),
+            Wanted(self._dispatch, DISCOVERY, metrics, grace_s=grace_s),
             Reporter(self._dispatch, self._status_queue, WarningEvents(self.recorder), metrics),
             DISCOVERY,
             lambda: self.leads,
@@ -98,6 +107,8 @@ class Controller:
         with self._news:
             self.written.add(ObjectId(kind, item.key))
             self.statuses[ObjectId(kind, item.key)] = status
+            conditions = msgspec.json.decode(status).get("conditions", ()) if item.key == GATEWAY.key else ()
+            self.delivered += [each["message"] for each in conditions if each["type"] == "tunnelgw.dev/Delivered"]
             self._news.notify_all()
         return Written(Outcome.WRITTEN, "")
 
@@ -169,10 +180,12 @@ def controller(
     unreadable: Mapping[Entry, Unreadable] = NONE,
     *,
     are_all_named: bool = True,
+    grace_s: float = 0.0,
 ) -> Iterator[Controller]:
     thresholds = gc.get_threshold()
     with ExitStack() as stack:
-        made = Controller(at or stack.enter_context(Provider()), items, unreadable, are_all_named=are_all_named)
+        provider = at or stack.enter_context(Provider())
+        made = Controller(provider, items, unreadable, are_all_named=are_all_named, grace_s=grace_s)
         made.start()
         try:
             yield made
@@ -564,6 +577,94 @@ def test_a_tunnel_is_emptied_when_another_replaced_it_while_no_controller_ran() 
             ours.lead()
 
             provider.wait_for_hostnames({"theirs.example"})
+
+
+@contextmanager
+def moving_to_another_tunnel() -> Iterator[tuple[Provider, Callable[..., list[Item]]]]:
+    """A provider with both tunnels, and objects that name the one or the other; the Gateway has a status that says
+    this of deliveries."""
+    with Provider() as provider, Proxy() as proxy:
+        provider.tunnels[TWO] = Tunnel(TWO)
+        provider.write(OURS_THERE)
+        refs = {"authSecretRef": {"name": "proxy"}, "providerCredentialsSecretRef": {"name": "holder"}}
+
+        def items(tunnel_id: str, said: str = "") -> list[Item]:
+            condition = {"type": "tunnelgw.dev/Delivered", "status": "True", "reason": "Delivered", "message": said}
+            status = {"conditions": [condition] if said else []}
+            return [
+                own_proxy(proxyEndpoints=[proxy.api], tunnelID=tunnel_id, **refs)[1],
+                gateway_class("class"),
+                HOLDER,
+                secret("proxy", "shop", auth_token=PROXY_TOKEN),
+                (Kind.GATEWAY, make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop", status=status)),
+                (Kind.HTTP_ROUTE, make(Kind.HTTP_ROUTE, "web", FRONT, namespace="shop")),
+            ]
+
+        yield provider, items
+
+
+FRONT = {"parentRefs": [{"name": "gw"}], "hostnames": ["a.example"]}
+
+
+def test_a_tunnel_that_another_replaced_shortly_before_a_restart_is_emptied_whatever_status_was_written_last() -> None:
+    with moving_to_another_tunnel() as (provider, items):
+        with controller(items(TUNNEL_ID), provider, grace_s=3600.0) as ours:
+            ours.lead()
+            ours.until(lambda: f"{OURS}: held by 1 proxy and tunnel {TUNNEL_ID}" in ours.delivered)
+            ours.delivered[:] = ours.delivered[-1:]
+            ours.store.upsert(*items(TWO)[0])
+            ours.until(lambda: f"held by 1 proxy and tunnel {TWO}" in ours.delivered[-1])
+        assert "a.example" in provider.hostnames
+        assert ours.delivered[-1] == (
+            f"{OURS}: hostnames may still be in tunnel {TUNNEL_ID}; held by 1 proxy and tunnel {TWO}"
+        )
+
+        for said in ours.delivered:
+            provider.write(OURS_THERE)
+            with controller(items(TWO, said), provider) as after:
+                after.lead()
+                provider.wait_for_hostnames({"theirs.example"})
+                after.until(lambda after=after: f"{OURS}: held by 1 proxy and tunnel {TWO}" in after.delivered)  # type: ignore[misc]
+
+
+def test_a_status_names_each_tunnel_that_was_left_until_it_is_emptied_even_if_none_was_written_in_between() -> None:
+    third = f"{TWO[:-1]}9"
+    with moving_to_another_tunnel() as (provider, items):
+        provider.tunnels[third] = Tunnel(third)
+        with controller(items(TUNNEL_ID), provider, grace_s=3600.0) as ours:
+            ours.lead()
+            ours.until(lambda: f"{OURS}: held by 1 proxy and tunnel {TUNNEL_ID}" in ours.delivered)
+            for tunnel_id in (TWO, third):
+                ours.store.upsert(*items(tunnel_id)[0])
+                ours.until_done()
+            ours.until(lambda: f"held by 1 proxy and tunnel {third}" in ours.delivered[-1])
+        last = ours.delivered[-1]
+        assert last.startswith(f"{OURS}: hostnames may still be in tunnels {TUNNEL_ID}, {TWO}; ")
+
+        with controller(items(third, last), provider) as after:
+            after.lead()
+            provider.wait_for_hostnames({"theirs.example"})
+            after.until(lambda: f"{OURS}: held by 1 proxy and tunnel {third}" in after.delivered)
+
+
+def test_a_status_names_no_tunnel_that_is_in_use_again_or_was_emptied_by_a_former_leader() -> None:
+    with moving_to_another_tunnel() as (provider, items):
+        with controller(items(TUNNEL_ID), provider, grace_s=3600.0) as ours:
+            ours.lead()
+            ours.until(lambda: f"{OURS}: held by 1 proxy and tunnel {TUNNEL_ID}" in ours.delivered)
+            ours.store.upsert(*items(TWO)[0])
+            ours.until(lambda: TWO in ours.delivered[-1])
+            ours.store.upsert(*items(TUNNEL_ID)[0])
+            ours.until(lambda: f"held by 1 proxy and tunnel {TUNNEL_ID}" in ours.delivered[-1])
+            assert ours.delivered[-1].startswith(f"{OURS}: hostnames may still be in tunnel {TWO}; ")
+
+        with controller(items(TUNNEL_ID), provider, grace_s=3600.0) as standby:
+            standby.until_done()
+            standby.store.upsert(*items(TWO)[0])
+            standby.until_done()
+            standby.lead()
+            standby.until(lambda: f"{OURS}: held by 1 proxy and tunnel {TWO}" in standby.delivered)
+            assert not [said for said in standby.delivered if TUNNEL_ID in said]
 
 
 def test_no_tunnel_is_emptied_while_its_gateway_config_is_unreadable() -> None:

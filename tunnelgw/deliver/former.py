@@ -5,8 +5,8 @@
 A tunnel is not emptied while an object that might name it cannot be read, nor before it has been unnamed for a while:
 objects may be deleted and created again, or written in any order. Tunnels are remembered with their last credentials,
 since those are often deleted together with the objects that named them. After a restart they are found through
-statuses, and through configurations that no Gateway uses (see `targets.left_tunnels`). Only the reconciler's thread
-calls this module.
+statuses, which name a tunnel until it has been emptied, and through configurations that no Gateway uses (see
+`targets.left_tunnels`). Only the reconciler's thread calls this module.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,8 +14,10 @@ from typing import Final
 
 from daemonkit.logs import get_logger
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Tunnel
+from tunnelgw.deliver.targets import Tunnel, told_tunnels
 from tunnelgw.deliver.tunnels import NO_HOSTS
+from tunnelgw.model.gateways import Gateway
+from tunnelgw.model.meta import Key
 
 log = get_logger(__name__)
 
@@ -33,6 +35,30 @@ class FormerTunnels:
         """By id: since when it has been certain that nothing names the tunnel."""
         self._last: dict[str, Tunnel] = {}
         """Named tunnels whose documents are ours to keep, with their last usable credentials, if they ever had any."""
+        self._named: frozenset[str] = frozenset()
+        """Ids of all tunnels that objects name, as far as these can be read."""
+        self._leading: Mapping[Key, str] = {}
+        """By Gateway, of all that there are: the id of the tunnel that leads to it; empty: none does."""
+        self._had: dict[Key, frozenset[str]] = {}
+        """By Gateway: ids of tunnels that may have got its hostnames from us since the last call of `rest`."""
+
+    def lead(self, tunnels: Mapping[Key, str]) -> None:
+        """`tunnels`: the id of the tunnel that leads to each Gateway now; empty: none does."""
+        may_have = self._named | self._left.keys() | self._last.keys()
+        had = {gateway: self._had.get(gateway, frozenset()) & may_have for gateway in tunnels}
+        self._had = {gateway: had[gateway] | {id_} for gateway, id_ in tunnels.items()}
+        self._leading = tunnels
+
+    def rest(self) -> None:
+        """Another controller leads, so nothing is sent for now. What was sent before is in statuses."""
+        self._had = {gateway: frozenset({id_}) for gateway, id_ in self._leading.items()}
+
+    def left_by(self, gateway: Gateway) -> frozenset[str]:
+        """Ids of tunnels that nothing names any more, as far as we can read, and that may still have the Gateway's
+        hostnames. Its status has to name them until they are emptied, so that the next run finds them."""
+        left = self._left.keys() | (self._last.keys() - self._named)
+        may_have = told_tunnels(gateway) | self._had.get(gateway.key, frozenset()) if left else frozenset()
+        return frozenset(left & may_have)
 
     def tunnels(self, now_s: float) -> tuple[Tunnel, ...]:
         """Tunnels that are to be emptied now."""
@@ -43,6 +69,7 @@ class FormerTunnels:
 
         `is_certain`: all objects that might name tunnels can be read.
         """
+        self._named = frozenset(named)
         for id_ in self._left.keys() & named:
             self._drop(id_)
         if is_certain:

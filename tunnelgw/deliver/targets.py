@@ -38,8 +38,10 @@ TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
 """Why a proxy gets no document from a data plane that names it."""
-_HOLDING_TUNNEL = re.compile(
-    r"(?:\S+: )?held by [0-9]+ prox(?:y|ies) and tunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"
+_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_TOLD_TUNNELS = re.compile(
+    rf"(?:\S+: )?(?:hostnames may still be in tunnels? ((?:{_ID}, )*{_ID}); )?"
+    rf"(?:held by [0-9]+ prox(?:y|ies) and tunnel ({_ID})\b)?"
 )
 
 
@@ -145,7 +147,8 @@ def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
 
 
 def told_tunnels(gateway: Gateway) -> frozenset[str]:
-    """Ids of the tunnels that got the Gateway's hostnames according to its status; see `deliveries.delivered`.
+    """Ids of the tunnels that got the Gateway's hostnames according to its status; see `deliveries.delivered` and
+    `deliveries.with_left`.
 
     That may be False because of some of the hostnames only. Only the beginning of its message is read, since others
     contain text from proxies.
@@ -154,8 +157,8 @@ def told_tunnels(gateway: Gateway) -> frozenset[str]:
         status = msgspec.json.decode(gateway.status, type=_Said)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return frozenset()
-    said = (_HOLDING_TUNNEL.match(each.message) for each in status.conditions if each.type == ConditionType.DELIVERED)
-    return frozenset(found[1] for found in said if found)
+    said = (_TOLD_TUNNELS.match(each.message) for each in status.conditions if each.type == ConditionType.DELIVERED)
+    return frozenset(id_ for found in said if found for ids in found.groups("") for id_ in ids.split(", ") if id_)
 
 
 def tunnel_name(tunnel_id: str) -> str:

@@ -27,6 +27,7 @@ from tunnelgw.deliver.targets import (
 )
 from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
 from tunnelgw.metrics import Metrics
+from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
@@ -99,10 +100,13 @@ class Wanted:
 
     def find_planes_of_tunnels(self, translation: Translation, snapshot: Snapshot) -> None:
         self.planes_by_tunnel = {}
-        for key in snapshot.all(Kind.GATEWAY):
+        leading = dict.fromkeys(snapshot.all(Kind.GATEWAY), "")
+        for key in leading:
             verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict) and verdict.tunnel:
                 self.planes_by_tunnel.setdefault(verdict.tunnel, set()).add(verdict.data_plane)
+                leading[key] = verdict.tunnel
+        self._former.lead(leading)
         self._say_which_tunnels_share_proxies()
 
     def _say_which_tunnels_share_proxies(self) -> None:
@@ -130,7 +134,12 @@ class Wanted:
 
     def stop(self) -> None:
         """Deliver nothing until `send` is called again."""
+        self._former.rest()
         self._dispatch.stop()
+
+    def left_by(self, gateway: Gateway) -> frozenset[str]:
+        """Ids of tunnels that nothing names any more, but that may still have the Gateway's hostnames."""
+        return self._former.left_by(gateway)
 
     def tunnel_receipts(self) -> Sequence[Receipt] | None:
         """One of each tunnel whose document is ours to keep; None: some data plane or tunnel has not answered yet."""

@@ -84,6 +84,16 @@ def delivered(answers: Answers) -> Finding:
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, held)
 
 
+def with_left(finding: Finding, left: Collection[str]) -> Finding:
+    """The same condition, whose message first names tunnels that nothing names any more, but that may still have the
+    Gateway's hostnames: if the controller ends before it has emptied them, the next one reads this (see
+    `targets.told_tunnels`). `left`: their ids."""
+    if not left:
+        return finding
+    named = f"tunnel{'s' if len(left) > 1 else ''} {', '.join(sorted(left))}"
+    return msgspec.structs.replace(finding, message=f"hostnames may still be in {named}; {finding.message}")
+
+
 def without_plane() -> Finding:
     """The same condition where the Gateway's own configuration, and so its data plane, is missing or cannot be read."""
     return _failed("it is not known where its proxies are: see the condition Accepted")

@@ -8,7 +8,7 @@ Only the reconciler's thread calls this module.
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType
+from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
@@ -31,6 +32,7 @@ from tunnelgw.report.deliveries import (
     is_silent,
     unbound,
     with_conflicts,
+    with_left,
     without_plane,
 )
 from tunnelgw.report.events import WarningEvents, has_lasted
@@ -67,6 +69,8 @@ class Situation(NamedTuple):
     unreadable: Collection[Key] = ()
     """Gateways that cannot be read, but whose own proxies still serve: the statuses of their routes, ListenerSets and
     policies keep what they say about them."""
+    left_by: Callable[[Gateway], Collection[str]] = lambda _gateway: ()
+    """Ids of tunnels that nothing names any more, but that may still have the Gateway's hostnames."""
 
 
 class UpdateQueue(Protocol):
@@ -108,6 +112,8 @@ class Reporter:
         """Tunnels that have not reported yet which hostnames have such rules."""
         self._left: set[ObjectId] = set()
         """Routes whose earlier message about such rules stays until one of these tunnels reports."""
+        self._naming_left: dict[ObjectId, Collection[str]] = {}
+        """Gateways whose statuses name tunnels that may still have their hostnames, with the ids of these."""
         self._receipts: dict[str, Receipt] = {}
         """By target, as of the last turn."""
 
@@ -131,6 +137,7 @@ class Reporter:
         """Another controller leads: drop all statuses that are still to be written, and the metrics of deliveries."""
         self._owed, self._first = HoldBack(), FirstWords()
         self._unheard, self._left = frozenset(), set()
+        self._naming_left = {}
         self._status_queue.forget()
         self._metrics.pending_statuses.set(0)
         for target in self._receipts:
@@ -148,6 +155,7 @@ class Reporter:
         contested = self._news_of_conflicts(situation.translation, tunnels, has_changed=has_changed)
         self._record_conflicts(situation.snapshot, contested)
         self.owe({*contested, *self._no_longer_left(situation, tunnels)}, turn, frozenset())
+        self.owe(self._news_of_left_tunnels(situation), turn, frozenset())
         now_s = time.monotonic()
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
@@ -222,6 +230,17 @@ class Reporter:
         left, self._left = self._left, set()
         return left
 
+    def _news_of_left_tunnels(self, situation: Situation) -> set[ObjectId]:
+        """Gateways whose statuses name tunnels that have been emptied since."""
+        found = set()
+        for id_, named in self._naming_left.items():
+            gateway = situation.snapshot.read(Entry(id_.kind, id_.key))
+            if not isinstance(gateway, Gateway) or situation.left_by(gateway) != named:
+                found.add(id_)
+        for id_ in found:
+            del self._naming_left[id_]
+        return found
+
     def _unbound_listeners(self, proxies: Mapping[str, Iterable[Receipt]]) -> dict[ObjectId, Mapping[str, str]]:
         """`proxies`: receipts by data plane."""
         found: dict[ObjectId, Mapping[str, str]] = {}
@@ -292,7 +311,16 @@ class Reporter:
         delivery = self._deliveries.get(way := _way(verdict), _WITHOUT_PLANE)
         if not delivery.is_held:
             self._unheld.add(way)
+        if isinstance(item, Gateway):
+            delivery = self._with_left(id_, situation.left_by(item), delivery)
         return StatusUpdate(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
+
+    def _with_left(self, id_: ObjectId, left: Collection[str], delivery: Delivery) -> Delivery:
+        self._naming_left.pop(id_, None)
+        if not left or delivery.finding is None:
+            return delivery
+        self._naming_left[id_] = left
+        return msgspec.structs.replace(delivery, finding=with_left(delivery.finding, left))
 
 
 def _by_way(

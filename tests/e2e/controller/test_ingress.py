@@ -206,3 +206,31 @@ def test_a_tunnel_shared_with_another_release_loses_only_our_rules_if_its_class_
         provider.wait_for_hostnames({"b.example.org"}, 60.0)
 
     assert rules(provider) == [another, ("", CATCH_ALL["service"])]
+
+
+def test_a_tunnel_that_its_class_left_just_before_a_rollout_of_the_controller_loses_our_rules(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    """As `helm upgrade` does with another `tunnel.id` and another image: both controllers run when the class changes,
+    and the first ends before it has emptied the tunnel."""
+    other_id = "0c9f1d2e-5a77-4a57-8a39-2f6f0a5b9c33"
+    provider.tunnels[other_id] = Tunnel(other_id)
+    provider.write({"ingress": [THEIRS, CATCH_ALL]})
+    gateway_class = arena.gateway_class()
+    arena.gateway(gateway_class)
+    arena.route("web", "a.example.org")
+
+    with arena.controller("--leader-elect", proxies=[proxy]) as before:
+        provider.wait_for_hostnames({"a.example.org", "theirs.example.org"})
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True", lambda found: TUNNEL_ID in found["message"])
+        arena.cluster.patch(Kind.GATEWAY_CLASS_CONFIG, gateway_class, "", {"spec": {"tunnelID": other_id}})
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True", lambda found: other_id in found["message"])
+        with arena.controller("--leader-elect", proxies=[proxy]) as after:
+            after.wait_until_ready()
+            assert before.stop() == 0
+
+            provider.wait_for_hostnames({"theirs.example.org"}, 60.0)
+            told = f"{arena.controller_name}: held by 1 proxy and tunnel {other_id}"
+            arena.until(Kind.GATEWAY, "gw", DELIVERED, "True", lambda found: found["message"] == told)
+
+    assert rules(provider) == [("theirs.example.org", "http://10.0.0.1"), ("", CATCH_ALL["service"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import GatewayClassConfig
 from tunnelgw.model.snapshot import Snapshot
-from tunnelgw.report.deliveries import Answers, delivered
+from tunnelgw.report.deliveries import Answers, delivered, with_left
 
 OURS = "tests.example/controller"
 ONE, TWO, THREE = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2, 3))
@@ -413,11 +414,13 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     assert not depends_on_tunnels(Snapshot.of([*with_tunnel, *by_hand]), DISCOVERY)
 
 
-def status_of(tunnel_id: str, error: str = "", *remarks: Remark, misled: str = "") -> dict[str, Any]:
+def status_of(
+    tunnel_id: str, error: str = "", *remarks: Remark, misled: str = "", left: Sequence[str] = ()
+) -> dict[str, Any]:
     """Of a Gateway whose proxy holds its document."""
     tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error, remarks=remarks)
     finding = delivered(Answers([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel, misled=misled))
-    told = f"tests.example/c: {finding.message}"
+    told = f"tests.example/c: {with_left(finding, left).message}"
     condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": told}
     return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
 
@@ -452,6 +455,24 @@ def test_a_tunnel_that_got_hostnames_may_be_left_although_somebody_else_has_some
 
     assert status["conditions"][1]["status"] == "False"
     assert left.keys() == {TWO}
+
+
+@pytest.mark.parametrize(
+    ("status", "ids"),
+    [
+        (status_of(ONE, left=[TWO]), {ONE, TWO}),
+        (status_of(ONE, left=[TWO, THREE]), {ONE, TWO, THREE}),
+        (status_of(ONE, f"held by 1 proxy and tunnel {THREE}", left=[TWO]), {TWO}),
+    ],
+)
+def test_tunnels_that_may_still_have_hostnames_are_found_in_statuses_whatever_else_these_say(
+    status: dict[str, Any], ids: set[str]
+) -> None:
+    gateway_spec = {"gatewayClassName": "one", "listeners": []}
+    items = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
+    told = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway_spec, status=status))
+
+    assert left_tunnels(Snapshot.of([*items, told]), DISCOVERY).keys() == ids
 
 
 @pytest.mark.parametrize("status", [{"conditions": {}}, {"conditions": [{"type": 1}]}, []])
