@@ -43,7 +43,7 @@ class TunnelTarget:
     After a write the document is checked again, between `settle_s` and twice that later: the provider keeps whichever
     document it gets last, even from a writer that had read the one before ours. The delay is random, so that two
     writers do not keep writing at the same time. It doubles each time we write the same again, since another writer may
-    want something else.
+    want something else. Regular visits check the tunnel itself, too.
     """
 
     def __init__(
@@ -68,12 +68,13 @@ class TunnelTarget:
         self._close()
 
     def deliver(self, parcel: HostnamesParcel) -> tuple[Remark, ...]:
+        is_regular = parcel.digest == self._digest and self.look_soon_s == math.inf
         self.look_soon_s = math.inf
         try:
             if parcel.hostnames is None:
                 self._document.check()
                 return ()
-            found = self._document.keep(parcel.hostnames)
+            found = self._document.keep(parcel.hostnames, check_again=is_regular)
         except ProviderError as error:
             raise Undelivered(
                 str(error),

@@ -70,9 +70,13 @@ class TunnelDocument:
         found = self._client.configuration(self._account(), self._tunnel.tunnel_id)
         return found, revise(found.config, hostnames, self._service, adopt=self._adopt)
 
-    def keep(self, hostnames: Collection[str]) -> Pass:
-        """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError."""
-        if not self._is_checked:
+    def keep(self, hostnames: Collection[str], *, check_again: bool = False) -> Pass:
+        """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError.
+
+        `check_again`: the tunnel may have been deleted since the last check. The provider only marks it as deleted, so
+        its document may still be readable.
+        """
+        if check_again or not self._is_checked:
             self.check()
         with self._doubting():
             return self._keep(hostnames)

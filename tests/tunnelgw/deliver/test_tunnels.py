@@ -10,6 +10,7 @@ import pytest
 from daemonkit.secret import Secret
 from tests.support.controller.faults import Reply, Reset
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
+from tests.support.provider.provider import Tunnel
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import RemarkKind
 from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
@@ -86,6 +87,29 @@ def test_a_write_whose_response_was_lost_is_checked_soon_too(provider: Provider)
 
     sent.deliver(parcel)
     assert sent.target.look_soon_s == math.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"deleted_at": "2026-01-01T00:00:00Z"}, "was deleted at"), ({"config_src": "local"}, "is configured locally")],
+)
+def test_a_regular_visit_notices_that_the_tunnel_was_deleted_or_migrated_although_its_document_can_be_read(
+    provider: Provider, change: dict[str, str], said: str
+) -> None:
+    sent, parcel = Sent(provider), HostnamesParcel.of({"a.example"})
+    for _ in ("write", "look again"):
+        sent.deliver(parcel)
+    assert (provider.calls["tunnel"], provider.calls["read"]) == (1, 2)
+    for name, value in change.items():
+        setattr(provider.tunnel, name, value)
+
+    with pytest.raises(Undelivered, match=said) as caught:
+        sent.deliver(parcel)
+    assert caught.value.is_refusal
+
+    for name in change:
+        setattr(provider.tunnel, name, getattr(Tunnel(TUNNEL_ID), name))
+    assert sent.deliver(parcel) == []
 
 
 def test_an_empty_hostname_is_every_host(provider: Provider) -> None:
