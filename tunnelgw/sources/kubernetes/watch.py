@@ -3,7 +3,8 @@
     why the watch ends                                    what follows
     the server's time is up, or the connection broke      a watch from the last version
     410: the version is too old for the server            a list; the store keeps what it has until that is complete
-    404: a kind with a CRD does not exist any more        discovery; the store forgets its objects
+    404: a kind with a CRD does not exist any more        discovery; the store forgets its objects, a while later if
+                                                          they still exist, since other versions are served
     the kind's definition has changed                     a list, and another one later: events lack new fields
     403, for half a minute                                a list now and then: only the right to watch may be missing
     too soon, and the server's version is older than ours a list: a backup was restored
@@ -82,6 +83,9 @@ class Timing(msgspec.Struct, frozen=True):
     """If listing the Secrets of a namespace is forbidden this long, a starting controller stops waiting for them."""
     poll_s: float = 30.0
     """How often to search for a kind that is not installed, and to list one that may be listed, but not watched."""
+    unserved_s: float = 10.0
+    """How long the objects of a kind are kept that is served in other versions only: somebody may be replacing its
+    definition."""
     page_size: int = 500
     page_size_with_data: int = 50
     """For Secrets and ConfigMaps, which can be a megabyte each."""
@@ -130,6 +134,9 @@ class Watch:
         self._setbacks = Setbacks(timing.first_wait_s, timing.longest_wait_s)
         self._is_behind = False
         """Whether the store was told that the kind is behind."""
+        self._has_objects = False
+        """Whether the store has the objects of the last list."""
+        self._missed_since_s = 0.0
         self._missed: tuple[str, ...] | None = None
         """While the kind is not installed: the versions in which it is served instead, as last logged."""
         self._common = common
@@ -177,19 +184,32 @@ class Watch:
                 return
 
     def _await_kind(self, heard: int) -> None:
-        self._store.set_absent(self._kind)
-        self._caught_up()
+        if not self._has_objects:
+            self._set_absent()  # before another request
         instead = other_versions(self._server, self._resource)
+        if self._missed is None:
+            self._missed_since_s = time.monotonic()
+            self._setbacks.wait_briefly()
+        kept_s = 0.0
+        if self._has_objects:
+            is_defined = instead is None or bool(instead)  # otherwise its objects were deleted with its definition
+            kept_s = self._missed_since_s + self._timing.unserved_s - time.monotonic() if is_defined else 0.0
+            if kept_s <= 0:
+                self._set_absent()
         if instead is None:
             instead = self._missed or ()
-        if self._missed is None:
-            self._setbacks.wait_briefly()
         if self._missed != instead:
             self._missed = instead
             self._say_missed(instead)
         # A kind is served only a moment after its definition was created, so after a ring we search several times.
-        if self._bell.wait(heard, min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)):
+        wait_s = min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)
+        if self._bell.wait(heard, min(wait_s, kept_s) if kept_s > 0 else wait_s):
             self._setbacks.wait_briefly()
+
+    def _set_absent(self) -> None:
+        self._has_objects = False
+        self._store.set_absent(self._kind)
+        self._caught_up()
 
     def _say_missed(self, instead: tuple[str, ...]) -> None:
         fields = {"kind": str(self._kind), "group": self._resource.group}
@@ -226,6 +246,7 @@ class Watch:
             if not continue_:
                 break
         self._store.replace(self._kind, items.values(), rejected, self._namespace)
+        self._has_objects = True
         self._notice(items.values())
         if self._missed is not None:
             self._missed = None

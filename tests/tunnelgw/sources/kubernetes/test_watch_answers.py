@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from daemonkit.logformat import FIELDS_ATTRIBUTE
@@ -564,6 +565,44 @@ def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_logged_with_
         assert wait_until(lambda: bool(fields_of(caplog, "kind is installed now", "HTTPRoute")), DEADLINE_S)
         assert len(fields_of(caplog, said, "HTTPRoute")) == 1
         assert not fields_of(caplog, "kind is not installed, waiting for its CRD", "HTTPRoute")
+
+
+@pytest.mark.parametrize("is_replaced_soon", [True, False])
+def test_objects_of_a_kind_that_is_served_in_other_versions_only_are_kept_for_a_while(
+    api: ScriptedApi, tmp_path: Path, is_replaced_soon: bool
+) -> None:
+    """They still exist: somebody may be replacing the definition of the kind by another release's."""
+    group = GROUP.rpartition("/")[0]
+    is_over = threading.Event()
+
+    def one_event(send: Send) -> None:
+        send({"type": "ADDED", "object": route("b", "6")})
+        is_over.wait(DEADLINE_S)
+
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(one_event)
+    timing = msgspec.structs.replace(QUICK, unserved_s=3600.0 if is_replaced_soon else 0.01)
+    with running(api.kubeconfig(tmp_path), timing) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "b"))
+        api.refusals[group] = 200, {"versions": [{"version": "v1"}, {"version": "v1beta1"}]}
+        api.refusals[GROUP] = 200, {"resources": [{"name": "gateways"}]}
+        api.refusals[f"{group}/v1beta1"] = 200, {"resources": [{"name": "httproutes"}]}
+        api.refusals[ROUTES] = 404, {"code": 404, "reason": "NotFound"}
+        is_over.set()
+
+        if is_replaced_soon:
+            assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.REMOVED) in world.restarts, DEADLINE_S)
+            asked_before = api.answered[f"{group}/v1beta1"]
+            assert wait_until(lambda: api.answered[f"{group}/v1beta1"] > asked_before + 5, DEADLINE_S)
+            assert world.store.counts()[Kind.HTTP_ROUTE, True] == 2
+        else:
+            world.until_gone(Kind.HTTP_ROUTE, Key("default", "b"))
+
+        api.lists.put((200, listing([route("b"), route("c")], "9")))
+        api.watches.put(api.stay)
+        del api.refusals[ROUTES], api.refusals[GROUP]
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "c"))
+        assert names(world) == {"b", "c"}
 
 
 def test_a_kind_that_can_be_neither_discovered_nor_listed_counts_as_absent(api: ScriptedApi, tmp_path: Path) -> None:
