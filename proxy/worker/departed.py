@@ -37,8 +37,8 @@ class Departed:
         for name in [name for name in self._routes if not routes[name].in_flight]:
             self._routes.remove(name)
             del routes[name]
-        for key in [key for key in self._backends if not self._is_served(key)]:
-            self._backends.remove(key)
+        # Dropped keys stay known: a request may end, and be counted, long after its backend's part in it.
+        for key in [key for key in self._backends if key in backends and not self._is_served(key)]:
             del backends[key]
         if len(routes) + len(backends) < before:
             self._stats.drops += 1

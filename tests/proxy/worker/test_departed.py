@@ -126,6 +126,19 @@ def test_requests_of_a_route_that_returned_just_after_its_counts_were_dropped_ar
     assert [report(), report()] == [(101, 101)] * 2
 
 
+def test_a_request_that_ends_after_its_backend_was_dropped_does_not_keep_the_backend_for_ever() -> None:
+    """Its client may take minutes to read what the backend has sent long ago."""
+    worker = Worker()
+    worker.use("gone")
+    worker.use()
+    worker.report()
+    assert worker.report() == (set(), set())
+
+    worker.stats.backend("gone").responses[2] += 1
+
+    assert worker.report() == (set(), set())
+
+
 def test_counts_that_belong_to_no_route_are_kept() -> None:
     worker = Worker()
     worker.stats.route(NO_ROUTE)
