@@ -3,6 +3,7 @@
 import errno
 import math
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -164,6 +165,9 @@ class Connecting:
         self._handshake = None
         sock.close()
         assert self._trust is not None  # noqa: S101
+        if not isinstance(error, ssl.SSLError) and error.errno in _EXHAUSTED:
+            self._fail(Reason.OVERLOAD, f"{self._text}: no connection can be opened here: {error.strerror}")
+            return
         self._fail(Reason.TLS, f"{self._text}: {self._address}: {self._trust.explain(error)}")
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -167,4 +167,7 @@ class Acceptor:
 
     def _on_resume(self) -> None:
         self._reserve.refill()
-        self._loop.rewatch(self._sock, self, reads=True, writes=False)
+        try:
+            self._loop.rewatch(self._sock, self, reads=True, writes=False)
+        except OSError:  # what was lacking is still lacking
+            self._resume.set(self._loop.now_s + _PAUSE_S)

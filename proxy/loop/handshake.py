@@ -38,7 +38,11 @@ class Handshake(Generic[S]):
 
     def start(self) -> None:
         assert self._sock is not None  # noqa: S101
-        self._loop.watch(self._sock, self)
+        try:
+            self._loop.watch(self._sock, self)
+        except OSError as error:
+            self._fail(error)
+            return
         self._advance()
 
     def cancel(self) -> None:

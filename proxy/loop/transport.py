@@ -103,8 +103,8 @@ class Transport:
         return f"<Transport {state}, {self.queued_bytes} bytes queued>"
 
     def start(self) -> None:
-        """Begin to read. If the kernel does not watch the socket (a limit of watches, no memory), the connection counts
-        as lost: `on_lost` comes in a later call of the loop."""
+        """Begin to read. If the kernel does not watch the socket (a limit of watches, no memory), now or after a pause,
+        the connection counts as lost: `on_lost` comes in a later call of the loop."""
         try:
             self._loop.watch(self._sock, self)
         except OSError as error:
@@ -473,4 +473,7 @@ class Transport:
     def _rewatch(self) -> None:
         if not self.is_closed:
             reads = not self._is_paused and not self._is_eof_seen
-            self._loop.rewatch(self._sock, self, reads=reads, writes=self.is_writing)
+            try:
+                self._loop.rewatch(self._sock, self, reads=reads, writes=self.is_writing)
+            except OSError as error:
+                self._loop.call_soon(partial(self._lose_unless_closed, error))

@@ -1,11 +1,14 @@
 """Transports over plain TCP: output, credit, pauses, and every way to end."""
 
+import errno
+import selectors
 import socket
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -505,6 +508,23 @@ def test_credit_for_output_to_a_closed_transport_is_returned() -> None:
         turns(link.loop)
 
         assert owed.released_bytes == 8
+
+
+def test_a_connection_that_the_kernel_does_not_watch_again_after_a_pause_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with linked() as link:
+        link.transport.pause_reading()
+        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
+        link.transport.resume_reading()
+        assert link.side.error is None, "never from within a call of its owner"
+        turns(link.loop)
+
+        assert link.side.error is not None
+        assert link.transport.is_closed
 
 
 @pytest.mark.usefixtures("with_an_error")
