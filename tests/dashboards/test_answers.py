@@ -60,7 +60,7 @@ def has_answer(world: World, query: str) -> bool:
 
 def test_the_manuals_queries_about_a_canary_have_an_answer(world: World) -> None:
     found = re.findall(r"^  query: \|\n((?:    .*\n)+)", MANUAL.partition("\n## Canaries\n")[2], re.M)
-    queries = [query.replace("{{ namespace }}/{{ target }}-canary:.*", ".+") for query in found]
+    queries = [query.replace("{{ namespace }}/{{ service }}-canary:.*", ".+") for query in found]
     queries = [query.replace("{{ interval }}", "5s") for query in queries]
 
     assert len(queries) == 2
