@@ -8,7 +8,7 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server), the Net
 `/proxy/network` and logins go to the console; `classic` is the self-hosted application itself.
 """
 
-import re
+import unicodedata
 from enum import StrEnum
 from ipaddress import IPv6Address
 from urllib.parse import quote, urlsplit
@@ -19,8 +19,6 @@ from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 
 _APPLICATION_PATH = "/proxy/network"
 _DEFAULT_PORTS = {"https": 443, "http": 80}
-_NAME = re.compile(r"[\w.-]+")
-"""Letters of other scripts too, which IDNA encodes; underscores are in names of containers."""
 
 
 class Flavour(StrEnum):
@@ -78,7 +76,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
     if "://" not in typed and host in _DEFAULT_PORTS:  # https:/192.168.1.1
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} lacks `://`, want for example https://192.168.1.1")
-    if ":" not in host and not _NAME.fullmatch(host):
+    if ":" not in host and not _is_name(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has host {host!r}, want one name or address")
     if is_mistyped_ipv4(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is {MISTYPED_IPV4}")
@@ -89,6 +87,12 @@ def parse_address(text: str) -> ControllerAddress:
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))
+
+
+def _is_name(host: str) -> bool:
+    """Letters and digits of other scripts too, with their marks, which IDNA encodes; underscores are in names of
+    containers."""
+    return all(char in ".-_" or unicodedata.category(char)[0] in "LMN" for char in host)
 
 
 def _lacks_interface(host: str) -> bool:
