@@ -33,7 +33,8 @@ class LingeringClose:
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
         self._deadline.set(self._loop.now_s + MAX_S)
-        self._loop.watch(self._sock, self)
+        with contextlib.suppress(OSError):  # not watched, it lasts until the deadline
+            self._loop.watch(self._sock, self)
 
     def end(self) -> None:
         """Does nothing the second time."""

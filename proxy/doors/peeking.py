@@ -83,7 +83,11 @@ class Peeking:
             self._observer.on_lost("given up after a bug in this proxy")
 
     def _watch(self) -> None:
-        self._loop.watch(self._sock, self)
+        try:
+            self._loop.watch(self._sock, self)
+        except OSError as error:
+            if self._observer is not None:
+                self._observer.on_lost(f"not watched by the kernel: {error.strerror or error}")
 
 
 def _has_ended(sock: socket.socket) -> bool:

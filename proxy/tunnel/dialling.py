@@ -22,6 +22,7 @@ from proxy.tunnel.wirebytes import WireBytes
 
 CONNECT_TIMEOUT_S: Final = 15.0
 HANDSHAKE_TIMEOUT_S: Final = 15.0
+_UNDER_WAY: Final = (0, errno.EINPROGRESS)
 _SOCKET_OPTIONS: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -93,15 +94,16 @@ class Dialling:
             if self._source:
                 _bind(sock, self._source)
             code = sock.connect_ex((self._address.ip, self._address.port))
+            if code in _UNDER_WAY:
+                self._loop.watch(sock, self, reads=False, writes=True)
         except OSError as error:
             reason = str(error.strerror or error)
             self._loop.call_soon(lambda: self._fail(FailureCause.DIAL, reason))
             return
-        if code not in (0, errno.EINPROGRESS):
+        if code not in _UNDER_WAY:
             self._loop.call_soon(lambda: self._fail(FailureCause.DIAL, os.strerror(code)))
             return
         self._deadline.set(self._loop.now_s + CONNECT_TIMEOUT_S)
-        self._loop.watch(sock, self, reads=False, writes=True)
 
     def cancel(self) -> None:
         """Stop dialling; neither callback is called any more."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import queue
+import selectors
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,19 @@ def test_a_dial_without_a_descriptor_fails_with_the_reason(rig: Rig) -> None:
     with out_of_descriptors():
         end = rig.wait_for_end(rig.dial())
     assert (end.cause, end.error) == (FailureCause.DIAL, "Too many open files")
+
+
+def test_a_dial_that_the_kernel_does_not_watch_fails_with_the_reason(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    register = selectors.EpollSelector.register
+
+    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if isinstance(data, Dialling):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return register(selector, sock, events, data)
+
+    monkeypatch.setattr(selectors.EpollSelector, "register", lack)
+    end = rig.wait_for_end(rig.dial())
+    assert (end.cause, end.error) == (FailureCause.DIAL, "No space left on device")
 
 
 def test_an_immediate_failure_is_reported_later_and_not_if_the_dial_is_cancelled_first(rig: Rig) -> None:
