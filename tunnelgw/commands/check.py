@@ -24,12 +24,15 @@ _STYLES = {
     Grade.IGNORED.value: "dim",
 }
 
+_ABSENT = " does not exist"
+"""How messages say that an object is missing."""
 _WITHOUT_ADDRESS = (Reason.ADDRESS_NOT_ASSIGNED, Reason.ADDRESS_NOT_USABLE)
 
 
 def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
     """Returns whether nothing is refused."""
-    rows = [*_unreadable(world), *_judged(world, controller_name, home_namespace)]
+    judged = (_told_of_refused(row, world) for row in _judged(world, controller_name, home_namespace))
+    rows = [*_unreadable(world), *judged]
     if as_json:
         show.as_json(rows)
     else:
@@ -43,6 +46,19 @@ def _unreadable(world: World) -> list[Row]:
         for grade, problems in ((Grade.REFUSED, world.problems), (Grade.WARNING, world.skipped))
         for problem in problems
     ]
+
+
+def _told_of_refused(row: Row, world: World) -> Row:
+    """For translation, objects that were refused do not exist."""
+    message = row.message
+    if _ABSENT not in message:
+        return row
+    for problem in world.problems:
+        if problem.entry is not None:
+            refused = f"{problem.subject} is itself refused"
+            message = message.replace(f"{problem.subject}{_ABSENT}, or cannot be read", refused)
+            message = message.replace(f"{problem.subject}{_ABSENT}", refused)
+    return msgspec.structs.replace(row, message=message)
 
 
 def _as_in_a_cluster(snapshot: Snapshot) -> Snapshot:

@@ -285,6 +285,31 @@ def test_a_gateway_whose_class_does_not_exist_is_a_warning(folder: Path) -> None
     assert lines(result) == [["warning", "Gateway infra/web", "", "", "GatewayClass mian does not exist", where]]
 
 
+WITH_TUNNEL = GATEWAY.replace(
+    "  direct: {addresses: [192.0.2.1]}",
+    "  tunnelID: 6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11\n  providerCredentialsSecretRef: {name: provider}",
+)
+
+
+def test_what_is_there_but_itself_refused_does_not_count_as_missing() -> None:
+    config = run("check", "-", stdin=WITH_TUNNEL.replace("tunnelID: 6f1c", "tunnelID: 6F1C"))
+    gateway_class = run("check", "-", stdin=GATEWAY.replace("spec:\n  controllerName", "spec:\n  controllername"))
+    gateway = run("check", "-", stdin=GATEWAY.replace("listeners:", "listener:") + "---\n" + ROUTE)
+
+    for done in (config, gateway_class, gateway):
+        assert done.returncode == 1
+        assert "does not exist" not in done.stdout
+    of_class, of_gateway = (row for row in lines(config) if row[3] == "Accepted InvalidParameters")
+    assert of_class[4] == "GatewayClassConfig main is itself refused"
+    assert of_gateway[4] == "GatewayClass main is not accepted: GatewayClassConfig main is itself refused"
+    assert [row[4] for row in lines(gateway_class) if row[1] == "Gateway infra/web"] == [
+        "GatewayClass main is itself refused"
+    ]
+    assert [row[4] for row in lines(gateway) if row[1] == "HTTPRoute shop/shop"] == [
+        "Gateway infra/web is itself refused"
+    ]
+
+
 def test_each_document_without_a_name_counts(folder: Path) -> None:
     (folder / "one.yaml").write_text("- 1\n")
     (folder / "two.yaml").write_text("- 2\n")
