@@ -25,6 +25,7 @@ _STYLES = {
 }
 
 _ABSENT = " does not exist"
+_NOT_FOUND = "secret not found: "
 """How messages say that an object is missing."""
 _WITHOUT_ADDRESS = (Reason.ADDRESS_NOT_ASSIGNED, Reason.ADDRESS_NOT_USABLE)
 
@@ -51,13 +52,15 @@ def _unreadable(world: World) -> list[Row]:
 def _told_of_refused(row: Row, world: World) -> Row:
     """For translation, objects that were refused do not exist."""
     message = row.message
-    if _ABSENT not in message:
+    if _ABSENT not in message and _NOT_FOUND not in message:
         return row
     for problem in world.problems:
         if problem.entry is not None:
             refused = f"{problem.subject} is itself refused"
             message = message.replace(f"{problem.subject}{_ABSENT}, or cannot be read", refused)
             message = message.replace(f"{problem.subject}{_ABSENT}", refused)
+            if problem.entry.table is Kind.SECRET:
+                message = message.replace(f"{_NOT_FOUND}{problem.entry.key}", refused)
     return msgspec.structs.replace(row, message=message)
 
 
@@ -87,7 +90,8 @@ def _with_addresses(service: Service, ips: tuple[str, ...], hostnames: tuple[str
 
 def _judged(world: World, controller_name: str, home_namespace: str) -> Iterator[Row]:
     def rows(snapshot: Snapshot) -> Iterator[Row]:
-        return judge(snapshot, Translation(snapshot, controller_name, home_namespace))
+        translation = Translation(snapshot, controller_name, home_namespace)
+        return judge(snapshot, translation, has_all_secrets=world.has_all_secrets)
 
     waiting = {row.object: row for row in rows(world.snapshot) if row.reason in _WITHOUT_ADDRESS}
     for row in rows(_as_in_a_cluster(world.snapshot)):

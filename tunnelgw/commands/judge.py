@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tunnelgw.deliver.credentials import other_tunnel
+from tunnelgw.deliver.credentials import lacks, other_tunnel
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
@@ -43,11 +43,14 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """File and line, if the object came from a file."""
 
 
-def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
-    """At least one row for each object that has a status, and one for each configuration that nothing names."""
+def judge(snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool = False) -> Iterator[Row]:
+    """At least one row for each object that has a status, and one for each configuration that nothing names.
+
+    `has_all_secrets`: a Secret with a token that is missing is reported, since the controller finds none elsewhere.
+    """
     for kind in STATUS_KINDS:
         for key in sorted(snapshot.all(kind)):
-            yield from _object(ObjectId(kind, key), snapshot, translation)
+            yield from _object(ObjectId(kind, key), snapshot, translation, has_all_secrets=has_all_secrets)
     naming = (*snapshot.all(Kind.GATEWAY_CLASS).values(), *snapshot.all(Kind.GATEWAY).values())
     named = {parameters(item) for item in naming}
     for kind in (Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG):
@@ -108,9 +111,21 @@ def _misled(config: object, snapshot: Snapshot) -> str:
     return other_tunnel(snapshot, config.spec, config.metadata.namespace)
 
 
-def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
+def _without_tokens(
+    named: Entry | None, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool
+) -> Iterator[str]:
+    """What is wrong with the Secrets that a configuration names: one that is there lacks its token, or is not there,
+    which counts only if none is kept elsewhere."""
+    config = snapshot.read(named) if named else None
+    if named and isinstance(config, GatewayClassConfig | GatewayConfig):
+        for lack in lacks(snapshot, config.spec, named.key.namespace or translation.home_namespace):
+            if has_all_secrets or not lack.is_without_secret:
+                yield f"{named.table} {named.key}: {lack.problem}"
+
+
+def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
     item = snapshot.all(id_.kind).get(id_.key)
-    rows = [*_verdict(id_, snapshot, translation)]
+    rows = [*_verdict(id_, snapshot, translation, has_all_secrets=has_all_secrets)]
     told = "; ".join(row.message for row in rows)
     rows += [
         Row(Grade.WARNING, str(id_), message=absent) for absent in absent_parents(item, snapshot) if absent not in told
@@ -118,17 +133,17 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
     yield from rows or [_unjudged(id_, item, snapshot, translation)]
 
 
-def _verdict(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
+def _verdict(id_: ObjectId, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
     """No rows: the object is not ours to judge."""
     match verdict := translation.verdict(id_):
-        case ClassVerdict():
-            yield from _rows(id_, "", verdict.findings)
-        case GatewayVerdict() | ListenerSetVerdict():
+        case ClassVerdict() | GatewayVerdict() | ListenerSetVerdict():
             bad = [*_rows(id_, "", verdict.findings, only_bad=True)]
-            own = parameters(snapshot.all(id_.kind)[id_.key])
-            if misled := _misled(snapshot.read(own) if own else None, snapshot):
+            named = parameters(snapshot.all(id_.kind)[id_.key])
+            if misled := _misled(snapshot.read(named) if named else None, snapshot):
                 bad.append(Row(Grade.WARNING, str(id_), message=misled))
-            for listener in verdict.listeners:
+            for lack in _without_tokens(named, snapshot, translation, has_all_secrets=has_all_secrets):
+                bad.append(Row(Grade.WARNING, str(id_), message=lack))
+            for listener in () if isinstance(verdict, ClassVerdict) else verdict.listeners:
                 bad += _rows(id_, f"listener {listener.name}", listener.findings, only_bad=True)
             yield from bad or _rows(id_, "", verdict.findings)
         case RouteVerdict():

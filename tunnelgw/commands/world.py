@@ -38,6 +38,8 @@ class World(msgspec.Struct, frozen=True):
     """Manifests in the status folder, where no controller looks for any."""
     places: Mapping[Entry, str] = {}
     """File and line of each object that came from a file."""
+    has_all_secrets: bool = False
+    """The controller finds no Secrets but these: there are some, or it reads this folder."""
 
 
 def from_files(names: Iterable[str], status_dir: str = "") -> World:
@@ -67,6 +69,8 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         skipped = tuple(_skipped(names, status_dir))
     except OSError as error:
         raise NoWorld(f"{error.filename}: {error.strerror or error}") from error
+    is_controlled = folder is not None and ledger is not None and bool(status_dir or ledger.entries())
+    mentioned = (*reading.admitted, *(problem.entry for problem in reading.problems))
     statuses = StatusFolder(remembered) if remembered else None
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     items: list[tuple[Kind, Object]] = []
@@ -84,6 +88,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         reading.problems,
         skipped,
         {entry: admitted.where for entry, admitted in reading.admitted.items()},
+        is_controlled or any(entry is not None and entry.table is Kind.SECRET for entry in mentioned),
     )
 
 

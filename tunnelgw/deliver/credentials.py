@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -10,7 +10,13 @@ from daemonkit.secret import Secret
 from tunnelgw.model import core
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.own import TUNNEL_TOKEN_FIELD, GatewayClassConfigSpec, GatewayConfigSpec
+from tunnelgw.model.own import (
+    API_TOKEN_FIELD,
+    AUTH_TOKEN_FIELD,
+    TUNNEL_TOKEN_FIELD,
+    GatewayClassConfigSpec,
+    GatewayConfigSpec,
+)
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
@@ -76,6 +82,26 @@ def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: s
         return account, ""
     where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}"
     return "", f"{remedy}, or correct tunnelTokenSecretRef: {where}: not a tunnel's token"
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """A token that a configuration names and that is not there."""
+
+    problem: str
+    is_without_secret: bool
+    """The whole Secret is missing, not just its key."""
+
+
+def lacks(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> Iterator[Lack]:
+    """What keeps us from the provider, or from the config API of the proxies, that a configuration names."""
+    named = [(config.provider_credentials_secret_ref if config.tunnel_id else None, API_TOKEN_FIELD)]
+    if isinstance(config, GatewayConfigSpec):
+        named.append((config.auth_secret_ref if config.proxy_endpoints else None, AUTH_TOKEN_FIELD))
+    for ref, field in named:
+        if ref is None or not (problem := token_at(snapshot, ref, namespace, field).problem):
+            continue
+        key = Key(ref.namespace or namespace, ref.name)
+        yield Lack(problem, is_without_secret=key not in snapshot.all(Kind.SECRET))
 
 
 def other_tunnel(snapshot: Snapshot, config: GatewayConfigSpec, namespace: str) -> str:

@@ -63,6 +63,7 @@ class Translation:
     ) -> None:
         """`on_step` is called repeatedly during long work."""
         self.controller_name = controller_name
+        self.home_namespace = home_namespace
         self._queries = Queries(snapshot, controller_name, home_namespace, on_step)
         self._answers: dict[Question, Any] = {}
         self._attached: Counter[ListenerId] = Counter()

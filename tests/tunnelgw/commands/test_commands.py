@@ -289,19 +289,78 @@ WITH_TUNNEL = GATEWAY.replace(
     "  direct: {addresses: [192.0.2.1]}",
     "  tunnelID: 6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11\n  providerCredentialsSecretRef: {name: provider}",
 )
+NOT_FOUND = "secret not found: tunnelgw-system/provider (key api-token)"
+NO_VALUE = (
+    "Secret tunnelgw-system/provider key api-token: the Secret exists but has no usable value at the expected key"
+)
+
+
+def a_secret(name: str, data: str, field: str = "stringData") -> str:
+    return f"""\
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: {name}, namespace: tunnelgw-system}}
+{field}: {data}
+"""
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        (a_secret("provider", "{api-token: some-token}"), []),
+        (a_secret("provider", "{token: some-token}"), [NO_VALUE]),
+        (a_secret("provider", "{api-token: ''}"), [NO_VALUE]),
+        (a_secret("provder", "{api-token: some-token}"), [NOT_FOUND]),
+        ("", []),
+    ],
+    ids=["there", "another key", "an empty value", "another name", "kept elsewhere"],
+)
+def test_check_warns_of_a_provider_token_that_the_given_secrets_lack(secret: str, told: list[str]) -> None:
+    """Without any Secret among the files, they are kept elsewhere, as in the cluster that the files are for."""
+    done = run("check", "-", stdin=WITH_TUNNEL + secret)
+
+    rows = [["warning", "GatewayClass main", "", "", f"GatewayClassConfig main: {message}", "-:1"] for message in told]
+    assert (done.returncode, lines(done)) == (0, rows)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_check_warns_of_a_secret_that_is_missing_in_a_folder_that_a_controller_reads(
+    folder: Path, *, is_named: bool
+) -> None:
+    (folder / "gateway.yaml").write_text(WITH_TUNNEL)
+    statuses = folder.parent / "statuses" if is_named else folder / "status"
+    if not is_named:
+        statuses.mkdir()
+        known = ["GatewayClass", "", "main", {"uid": "u", "generation": 1, "created": "", "digest": ""}]
+        (statuses / ".ledger.json").write_text(json.dumps([known]))
+
+    told = run("check", str(folder), *(["--status-dir", str(statuses)] if is_named else []))
+    alone = run("check", str(folder / "gateway.yaml"))
+
+    where = f"{folder / 'gateway.yaml'}:1"
+    row = ["warning", "GatewayClass main", "", "", f"GatewayClassConfig main: {NOT_FOUND}", where]
+    assert (told.returncode, lines(told)) == (0, [row])
+    assert (alone.returncode, lines(alone)) == (0, [])
 
 
 def test_what_is_there_but_itself_refused_does_not_count_as_missing() -> None:
     config = run("check", "-", stdin=WITH_TUNNEL.replace("tunnelID: 6f1c", "tunnelID: 6F1C"))
+    secret = run("check", "-", stdin=WITH_TUNNEL + a_secret("provider", "{api-token: some-token}", "stringdata"))
     gateway_class = run("check", "-", stdin=GATEWAY.replace("spec:\n  controllerName", "spec:\n  controllername"))
     gateway = run("check", "-", stdin=GATEWAY.replace("listeners:", "listener:") + "---\n" + ROUTE)
 
-    for done in (config, gateway_class, gateway):
+    for done in (config, secret, gateway_class, gateway):
         assert done.returncode == 1
         assert "does not exist" not in done.stdout
+        assert "not found" not in done.stdout
     of_class, of_gateway = (row for row in lines(config) if row[3] == "Accepted InvalidParameters")
     assert of_class[4] == "GatewayClassConfig main is itself refused"
     assert of_gateway[4] == "GatewayClass main is not accepted: GatewayClassConfig main is itself refused"
+    assert (
+        lines(secret)[-1][4]
+        == "GatewayClassConfig main: Secret tunnelgw-system/provider is itself refused (key api-token)"
+    )
     assert [row[4] for row in lines(gateway_class) if row[1] == "Gateway infra/web"] == [
         "GatewayClass main is itself refused"
     ]

@@ -182,6 +182,29 @@ def test_a_connectors_token_of_another_tunnel_is_reported_whether_or_not_a_gatew
     assert unnamed[-1].message.startswith(f"no Gateway of its namespace names it; {why}")
 
 
+def test_a_secret_without_the_token_of_a_gateways_own_proxy_is_reported_for_that_gateway() -> None:
+    """The namespace is that of the GatewayConfig. A configuration without a tunnel or a proxy needs no token."""
+    refs = {"providerCredentialsSecretRef": {"name": "tokens"}, "authSecretRef": {"name": "tokens", "key": "proxy"}}
+    wanted = {"tunnelID": "6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11", "proxyEndpoints": ["http://127.0.0.1:8082"], **refs}
+    infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
+    own_gateway = {"gatewayClassName": "tunnel", "listeners": [], "infrastructure": infrastructure}
+    there = [
+        (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": OURS}, namespace="")),
+        (Kind.GATEWAY, make(Kind.GATEWAY, "gw", own_gateway, namespace="shop")),
+        (Kind.SECRET, make(Kind.SECRET, "tokens", None, namespace="shop", data={})),
+    ]
+
+    rows = rows_of(*there, (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", wanted, namespace="shop")))
+    unused = rows_of(*there, (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", refs, namespace="shop")))
+
+    why = "the Secret exists but has no usable value at the expected key"
+    assert rows[1:] == [
+        Row(Grade.WARNING, "Gateway shop/gw", message=f"GatewayConfig shop/own: Secret shop/tokens key {field}: {why}")
+        for field in ("api-token", "proxy")
+    ]
+    assert [row.message for row in unused if why in row.message] == []
+
+
 def test_foreign_classes_are_ignored_unless_no_class_is_ours() -> None:
     ours, theirs = (
         (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, name, {"controllerName": controller}, namespace=""))
