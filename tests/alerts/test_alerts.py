@@ -62,6 +62,8 @@ WELL: Series = {
     f"dnswebhook_store_ready{{{P}}}": "1 0 0 1+0x237",
     f"dnswebhook_delete_guard_trips_total{{{P}}}": "2+0x240",
     f'dnswebhook_refused_changes_total{{{P},reason="r"}}': "0 1 2+0x238",
+    f'dnswebhook_operations_total{{{P},operation="create",outcome="failed"}}': "0+1x240",  # the next pass succeeds
+    f"dnswebhook_last_apply_timestamp_seconds{{{P}}}": "0+30x240",
     f"dnswebhook_last_listing_timestamp_seconds{{{P}}}": "0+30x240",
 }
 
@@ -124,6 +126,7 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
         "29m",
         "32m",
     ),
+    "DnsWebhookWritesFail": ({f"dnswebhook_last_apply_timestamp_seconds{{{P}}}": "0+0x240"}, "34m", "37m"),
     "DnsWebhookNotAsked": ({f"dnswebhook_last_listing_timestamp_seconds{{{P}}}": "0+0x240"}, "14m", "17m"),
 }
 
@@ -160,6 +163,15 @@ def test_new_instances_and_targets_cause_no_alert_at_first(tmp_path: Path) -> No
     }
 
     evaluate(tmp_path, {**WELL, **new}, {f"{minute}m": set() for minute in range(18, 40)})
+
+
+def test_an_idle_webhook_whose_last_apply_was_long_ago_causes_no_alert(tmp_path: Path) -> None:
+    idle = {
+        f'dnswebhook_operations_total{{{P},operation="create",outcome="failed"}}': "3+0x240",
+        f"dnswebhook_last_apply_timestamp_seconds{{{P}}}": "0+0x240",
+    }
+
+    evaluate(tmp_path, {**WELL, **idle}, {"60m": set(), "119m": set()})
 
 
 @pytest.mark.parametrize("label", ["cluster", "namespace"])
