@@ -214,6 +214,7 @@ class WebhookApp:
         fields = {"remedy": refused.remedy} if refused.remedy else {}
         say(
             "request refused",
+            answer=refused.category,  # the manual's name for it, which external-dns does not show
             # For a store error, type and causes matter; the client was told everything else.
             error=str(refused) if isinstance(error, _Refused | HTTPException) else error,
             method=request.method,

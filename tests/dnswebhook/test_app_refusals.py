@@ -46,21 +46,21 @@ def test_an_unknown_path_is_404_and_never_redirected(site: BuildSite, path: str)
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "told"),
+    ("method", "path", "answer", "told"),
     [
-        ("GET", "/nowhere", "want one of GET /, GET /records, POST /records, POST /adjustendpoints"),
-        ("DELETE", "/records", "this path allows GET, HEAD, POST"),
-        ("POST", "/records", f"body is 'text/html', want '{MEDIA_TYPE}'"),
+        ("GET", "/nowhere", "not found", "want one of GET /, GET /records, POST /records, POST /adjustendpoints"),
+        ("DELETE", "/records", "method not allowed", "this path allows GET, HEAD, POST"),
+        ("POST", "/records", "unsupported media type", f"body is 'text/html', want '{MEDIA_TYPE}'"),
     ],
 )
-def test_a_refusal_is_logged_with_the_message_that_the_client_got(
-    site: BuildSite, caplog: pytest.LogCaptureFixture, method: str, path: str, told: str
+def test_a_refusal_is_logged_with_the_category_and_the_message_that_the_client_got(
+    site: BuildSite, caplog: pytest.LogCaptureFixture, method: str, path: str, answer: str, told: str
 ) -> None:
     with caplog.at_level("INFO"):
         site().client.open(path, method=method, content_type="text/html")
 
     (line,) = [line_of(record) for record in caplog.records if record.getMessage() == "request refused"]
-    assert line["error"] == told
+    assert (line["answer"], line["error"]) == (answer, told)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:8888", ""])

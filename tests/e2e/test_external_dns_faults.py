@@ -165,10 +165,15 @@ def test_external_dns_logs_of_our_errors_what_the_manual_explains(scene: Scene, 
     """It shows no more than the status, so this is where a user begins to search."""
     scene.desire({"a-one": WANTED["a-one"]})
     outcomes = {}
-    for operation, message in (("list", "failed to get records with code 502"), ("create", "failed to apply changes")):
+    for operation, message, answer in (
+        ("list", "failed to get records with code 502", "store unreachable"),
+        ("create", "failed to apply changes", "store unreachable"),
+    ):
         fault = store.controller.fault(faults.bad_gateway(), operation)
         outcomes[message] = scene.external_dns.once()
         store.controller.faults.remove(fault)
+        assert [line["answer"] for line in scene.daemon.log if line.get("msg") == "request refused"][-1] == answer
+        assert f"`{answer}`" in manual_of("dnswebhook")
     for url, message in (
         (f"{scene.recorder.url}/records/", "unexpected status code 404"),
         (scene.daemon.url("health"), "wrong content type returned from server"),
