@@ -8,7 +8,8 @@ When the file is opened, it is checked for damage, since SQLite itself notices o
 index would make a missing row impossible to add, and nobody would be told. A damaged file is never listed or changed.
 
 The file is opened on first use, and again after a failure. So a full disk or a read-only directory makes the store not
-ready, and it recovers without a restart. Each call checks whether the file was removed or replaced, and if so, opens
+ready, and it recovers without a restart. If the disk fills up later, the store may stay ready, since the log of SQLite
+reuses its room; then only the writes fail. Each call checks whether the file was removed or replaced, and if so, opens
 the file that is there now; that file accepts writes once it has been listed.
 """
 
@@ -33,6 +34,8 @@ log = get_logger(__name__)
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
 MAX_TEXT_OCTETS = 4096
+_LEAST_FREE_BYTES = 65536
+"""With less, there is no room for one transaction and the index of SQLite's log."""
 _OPENING_PAUSE_S = 0.01
 _DAMAGE_REMEDY = "move the file away: external-dns then writes its records anew"
 
@@ -159,6 +162,10 @@ class EmbeddedStore:
         if not os.access(directory, os.W_OK | os.X_OK):
             remedy = "give the user that runs dnswebhook write access, or choose another --state-dir"
             yield Finding("state directory", Grade.FAILED, f"{directory} is not writable", remedy)
+            return
+        if _is_full(directory):
+            remedy = "free some space, or choose another --state-dir"
+            yield Finding("state directory", Grade.FAILED, f"the file system of {directory} is full", remedy)
             return
         yield Finding("state directory", Grade.OK, f"{directory} is writable")
         if not self.path.exists():
@@ -382,6 +389,15 @@ def _is_missing(path: Path) -> bool:
     except OSError:  # opening it reports the error
         return False
     return False
+
+
+def _is_full(directory: Path) -> bool:
+    """Whether those who are not root find no space; False if the file system does not tell."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return False
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
 
 
 def _is_directory(path: Path) -> bool:

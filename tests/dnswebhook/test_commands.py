@@ -15,6 +15,7 @@ from dnswebhook.model import Record, RecordSpec
 from dnswebhook.stores.embedded import FILE_NAME, EmbeddedStore
 from tests.support.memory_store import MemoryStore
 from tests.support.process import REPOSITORY
+from tests.support.requirements import not_possible_here
 from tests.support.strategies import HERITAGE
 
 WAIT_S = 60.0
@@ -44,8 +45,12 @@ def environment(state_dir: Path, **more: str) -> dict[str, str]:
 
 
 def run(state_dir: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_command(state_dir, command_line(*arguments))
+
+
+def run_command(state_dir: Path, command: list[str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command_line(*arguments),
+        command,
         cwd=REPOSITORY,
         env=environment(state_dir),
         capture_output=True,
@@ -151,6 +156,20 @@ def test_a_check_of_a_sound_store_ends_with_exit_code_0(state_dir: Path) -> None
         f"ok\tstate directory\t{state_dir} is writable",
         "ok\trecords\t3 records",
     ] == finished.stdout.splitlines()
+
+
+def test_a_check_finds_a_full_file_system(tmp_path: Path) -> None:
+    """The log asks for it; readiness may not notice."""
+    fill = 'mount -t tmpfs -o size=128k tmpfs "$0" || exit 77; head -c 1M /dev/zero > "$0/fill" 2>&-; exec "$@"'
+    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", fill, str(tmp_path), *command_line("check")]
+
+    finished = run_command(tmp_path, namespace)
+    if finished.returncode == 77 or finished.stderr.startswith("unshare:"):
+        not_possible_here(f"a file system cannot be mounted here: {finished.stderr}")
+
+    *told, remedy = finished.stdout.splitlines()[-1].split("\t")
+    assert (1, ["failed", "state directory", f"the file system of {tmp_path} is full"]) == (finished.returncode, told)
+    assert remedy == "free some space, or choose another --state-dir"
 
 
 def test_a_check_writes_nothing(tmp_path: Path) -> None:
