@@ -20,6 +20,7 @@ _ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _URL_SAFE: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 _ODDLY_PADDED: Final = re.compile(r"[A-Za-z0-9+/_=-]*")
 _WHITE_SPACE: Final = re.compile(r"\s")
+_QUOTES: Final = "\"'"
 _DASHED: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID: Final = re.compile(rf"{_DASHED}|[0-9A-Fa-f]{{32}}|\{{{_DASHED}\}}|[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{_DASHED}")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
@@ -69,8 +70,12 @@ def _decode_base64(what: str, text: str) -> bytes:
     if _BASE64.fullmatch(text):
         return base64.b64decode(text)
     seen = "characters that base64 does not use"
-    if _WHITE_SPACE.search(text):
-        seen = "white space inside"
+    if _WHITE_SPACE.search(text.strip()):
+        seen = "white space inside, as in the command that the tunnel's page shows, whose last word is the token"
+    elif _WHITE_SPACE.search(text):
+        seen = "white space around it"
+    elif text[0] in _QUOTES or text[-1] in _QUOTES:
+        seen = "quotes around it, which some programs keep"
     elif _ALPHABET.fullmatch(text):
         seen = "a length that is not a multiple of 4: its end or its padding is missing"
     elif _URL_SAFE.fullmatch(text):

@@ -71,8 +71,9 @@ REJECTED_TEXTS = {
     "nothing": ("", "the tunnel token is empty"),
     "line breaks alone": ("\r\n", "the tunnel token is empty"),
     "space inside": (TOKEN[:8] + " " + TOKEN[8:], "seen white space inside"),
-    "space behind": (TOKEN + " ", "seen white space inside"),
-    "tab before": ("\t" + TOKEN, "seen white space inside"),
+    "the whole command": (f"cloudflared service install {TOKEN}", "shows, whose last word is the token"),
+    "space behind": (TOKEN + " ", "seen white space around it"),
+    "tab before": ("\t" + TOKEN, "seen white space around it"),
     "no padding": (token_of(b'{"x":1}').rstrip("="), "a length that is not a multiple of 4"),
     "cut": (TOKEN[:-6], "a length that is not a multiple of 4"),
     "too much padding": (TOKEN + "====", "not base64"),
@@ -80,7 +81,9 @@ REJECTED_TEXTS = {
     "URL-safe": (token_of(b'{"a":"\xc3\xbf\xc3\xbf?>"}').translate(URL_SAFE), "seen the URL-safe alphabet"),
     "its name before it": (f"TUNNEL_TOKEN={TOKEN}", "seen `=` in the middle"),
     "twice": (token_of(b'{"x":1}') * 2, "seen `=` in the middle"),
-    "quotes": (f'"{TOKEN}"', "seen characters that base64 does not use"),
+    "quotes": (f'"{TOKEN}"', "seen quotes around it"),
+    "a single quote": (f"'{TOKEN}", "seen quotes around it"),
+    "an ellipsis": (f"{TOKEN[:8]}...", "seen characters that base64 does not use"),
     "another encoding": ("ｅｙＪ" + TOKEN, "seen characters that base64 does not use"),
 }
 
