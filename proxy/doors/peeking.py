@@ -85,9 +85,9 @@ class Peeking:
     def _watch(self) -> None:
         try:
             self._loop.watch(self._sock, self)
-        except OSError as error:
+        except OSError as error:  # a limit of watches, no memory
             if self._observer is not None:
-                self._observer.on_lost(f"not watched by the kernel: {error.strerror or error}")
+                self._observer.on_lost(f"connection cannot be watched: {error.strerror or error}")
 
 
 def _has_ended(sock: socket.socket) -> bool:

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from daemonkit.tlssocket import TlsSocket
@@ -37,11 +38,13 @@ class Handshake(Generic[S]):
         self._deadline.set(deadline_s)
 
     def start(self) -> None:
+        """If the kernel does not watch the socket (a limit of watches, no memory), `on_failed` comes in a later call of
+        the loop."""
         assert self._sock is not None  # noqa: S101
         try:
             self._loop.watch(self._sock, self)
         except OSError as error:
-            self._fail(error)
+            self._loop.call_soon(partial(self._fail, error))
             return
         self._advance()
 

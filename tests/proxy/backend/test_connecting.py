@@ -1,9 +1,7 @@
 """Names, several addresses, and the time to connect."""
 
-import errno
 import gc
 import os
-import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +23,7 @@ from tests.proxy.backend.names import V4, V6, Names, named
 from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import Owed, World, world
 from tests.support.gateway import open_descriptors
+from tests.support.watches import watches_refused
 
 NOWHERE = "255.255.255.255"
 """The kernel refuses to connect to it at once, as to an address that it has no route to."""
@@ -503,41 +502,22 @@ def test_the_order_keeps_every_address_and_alternates_families(raw: list[tuple[b
 
 
 @pytest.mark.parametrize("protocol", ["http", "h2c"])
-def test_a_connection_that_the_kernel_does_not_watch_takes_no_place_for_ever(
-    monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
-    """It limits how many sockets are watched, and may lack memory for one more."""
-    register = selectors.EpollSelector.register
-    lacks = 3
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        nonlocal lacks
-        if isinstance(data, Transport) and lacks:
-            lacks -= 1
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
+def test_a_connection_that_the_kernel_does_not_watch_takes_no_place_for_ever(protocol: str) -> None:
     with backend(*([speaks()] if protocol == "h2c" else [])) as peer, world() as w:
         w.use(of(peer, protocol=protocol, circuit=document.Circuit(max_connections=1)), connect_timeout="1s")
-        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-        failures = [w.fetch().failure for _ in range(lacks)]
+        with watches_refused(Transport, 3):
+            failures = [w.fetch().failure for _ in range(3)]
 
         assert [failure and failure.is_unprocessed for failure in failures] == [True] * 3
         assert w.fetch().status_code == 200
         assert w.backend().connections == 1
 
 
-def test_an_attempt_that_the_kernel_does_not_watch_fails_at_once_for_lack_of_resources(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lack(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_an_attempt_that_the_kernel_does_not_watch_fails_at_once_for_lack_of_resources() -> None:
     with backend() as peer, world() as w:
         w.clock.stop()
         w.use(of(peer))
-        with monkeypatch.context() as patch:
-            patch.setattr(selectors.EpollSelector, "register", lack)
+        with watches_refused(object):
             answer = w.fetch()
 
         assert answer.failure is not None

@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from h2.errors import ErrorCodes
+from msgspec.structs import replace
 
 from proxy import document
 from proxy.backend.stream import Failure, Reason
@@ -26,6 +27,7 @@ from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
 from tests.support.filelimits import out_of_descriptors
+from tests.support.watches import watches_refused
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
 LAST_WORDS = b"so long" * 100_000
@@ -799,3 +801,14 @@ def test_a_body_with_its_own_framing_is_complete_without_close_notify(
 
     assert answer.failure is None
     assert answer.body == b"all of it"
+
+
+def test_a_handshake_that_the_kernel_does_not_watch_takes_no_place_for_ever(authority: trustme.CA) -> None:
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        one = replace(https(peer, authority), circuit=document.Circuit(max_connections=1))
+        w.use(one, connect_timeout="0s")
+        with watches_refused(Handshake, 2):
+            failures = [failure_of(w) for _ in range(2)]
+
+        assert [Reason.OVERLOAD] * 2 == [failure.reason for failure in failures]
+        assert w.fetch().status_code == 200

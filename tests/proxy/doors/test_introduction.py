@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from proxy import document
 from proxy.doors.introduction import Introduction
+from proxy.doors.peeking import Peeking
 from proxy.routing import compile_table, socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
@@ -27,6 +28,7 @@ from tests.proxy.doors.rig import (
 )
 from tests.proxy.doors.tlsrig import CA, OTHER_CA, A, TLSRig, ca_pem, client_context, client_hello, https
 from tests.support.requirements import not_possible_here
+from tests.support.watches import watches_refused
 
 CLIENT = "203.0.113.9"
 BALANCER = "198.51.100.4"
@@ -388,3 +390,12 @@ def test_a_bug_after_the_header_does_not_leak_the_connection() -> None:
         assert read_all_or_reset(client) == b""
         rig.call(rig.drain)
         assert rig.is_idle.wait(10)
+
+
+def test_a_connection_from_a_balancer_that_the_kernel_does_not_watch_is_closed_even_without_a_header_timeout() -> None:
+    settings = {**FROM_BALANCERS, "limits": {"headerTimeout": "0s"}}
+    with Rig(**settings).open_plain() as rig, watches_refused(Peeking), rig.connect() as client:
+        client.sendall(LINE)
+
+        assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)

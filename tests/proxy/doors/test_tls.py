@@ -1,10 +1,7 @@
 """TLS doors: choice by server name, ALPN, client certificates, 421, sessions, and changes of the configuration."""
 
-import errno
 import os
-import selectors
 import ssl
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,6 +33,7 @@ from tests.proxy.doors.tlsrig import (
     status_of,
 )
 from tests.support.gateway import open_descriptors
+from tests.support.watches import watches_refused
 
 
 def test_alpn_decides_the_protocol() -> None:
@@ -383,25 +381,11 @@ def test_a_key_leaves_no_descriptor_or_file(tmp_path: Path, monkeypatch: pytest.
     assert not list(tmp_path.iterdir())
 
 
-def test_a_client_that_cannot_be_watched_after_its_handshake_does_not_keep_the_worker_from_ending(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The kernel limits how many sockets are watched, and may lack memory for one more."""
-    register = selectors.EpollSelector.register
-    has_lacked = threading.Event()
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if isinstance(data, Transport):
-            has_lacked.set()
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
+def test_a_client_that_cannot_be_watched_after_its_handshake_does_not_keep_the_worker_from_ending() -> None:
     with TLSRig().open(https("l", A)) as rig:
-        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-        with rig.handshake():
-            assert has_lacked.wait(WAIT_S)
+        with watches_refused(Transport) as refused, rig.handshake():
+            rig.wait_for(lambda: refused() > 0, "the refusal")
             rig.wait_for_connections(0)
-        rig.call(monkeypatch.undo)
         rig.call(rig.drain)
 
         assert rig.is_idle.wait(WAIT_S)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import queue
-import selectors
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -27,6 +24,7 @@ from tests.support.edge.ledger import PATIENCE_S
 from tests.support.filelimits import out_of_descriptors
 from tests.support.ports import LOOPBACK
 from tests.support.socketbackend import Dialogue, SocketBackend
+from tests.support.watches import watches_refused
 
 WATCH = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 """In seconds; the time for what is not taken in milliseconds."""
@@ -73,17 +71,13 @@ def test_a_dial_without_a_descriptor_fails_with_the_reason(rig: Rig) -> None:
     assert (end.cause, end.error) == (FailureCause.DIAL, "Too many open files")
 
 
-def test_a_dial_that_the_kernel_does_not_watch_fails_with_the_reason(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    register = selectors.EpollSelector.register
+def test_a_dial_whose_socket_the_kernel_does_not_watch_fails_with_the_reason(rig: Rig) -> None:
+    """It costs this dial, and nothing else that the worker does."""
+    with watches_refused(Dialling):
+        end = rig.wait_for_end(rig.dial())
 
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if isinstance(data, Dialling):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
-    monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-    end = rig.wait_for_end(rig.dial())
     assert (end.cause, end.error) == (FailureCause.DIAL, "No space left on device")
+    rig.register()
 
 
 def test_an_immediate_failure_is_reported_later_and_not_if_the_dial_is_cancelled_first(rig: Rig) -> None:
