@@ -84,11 +84,13 @@ class _LineHandler(logging.Handler):
             if self._stream is not None:
                 self._stream.write(line)
             return
-        told = self._line_of(_loss_of(self._lost)) if self._lost else ""
-        if self._sink.write((told + line).encode("utf-8", "backslashreplace")):
+        octets = line.encode("utf-8", "backslashreplace")
+        told = self._line_of(_loss_of(self._lost)).encode() if self._lost else b""
+        unwritten = self._sink.write(told + octets)
+        if len(unwritten) <= len(octets):
+            self._lost = 0  # they have been told of
+        if unwritten:
             self._lost += 1
-        else:
-            self._lost = 0
 
     def _line_of(self, record: logging.LogRecord) -> str:
         priority = _PRIORITIES.get(record.levelno, "<3>") if self._is_journal else ""

@@ -1,5 +1,6 @@
 """Log lines, literally."""
 
+import fcntl
 import io
 import json
 import logging
@@ -356,6 +357,25 @@ def test_lines_lost_to_a_full_pipe_are_counted_in_the_log_once_it_has_room() -> 
     assert after["msg"] == "z", "the loss is told once"
     assert (lost["level"], lost["msg"], last["msg"]) == ("WARNING", "log lines were lost", "y")
     assert lost["count"] == 10_000 - len(seen)
+
+
+@pytest.mark.timeout(30)
+def test_a_loss_is_counted_once_even_if_the_line_after_it_is_lost_too() -> None:
+    read, write = os.pipe()
+    with open(write, "w") as stream:  # noqa: PTH123
+        capacity_bytes = fcntl.fcntl(write, fcntl.F_GETPIPE_SZ)
+        logs.setup("info", "json", stream)
+        for _ in range(10_000):
+            ours.info("x")
+        seen = os.read(read, 1 << 20).splitlines()
+        ours.info("longer than the pipe", text="y" * 2 * capacity_bytes)
+        first, _ = os.read(read, 1 << 20).splitlines()
+        ours.info("z")
+        _, second, last = os.read(read, 1 << 20).splitlines()
+    os.close(read)
+
+    assert json.loads(first)["count"] == 10_000 - len(seen)
+    assert (json.loads(second)["count"], json.loads(last)["msg"]) == (1, "z")
 
 
 def test_text_that_is_not_utf_8_is_escaped_so_that_strict_json_parsers_accept_it(tmp_path: Path) -> None:
