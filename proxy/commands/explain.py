@@ -45,28 +45,33 @@ class Question:
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             raise SourceError(f"seen URL {url!r}, want one such as https://shop.example/cart")
         fields: list[tuple[bytes, bytes]] = []
-        authority = _as_sent(parts.netloc.rpartition("@")[2]).encode()
+        authority = _octets(_as_sent(parts.netloc.rpartition("@")[2]))
         for header in headers:
             name, colon, value = header.partition(":")
             if not colon or not name.strip():
                 raise SourceError(f"seen header field {header!r}, want 'name: value'")
             if name.strip().lower() == "host":
-                authority = value.strip().encode()
+                authority = _octets(value.strip())
             else:
-                fields.append((name.strip().lower().encode(), value.strip().encode()))
+                fields.append((_octets(name.strip().lower()), _octets(value.strip())))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        head = PlainHead(method.encode(), authority, path.encode(), tuple(fields))
+        head = PlainHead(method.encode(), authority, _octets(path), tuple(fields))
         return cls(parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
 
 
 def _check_method(method: str) -> None:
-    if not TOKEN.fullmatch(method.encode()):
+    if not TOKEN.fullmatch(_octets(method)):
         raise SourceError(f"seen method {method!r}, want one word such as GET")
     if method == "CONNECT":
         raise SourceError(
             "CONNECT is always answered with 501, except for a WebSocket over HTTP/2, which is routed as "
             "GET: ask about that"
         )
+
+
+def _octets(argument: str) -> bytes:
+    """As they were typed: those that are not UTF-8 are surrogates in Python's arguments."""
+    return argument.encode(errors="surrogateescape")
 
 
 def _as_sent(authority: str) -> str:

@@ -56,7 +56,7 @@ def read_running(address: str, token: Secret | None, ca_file: str | None = None)
         raise SourceError(
             f"cannot ask the proxy at {address}: {error.verify_message}{distrust_hint(error, '--ca-file')}"
         ) from error
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no DNS name has such a label
         raise SourceError(f"cannot ask the proxy at {address}: {error}{scheme_hint(error)}") from error
     finally:
         connection.close()

@@ -367,6 +367,7 @@ def test_explain_says_that_a_document_has_no_listeners(capsys: pytest.CaptureFix
         (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
         (["CONNECT", "http://shop.example/"], ["answered with 501", "ask about that"]),
         (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),
+        (["G\udce9T", "http://shop.example/"], ["want one word"]),
     ],
 )
 def test_an_invalid_request_to_explain_is_refused_with_the_reason(
@@ -408,6 +409,23 @@ def test_explain_converts_an_internationalized_host_to_its_a_labels(
 
     assert code == 0
     assert "host: xn--bcher-kva.example" in out
+
+
+def test_explain_takes_octets_that_are_not_utf_8_as_a_client_would_send_them(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    typed = os.fsdecode(b"http://shop.example/cart/\xe9")
+
+    code, out, _ = told(capsys, "explain", "--config", file, "-H", os.fsdecode(b"x: \xe9"), "GET", typed)
+
+    assert (code, "path: /cart/%E9" in out) == (0, True)
+
+
+def test_explain_says_that_a_proxy_cannot_have_such_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = told(capsys, "explain", "--proxy", "http://proxy..lan:8082", "GET", "http://shop.example/")
+
+    assert (code, out) == (2, "")
+    assert "cannot ask the proxy at http://proxy..lan:8082: " in err
 
 
 @pytest.mark.parametrize(
