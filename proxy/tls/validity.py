@@ -22,15 +22,19 @@ def validity_of_first(chain_pem: str) -> Validity:
 
     Raises ValueError if it cannot be read.
     """
-    return _validity(x509.load_pem_x509_certificate(chain_pem.encode()))
+    return _validity(x509.load_pem_x509_certificate, chain_pem.encode())
 
 
 def validity(certificate_der: bytes) -> Validity:
-    """The same for a single certificate."""
-    return _validity(x509.load_der_x509_certificate(certificate_der))
+    """The same for a single certificate. Raises ValueError likewise."""
+    return _validity(x509.load_der_x509_certificate, certificate_der)
 
 
-def _validity(certificate: x509.Certificate) -> Validity:
+def _validity(load: Callable[[bytes], x509.Certificate], octets: bytes) -> Validity:
+    try:
+        certificate = load(octets)
+    except x509.InvalidVersion as error:  # no ValueError; OpenSSL accepts other versions
+        raise ValueError(str(error)) from error
     begin, end = attrgetter("not_valid_before_utc"), attrgetter("not_valid_after_utc")
     return Validity(_seconds(begin, certificate), _seconds(end, certificate))
 

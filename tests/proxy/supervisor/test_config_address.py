@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -211,3 +212,18 @@ def test_the_token_is_read_once_at_the_start(tmp_path: Path) -> None:
 
         assert proxy.put({"routes": []}, token="second").status_code == 401
         assert proxy.put({"routes": []}, token="first").status_code == 200
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_the_config_api_presents_a_certificate_of_another_x509_version_as_openssl_does(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    pair = certificate("127.0.0.1")
+    version_3, version_2 = bytes.fromhex("a003 020102"), bytes.fromhex("a003 020101")
+    der = ssl.PEM_cert_to_DER_cert(pair["certificate"])
+    assert der.count(version_3) == 1
+    cert.write_text(ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_2)))
+    key.write_text(pair["privateKey"])
+    with Proxy("--config-tls-cert", str(cert), "--config-tls-key", str(key)) as proxy:
+        url = f"https://{proxy.address('config')}"
+
+        assert requests.get(f"{url}/healthz", verify=False, timeout=DEADLINE_S).status_code == 200
