@@ -8,6 +8,7 @@ import math
 import secrets
 import threading
 import time
+from collections.abc import Callable
 
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
@@ -29,7 +30,14 @@ _DELETE = "delete it (kubectl -n {0} delete secret {1})"
 _MEND = f"give it a value at {AUTH_TOKEN_FIELD} where it is managed"
 
 
-def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
+def shared_token(
+    server: ApiServer,
+    key: Key,
+    stop: threading.Event,
+    *,
+    is_managed: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Secret | None:
     """Waits for the API server, and for a Secret that somebody else manages; None: `stop` was set meanwhile.
 
     Raises NoToken, but for a missing permission not at once: a server that has just started does not know all roles.
@@ -46,17 +54,17 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
                 f"{where}: the Secret exists but has no usable value at the expected key: {remedy}, "
                 "then restart the controller and the proxies"
             ) from error
-        except Refused as error:
-            is_forbidden = error.status_code in (401, 403)
-            forbidden_since_s = min(forbidden_since_s, time.monotonic()) if is_forbidden else math.inf
-            if time.monotonic() - forbidden_since_s >= _FORBIDDEN_S:
+        except (Refused, Unreachable) as error:
+            # Any other outcome in between begins the time anew: behind it may be a server that has just started.
+            is_forbidden = isinstance(error, Refused) and error.status_code in (401, 403)
+            forbidden_since_s = min(forbidden_since_s, clock()) if is_forbidden else math.inf
+            if clock() - forbidden_since_s >= _FORBIDDEN_S:
                 raise NoToken(f"{where}: {error}: give the controller's account get and create on Secrets") from error
-            patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
-        except Unreachable as error:
             patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
         else:
             if token is not None:
                 return token
+            forbidden_since_s = math.inf
             patient.info("waiting for the auth secret, which somebody else creates", name=str(key), delay_s=_RETRY_S)
         stop.wait(_RETRY_S)
     return None
