@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from daemonkit.lifecycle import StartFailed, start_thread
 from proxy.loop import Loop
 
 R = TypeVar("R")
@@ -70,9 +71,9 @@ class ThreadPool:
         """Returns why no thread could be started; None if one was."""
         thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True)
         try:
-            thread.start()
-        except RuntimeError as error:
-            return OSError(errno.EAGAIN, f"{error}: raise the limit of tasks (TasksMax in a unit), or free memory")
+            start_thread(thread)
+        except StartFailed as error:
+            return OSError(errno.EAGAIN, str(error))
         self._threads += 1
         return None
 

@@ -4,12 +4,15 @@ A socket timeout limits only one system call, so a name server that is down (on 
 host with several dead addresses could delay a call far beyond its deadline.
 """
 
+import errno
 import ipaddress
 import socket
 import threading
 import time
 from collections import defaultdict
 from typing import Any
+
+from daemonkit.lifecycle import StartFailed, start_thread
 
 SocketAddress = tuple[Any, ...]
 """The argument of `socket.connect`: (host, port) or (host, port, flow, scope)."""
@@ -24,7 +27,8 @@ class NameTimeout(TimeoutError):
 
 
 def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAddress]]:
-    """Pairs of address family and socket address; raises NameTimeout or socket.gaierror.
+    """Pairs of address family and socket address; raises NameTimeout, socket.gaierror, or
+    another OSError if no thread can be started.
 
     The C library's resolver has no timeout that we could set, so it runs in a thread. If that takes too long, it is
     left alone until it ends, and later callers may wait for it.
@@ -80,7 +84,10 @@ def _lookup(host: str, port: int) -> _Lookup:
         if len(running) >= _MOST_LOOKUPS:
             return running[-1]
         lookup = _Lookup(host, port)
-        threading.Thread(target=lookup.run, name="resolve", daemon=True).start()
+        try:
+            start_thread(threading.Thread(target=lookup.run, name="resolve", daemon=True))
+        except StartFailed as error:
+            raise OSError(errno.EAGAIN, str(error)) from None  # messages quote the innermost error
         running.append(lookup)
         return lookup
 

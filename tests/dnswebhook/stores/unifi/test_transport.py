@@ -195,6 +195,22 @@ def test_lookups_that_hang_take_a_few_threads_and_the_last_one_answers_all_who_w
         release.set()
 
 
+def test_a_name_that_no_thread_can_look_up_counts_as_unreachable_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    transport = Transport(UnifiSettings(base_url="http://localhost:1", api_key=Secret("k")))
+    with contextlib.closing(transport), monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lack)
+        with pytest.raises(NoReply) as caught:
+            transport.exchange(Request("GET", "/"), {}, Deadline.after(5))
+
+    assert isinstance(caught.value.error, StoreUnreachable)
+    assert "can't start new thread: raise the limit of tasks" in str(caught.value.error)
+
+
 def test_closed_stores_leave_no_descriptor_and_no_thread_behind() -> None:
     def use_one(controller: Controller) -> None:
         settings = UnifiSettings(base_url=controller.url, api_key=Secret(controller.api_key))
