@@ -28,6 +28,11 @@ class TooLarge(OSError):
     """There is more in the file than its kind ever has."""
 
 
+def shown_name(file: str) -> str:
+    """A file's name as valid UTF-8: names may contain any bytes, which Python represents as surrogates."""
+    return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def read_regular(path: str | Path, most_bytes: int) -> bytes:
     """The content of a regular file, or of one that a link leads to. Raises OSError, including TooLarge."""
     return _read(path, most_bytes, {stat.S_IFREG})

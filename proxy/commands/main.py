@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
+from daemonkit.filereading import shown_name
 from proxy.commands.sources import SourceError, read_file, read_running, read_token
 from proxy.options import PROG
 
@@ -45,7 +46,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     documents, unread = [], []
     for name in found.files:
         try:
-            documents.append((name, read_file(name)))
+            documents.append((shown_name(name), read_file(name)))
         except SourceError as error:
             unread.append(str(error))
     is_sound = check(documents, as_json=found.json)

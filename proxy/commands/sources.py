@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
-from daemonkit.filereading import read_input
+from daemonkit.filereading import read_input, shown_name
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
@@ -29,7 +29,7 @@ def read_file(name: str) -> bytes:
     try:
         return read_input(name, MAX_DOCUMENT_BYTES)
     except OSError as error:
-        raise SourceError(f"cannot read {name}: {error.strerror}") from error
+        raise SourceError(f"cannot read {shown_name(name)}: {error.strerror}") from error
 
 
 def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:

@@ -446,6 +446,19 @@ def test_explain_hints_at_a_wrong_scheme_of_the_proxy_url(
     assert (code, hint in err) == (2, True)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_check_shows_the_name_of_a_file_that_is_not_utf_8(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, as_json: bool
+) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    Path(odd).write_text('{"routes": []}')
+
+    code, out, _ = told(capsys, "check", *["--json"] * as_json, odd)
+
+    assert code == 0
+    assert (json.loads(out)[0]["file"] if as_json else out.partition(": ")[0]) == f"{tmp_path}/\\xff.json"
+
+
 def test_check_checks_the_other_documents_when_one_cannot_be_read(
     capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
 ) -> None:

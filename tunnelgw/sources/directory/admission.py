@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from daemonkit.filereading import shown_name
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import LABEL, Key, Object
 from tunnelgw.model.snapshot import Entry
@@ -52,11 +53,6 @@ _DATA_FIELDS: Final = {
 }
 """Of kinds without spec and status."""
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
-
-
-def shown_name(file: str) -> str:
-    """A file's name as valid UTF-8: names may contain any bytes, which Python represents as surrogates."""
-    return file.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def shown_place(file: str, line: int) -> str:

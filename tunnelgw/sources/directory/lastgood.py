@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from daemonkit.filereading import TooLarge, read_regular
+from daemonkit.filereading import TooLarge, read_regular, shown_name
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
-from tunnelgw.sources.directory.admission import Admitted, admit, shown_name
+from tunnelgw.sources.directory.admission import Admitted, admit
 from tunnelgw.sources.directory.manifests import Document
 from tunnelgw.sources.directory.schema.shapes import Place
 
