@@ -9,13 +9,12 @@ from tunnelgw.commands.judge import Grade, Row, judge
 from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import Reason
 from tunnelgw.model.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceStatus
-from tunnelgw.model.gateways import Gateway
+from tunnelgw.model.gateways import Gateway, is_ip_address
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
-from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.sources.directory.admission import NAMELESS
-from tunnelgw.translate.classes import is_ip_address
 from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.verdicts import ObjectId
 
 _STYLES = {
     Grade.ACCEPTED.value: "green",
@@ -93,18 +92,13 @@ def _judged(world: World, controller_name: str, home_namespace: str) -> Iterator
         translation = Translation(snapshot, controller_name, home_namespace)
         return judge(snapshot, translation, has_all_secrets=world.has_all_secrets)
 
+    places = {str(ObjectId(Kind(entry.table), entry.key)): place for entry, place in world.places.items()}
     waiting = {row.object: row for row in rows(world.snapshot) if row.reason in _WITHOUT_ADDRESS}
     for row in rows(_as_in_a_cluster(world.snapshot)):
         found = row
         if row.grade is Grade.ACCEPTED and row.object in waiting:
             found = msgspec.structs.replace(waiting[row.object], grade=Grade.WARNING)
-        yield msgspec.structs.replace(found, where=world.places.get(_entry(row), ""))
-
-
-def _entry(row: Row) -> Entry:
-    kind, _, name = row.object.partition(" ")
-    namespace, _, name = name.rpartition("/")
-    return Entry(Kind(kind), Key(namespace, name))
+        yield msgspec.structs.replace(found, where=places.get(row.object, ""))
 
 
 def _draw(rows: Sequence[Row], *, wants_all: bool) -> None:

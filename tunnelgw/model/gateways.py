@@ -1,5 +1,6 @@
 """GatewayClass, Gateway and ListenerSet (gateway.networking.k8s.io/v1)."""
 
+import ipaddress
 from collections.abc import Iterable
 
 import msgspec
@@ -85,6 +86,15 @@ class GatewayAddress(Part, frozen=True):
     type: str = "IPAddress"
     routability: str = ""
     """From where the address must be reachable; empty: anywhere will do."""
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether the API accepts it as an IPAddress: not with a zone, which means nothing on another host."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
 
 
 class Infrastructure(Part, frozen=True):

@@ -11,12 +11,11 @@ and shows one kind of address, since a DNS name cannot have a CNAME beside an A 
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.core import LoadBalancerIngress, Service
-from tunnelgw.model.gateways import Gateway, GatewayAddress
+from tunnelgw.model.gateways import Gateway, GatewayAddress, is_ip_address
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import DirectService
 from tunnelgw.model.part import Part
-from tunnelgw.translate.classes import is_ip_address
 from tunnelgw.translate.endpoints import PORTS
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.pools import plain_address, pool_share, same_address

@@ -6,7 +6,7 @@ import re
 import msgspec
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
-from tunnelgw.model.gateways import GatewayClass
+from tunnelgw.model.gateways import GatewayClass, is_ip_address
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, ProxySettings
@@ -114,15 +114,6 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
             ):
                 return f"direct.service.addresses has {address[:64]!r}, which is {problem}"
     return ""
-
-
-def is_ip_address(text: str) -> bool:
-    """Whether the API accepts it in `status.addresses`: not with a zone, which means nothing on another host."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
 
 
 def _address_problem(text: str, otherwise: str = "not an IP address") -> str:

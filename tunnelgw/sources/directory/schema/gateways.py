@@ -1,10 +1,10 @@
 """Shapes of GatewayClass, Gateway and ListenerSet."""
 
-import ipaddress
 import re
 from collections.abc import Iterable
 from typing import Any
 
+from tunnelgw.model.gateways import is_ip_address
 from tunnelgw.model.meta import SUBDOMAIN
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.sources.directory.schema import filters
@@ -79,17 +79,9 @@ def _address(address: Any) -> str | None:
     value = address.get("value")
     if value is not None and address["type"] == "Hostname" and not _HOSTNAME.fullmatch(value):
         return f"{value!r} is not a domain name in lower case"
-    if value is not None and address["type"] == "IPAddress" and not _is_ip_address(value):
+    if value is not None and address["type"] == "IPAddress" and not is_ip_address(value):
         return f"{value!r} is not an IP address"
     return None
-
-
-def _is_ip_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
 
 
 _KEY = re.compile(KEY)
