@@ -86,6 +86,8 @@ def _ask(connection: http.client.HTTPConnection) -> tuple[str, bool]:
         return f"no response: {error!r}", True
     except OSError as error:
         return f"no connection: {error!r}", False
+    except http.client.HTTPException as error:
+        return f"no response in HTTP: {error!r}", False
     try:
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
