@@ -33,10 +33,8 @@ class LingeringClose:
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
         self._deadline.set(self._loop.now_s + MAX_S)
-        try:
+        with contextlib.suppress(OSError):  # not watched, it lasts until the deadline
             self._loop.watch(self._sock, self)
-        except OSError:  # a limit of watches, no memory
-            self._loop.call_soon(self._end_and_tell)
 
     def end(self) -> None:
         """Does nothing the second time."""

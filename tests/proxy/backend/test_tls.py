@@ -1,14 +1,11 @@
 """TLS to backends: which certificates are trusted, what is offered, and what errors say."""
 
 import datetime
-import errno
 import gc
 import os
-import selectors
 import ssl
 import threading
 from pathlib import Path
-from typing import Any
 
 import h2.events
 import pytest
@@ -99,26 +96,6 @@ def test_a_backend_with_the_expected_name_is_trusted(authority: trustme.CA) -> N
         w.use(https(peer, authority))
         assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
         assert peer.connections == 1
-
-
-def test_a_handshake_that_the_kernel_does_not_watch_fails_at_once_for_lack_of_resources(
-    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    register = selectors.EpollSelector.register
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if isinstance(data, Handshake):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
-    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
-        w.clock.stop()
-        w.use(https(peer, authority))
-        with monkeypatch.context() as patch:
-            patch.setattr(selectors.EpollSelector, "register", lack)
-            assert failure_of(w).reason is Reason.OVERLOAD
-
-        assert w.fetch().status_code == 200
 
 
 def test_http2_is_used_if_the_backend_selects_it(authority: trustme.CA) -> None:

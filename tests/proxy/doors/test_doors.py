@@ -1,17 +1,14 @@
 """Doors are opened and closed with the document, have limits, and drain."""
 
-import errno
 import gc
 import json
 import os
 import select
-import selectors
 import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from h2.settings import SettingCodes
@@ -42,6 +39,7 @@ from tests.support.deafness import deaf_socket, hear_again, wait_for_handshake
 from tests.support.filelimits import out_of_descriptors
 from tests.support.gateway import open_descriptors
 from tests.support.requirements import not_possible_here
+from tests.support.watches import watches_refused
 
 HELLO = b"\r\n\r\nhello\n"
 SEND_BUFFER_BYTES = 64 * 1024
@@ -409,25 +407,13 @@ def test_tcp_nodelay_is_set_on_accepted_connections() -> None:
 
 
 @pytest.mark.usefixtures("with_an_error")
-def test_a_door_that_the_kernel_does_not_watch_again_after_a_lack_of_descriptors_opens_once_it_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_door_that_the_kernel_does_not_watch_again_after_a_lack_of_descriptors_opens_once_it_does() -> None:
     class Owner:
         def on_accepted(self, sock: socket.socket, _address: object) -> None:
             accepted.append(sock)
 
         def on_starved(self) -> None:
             starved.append(True)
-
-    register = selectors.EpollSelector.register
-    lacks = 2
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        nonlocal lacks
-        if lacks:
-            lacks -= 1
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
 
     accepted: list[socket.socket] = []
     starved: list[bool] = []
@@ -436,9 +422,9 @@ def test_a_door_that_the_kernel_does_not_watch_again_after_a_lack_of_descriptors
     with connect(port_of(waiting)):
         with out_of_descriptors():
             until(loop, lambda: bool(starved))
-        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-        with connect(port_of(waiting)):
+        with watches_refused(Acceptor, times=2) as refused, connect(port_of(waiting)):
             until(loop, lambda: bool(accepted))
+            assert refused() == 2
     for sock in accepted:
         sock.close()
     acceptor.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from proxy.doors.greeting import Greeting
-from proxy.doors.lingeringclose import LingeringClose
 from proxy.doors.peeking import Peeking
 from proxy.loop import Handshake
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
@@ -132,12 +131,3 @@ def test_a_client_that_the_kernel_does_not_watch_is_closed_even_without_a_header
         assert b"" == read_all_or_reset(client)
         rig.wait_for_connections(0)
         assert {"tls": 1} == rig.door_stats.refused
-
-
-def test_a_refused_client_that_the_kernel_does_not_watch_gets_its_answer_and_is_closed() -> None:
-    with TLSRig().open(https("l", A)) as rig, watches_refused(LingeringClose), rig.connect() as client:
-        rig.hold_time(3600)
-        ask(client)
-
-        assert read_all_or_reset(client).startswith(b"HTTP/1.1 400 ")
-        rig.wait_for_connections(0)

@@ -12,9 +12,8 @@ import trustme
 from h2.errors import ErrorCodes
 
 from proxy.doors.lingeringclose import MAX_S, LingeringClose
-from proxy.doors.peeking import Peeking
 from proxy.doors.tls import MAX_SESSIONS
-from proxy.loop import Handshake, Transport
+from proxy.loop import Transport
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, connect, read_all, read_until
 from tests.proxy.doors.tlsrig import (
@@ -391,42 +390,8 @@ def test_a_client_that_cannot_be_watched_after_its_handshake_does_not_keep_the_w
         assert rig.is_idle.wait(WAIT_S)
 
 
-@pytest.mark.parametrize("lacking", [Peeking, Handshake])
-def test_a_client_that_cannot_be_watched_before_its_handshake_is_turned_away_at_once(
-    monkeypatch: pytest.MonkeyPatch, lacking: type
-) -> None:
-    register = selectors.EpollSelector.register
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if isinstance(data, lacking):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
-    with TLSRig().open(https("l", A)) as rig:
-        rig.call(partial(rig.hold_time, 60))
-        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-        with pytest.raises(OSError), rig.handshake():  # noqa: PT011 - an end or a reset, as the kernel has it
-            pass
-        rig.wait_for_connections(0)
-        assert rig.door_stats.refused == {"tls": 1}
-        rig.call(monkeypatch.undo)
-
-        with rig.handshake():
-            pass
-
-
-def test_a_client_that_is_refused_gets_its_answer_though_the_kernel_does_not_watch_for_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    register = selectors.EpollSelector.register
-
-    def lack(selector: selectors.EpollSelector, sock: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if isinstance(data, LingeringClose):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return register(selector, sock, events, data)
-
-    monkeypatch.setattr(selectors.EpollSelector, "register", lack)
-    with TLSRig().open(https("l", A)) as rig, connect(rig.port) as client:
+def test_a_client_that_is_refused_gets_its_answer_though_the_kernel_does_not_watch_for_its_end() -> None:
+    with watches_refused(LingeringClose), TLSRig().open(https("l", A)) as rig, connect(rig.port) as client:
         ask(client)
 
         assert b"this port speaks https" in read_all(client)

@@ -1,14 +1,11 @@
 """Transports over plain TCP: output, credit, pauses, and every way to end."""
 
-import errno
-import selectors
 import socket
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -27,6 +24,7 @@ from tests.proxy.loop.sides import (
     turns,
     wait_for_the_end_of,
 )
+from tests.support.watches import watches_refused
 
 MANY_BYTES = 8 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
@@ -510,15 +508,9 @@ def test_credit_for_output_to_a_closed_transport_is_returned() -> None:
         assert owed.released_bytes == 8
 
 
-def test_a_connection_that_the_kernel_does_not_watch_again_after_a_pause_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lack(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with linked() as link:
+def test_a_connection_that_the_kernel_does_not_watch_again_after_a_pause_is_lost() -> None:
+    with linked() as link, watches_refused(Transport):
         link.transport.pause_reading()
-        monkeypatch.setattr(selectors.EpollSelector, "register", lack)
         link.transport.resume_reading()
         assert link.side.error is None, "never from within a call of its owner"
         turns(link.loop)
