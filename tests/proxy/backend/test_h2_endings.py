@@ -173,6 +173,23 @@ def test_a_response_that_has_no_body_is_complete_even_if_one_is_sent(method: byt
         assert (other.failure, w.backend().in_flight, peer.connections) == (None, 1, 1)
 
 
+def test_a_body_after_a_head_that_allows_none_ends_the_exchange_although_its_upload_goes_on() -> None:
+    """Its stream is reset, so nothing else would end it before a timeout."""
+
+    def say_too_much(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"204")])
+            peer.h2.send_data(event.stream_id, b"hello")
+
+    with backend(speaks(say_too_much)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        upload = opened(w, w.get(method=b"POST", end_stream=False))
+        w.until(lambda: upload.is_over)
+
+        assert (upload.status_code, bytes(upload.body), upload.failure) == (204, b"", None)
+        assert (w.backend().in_flight, peer.connections) == (0, 1)
+
+
 def only_heads(status: bytes) -> OnEvent:
     """The streams are left open."""
 
