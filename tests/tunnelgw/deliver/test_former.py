@@ -136,7 +136,7 @@ def test_a_tunnel_is_settled_when_it_is_empty_or_the_provider_keeps_refusing(
     former.follow((), {}, NOW_S, is_certain=True)
 
     former.settle({ONE: Receipt("t", "digest of names", "digest of names")}, NOW_S)
-    former.settle({ONE: Receipt("t", NO_HOSTS.digest, "digest of names", "unreachable", attempts=1)}, NOW_S)
+    former.settle({ONE: Receipt("t", NO_HOSTS.digest, "digest of names", "unreachable", attempts=2 * REFUSALS)}, NOW_S)
     assert to_empty(former) == (OURS, OTHER)
     former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)}, NOW_S)
     assert to_empty(former) == (OTHER,)

@@ -23,6 +23,7 @@ from tunnelgw.deliver.targets import (
     tunnel_name,
     tunnels,
 )
+from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import GatewayClassConfig
@@ -266,6 +267,20 @@ def test_of_several_configurations_that_name_a_tunnel_the_first_with_credentials
     assert {id_: tunnel.token for id_, tunnel in found.items()} == {ONE: Credentials(Secret("abc"))}
 
 
+def test_a_class_keeps_its_tunnel_until_the_secrets_of_its_new_configuration_are_read() -> None:
+    """Otherwise its hostnames would be taken from the old tunnel before the new one can have them."""
+    (kind, new), (_, former) = gateway_class("one", "new"), gateway_class("one", "former")
+    assert isinstance(new, GatewayClass)
+    assert isinstance(former, GatewayClass)
+    configs = [class_config("former", ONE), class_config("new", TWO, "unread"), secret("provider", api_token="abc")]
+
+    changing = Snapshot.of([(kind, msgspec.structs.replace(new, previous_spec=former.spec)), *configs])
+
+    assert tunnels(changing, DISCOVERY).keys() == {ONE}
+    assert named_tunnels(changing, DISCOVERY) == {ONE}
+    assert tunnels(Snapshot.of([(kind, new), *configs]), DISCOVERY).keys() == {TWO}
+
+
 def test_credentials_alone_are_no_tunnel() -> None:
     used = [gateway_class("one", "one"), class_config("one", "")]
     unused = own_proxy(providerCredentialsSecretRef={"name": "provider"})[1]
@@ -435,6 +450,17 @@ def test_tunnels_named_in_delivered_statuses_may_be_left_whatever_is_named_now()
 
     assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("abc"))}
     assert left_tunnels(Snapshot.of([*config, gateways[1]]), DISCOVERY) == {}, "proxies have words in that text"
+
+
+@pytest.mark.parametrize("with_config", [False, True], ids=["no-configuration", "no-credentials"])
+def test_a_former_tunnel_is_left_alone_if_its_gateway_has_no_credentials_any_more(*, with_config: bool) -> None:
+    spec = {"gatewayClassName": "one", "listeners": []}
+    told = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", spec, status=status_of(TWO)))
+    by_hand = (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "one", {"tunnelID": TWO}, namespace=""))
+
+    items = [gateway_class("one", "one"), told, *([by_hand] if with_config else [])]
+
+    assert left_tunnels(Snapshot.of(items), DISCOVERY) == {}
 
 
 CONFLICT = Remark(RemarkKind.CONFLICT, "a.example.org", f"there is a rule of tunnel {THREE} for a.example.org")

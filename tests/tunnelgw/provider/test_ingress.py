@@ -64,6 +64,18 @@ def test_a_last_rule_with_a_path_is_not_a_catch_all() -> None:
     assert revision.config["ingress"] == [ours("a.example"), some_paths, CATCH_ALL]
 
 
+@pytest.mark.parametrize("adopt", [False, True])
+def test_a_foreign_rule_for_one_hostname_right_before_our_catch_all_is_not_a_catch_all(*, adopt: bool) -> None:
+    current = {"ingress": [theirs("theirs.example"), {"service": OURS}]}
+
+    kept = revise(current, [EVERYTHING], OURS, adopt=adopt)
+    left = revise(current, [], OURS, adopt=adopt)
+
+    assert not kept.is_changed
+    assert (kept.conflicts, kept.foreign) == ((), ("theirs.example",))
+    assert left.config["ingress"] == [theirs("theirs.example"), CATCH_ALL]
+
+
 def test_a_document_that_means_the_same_is_not_written_again() -> None:
     first = revise(None, ["a.example", "*.b.example"], OURS)
     shown = rules.read_back(dict(first.config))
