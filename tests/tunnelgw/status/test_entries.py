@@ -103,6 +103,17 @@ def test_a_full_list_takes_no_more_and_says_what_is_missing() -> None:
     assert left_out == (ParentRef("two"),)
 
 
+def test_our_entry_for_a_parent_about_which_nothing_can_be_said_stays_but_none_is_added() -> None:
+    """Such as a Gateway that cannot be read now."""
+    left_alone = [ParentRef(name, namespace="apps") for name in ("gw1", "gw2")]
+    current = raw(stored("gw1"))
+
+    merged, left_out = merge(PARENTS, [current, raw(stored("gone"))], [], WRITER, left_alone)
+
+    assert [bytes(each) for each in merged] == [bytes(current)]
+    assert left_out == ()
+
+
 def test_without_findings_of_ours_only_foreign_entries_remain() -> None:
     foreign = raw(stored("gw2", "example.net/other"))
 

@@ -101,8 +101,12 @@ def test_programmed_as_set_by_another_controller_is_not_kept_on_a_gateway() -> N
     assert theirs is not None
     theirs["conditions"] = [each for each in theirs["conditions"] if each["type"] != ConditionType.DELIVERED]
     of_a_tunnelgw_too = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW, "example.net/tunnels"))
+    with_ours_left = gateway_status(NO_STATUS, GATEWAY, HELD, writer(3, NOW))
+    assert with_ours_left is not None
+    (delivered,) = (each for each in with_ours_left["conditions"] if each["type"] == ConditionType.DELIVERED)
+    delivered["observedGeneration"] = 2
 
-    for before in (theirs, of_a_tunnelgw_too):
+    for before in (theirs, of_a_tunnelgw_too, with_ours_left):
         patch = gateway_status(stored(before), GATEWAY, NOT_HELD, writer(3, LATER))
 
         assert patch is not None
