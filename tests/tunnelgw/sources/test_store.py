@@ -135,6 +135,18 @@ def test_a_gateway_holds_the_addresses_of_its_status_and_those_it_was_given_unti
     assert held(store, "gw") == ()
 
 
+def test_a_gateway_keeps_the_addresses_that_it_was_given_when_another_object_of_its_name_is_deleted() -> None:
+    store = listed(Kind.GATEWAY, Kind.HTTP_ROUTE)
+    store.upsert(Kind.GATEWAY, gateway("same"))
+    store.upsert(Kind.HTTP_ROUTE, route("same"))
+    store.give(gateway("same"), ("192.0.2.2",))
+
+    store.delete(Kind.HTTP_ROUTE, Key("default", "same"))
+    store.upsert(Kind.GATEWAY, gateway("same", "cert"))
+
+    assert held(store, "same") == ("192.0.2.2",)
+
+
 @pytest.mark.parametrize("is_before", [False, True], ids=["after", "before"])
 def test_a_gateway_that_was_created_again_does_not_hold_the_addresses_of_the_former_one(is_before: bool) -> None:
     """A list after a gap of the watch shows only the new one; so does a turn that translated the former one."""
@@ -329,6 +341,34 @@ def test_a_secret_that_cannot_be_fetched_does_not_block_changes() -> None:
     assert is_ready(store)
     store.upsert(Kind.GATEWAY, gateway("another", "new"))
     assert set(store.wait_unread(0.0)) == {CERT, NEW}, "it is tried again with the next ones"
+
+
+def test_a_secret_that_is_fetched_but_cannot_be_read_is_unreadable_and_awaited_no_longer() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
+
+    store.fill(CERT, Unreadable("expected object, got str"))
+
+    assert is_ready(store)
+    change = store.take()
+    assert change.unreadable == {CERT: Unreadable("expected object, got str")}
+    assert change.snapshot.read(CERT) is None
+    assert store.wait_unread(0.0) == ()
+
+
+def test_a_secret_that_is_read_stays_as_it_is_when_another_object_names_it() -> None:
+    store = listed(Kind.GATEWAY, Kind.SECRET)
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    store.take()
+
+    store.upsert(Kind.GATEWAY, gateway("another", "cert"))
+
+    assert is_ready(store)
+    assert store.wait_unread(0.0) == ()
+    assert store.take().snapshot.read(CERT) == secret("cert", key="cHJpdmF0ZQ==")
 
 
 def test_after_the_first_take_a_secret_that_is_not_fetched_in_time_does_not_block_changes() -> None:
@@ -753,6 +793,31 @@ def test_every_way_to_name_a_secret_keeps_its_data(kind: Kind, spec: dict[str, o
     store.upsert(Kind.SECRET, secret("cert", key="dA=="))
 
     assert store.take().snapshot.read(CERT) == secret("cert", key="dA==")
+
+
+@pytest.mark.parametrize("ref", [{"kind": "Certificate"}, {"kind": "Secret", "group": "certs.example"}])
+def test_a_certificate_of_a_kind_that_is_not_ours_names_no_secret(ref: dict[str, str]) -> None:
+    store = listed(Kind.GATEWAY, Kind.SECRET)
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    tls = {"certificateRefs": [{"name": "cert", **ref}]}
+    listener = {"name": "x", "port": 443, "protocol": "HTTPS", "tls": tls}
+
+    store.upsert(Kind.GATEWAY, make(Kind.GATEWAY, "gw", {"gatewayClassName": "c", "listeners": [listener]}))
+
+    assert store.wait_unread(0.0) == ()
+    assert store.take().snapshot.read(CERT) == secret("cert")
+
+
+def test_waiting_is_ended_by_one_call_once() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    deadline_s = time.monotonic() + DEADLINE_S
+    store.call()
+
+    assert not store.wait(deadline_s)
+    assert time.monotonic() < deadline_s
+    deadline_s = time.monotonic() + 0.1
+    assert not store.wait(deadline_s)
+    assert time.monotonic() >= deadline_s
 
 
 def test_waiting_ends_when_another_thread_edits() -> None:

@@ -37,6 +37,7 @@ def test_a_closed_namespace_is_no_longer_awaited_and_its_secrets_are_outside_unt
 
     store.close("default")
 
+    assert is_ready(store)
     found = store.take().snapshot.read(CERT)
     assert isinstance(found, Secret)
     assert found.is_outside
@@ -59,6 +60,20 @@ def test_a_namespace_that_was_listed_stays_as_it_was_when_it_is_closed() -> None
 
     store.close("default")
 
+    assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
+    store.replace(Kind.GATEWAY, [gateway("gw", "later")])
+    assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "later")),)
+
+
+def test_a_namespace_that_is_closed_takes_no_secret_of_another() -> None:
+    store = Store([Kind.GATEWAY, Kind.SECRET], home="home", secret_namespaces=["default", "shop"])
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
+    store.replace(Kind.SECRET, [secret("cert", token="dA==")], namespace="default")
+    store.replace(Kind.SECRET, (), namespace="home")
+
+    store.close("shop")
+
+    assert is_ready(store)
     assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
 
 
