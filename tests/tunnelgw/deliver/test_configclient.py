@@ -6,8 +6,10 @@ Anyone who may write a GatewayConfig chooses such addresses, so any server may b
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +162,15 @@ def test_a_proxy_s_certificate_is_verified_for_the_server_name_in_the_options_in
             with pytest.raises(Undelivered, match=r"certificate verify failed: .*name it \(--proxy-ca-file\)$"):
                 distrusting.loaded()
             named.close()
+
+
+def test_a_ca_file_that_cannot_be_used_is_refused_in_place_of_trusting_the_system_s_authorities(tmp_path: Path) -> None:
+    missing, empty = tmp_path / "missing.pem", tmp_path / "empty.pem"
+    empty.touch()
+
+    for unusable in (missing, empty):
+        with pytest.raises(ValueError, match=f"^CA file {re.escape(str(unusable))}: "):
+            ConfigClient(ConfigEndpoint("https://127.0.0.1:8082", str(unusable)), None)
 
 
 def test_a_new_ca_in_the_ca_file_is_trusted_at_the_next_connection() -> None:
