@@ -23,6 +23,7 @@ from tests.support.provider.provider import PREFIX
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.receipts import RemarkKind
 from tunnelgw.deliver.targets import Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel
 from tunnelgw.metrics import Metrics
@@ -307,6 +308,22 @@ def test_a_dry_run_asks_no_proxy() -> None:
         assert desk.dispatch.is_settled()
 
 
+def test_a_dry_run_looks_at_the_tunnel_although_no_proxy_has_a_document_and_writes_nothing() -> None:
+    with Provider() as provider, open_desk(provider, is_dry_run=True) as desk:
+        dispatch = desk.dispatch
+        theirs = {"hostname": "b.example", "service": "http://10.0.0.9:80"}
+        provider.write({"ingress": [theirs, {"service": "http_status:404"}]})
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane("http://127.0.0.1:1"))
+
+        dispatch.send_hosts({TUNNEL: HostnamesParcel.of(["a.example", "b.example"])}, BEHIND)
+
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        found = {(remark.kind, remark.subject) for remark in dispatch.tunnel_receipts()[TUNNEL_ID].remarks}
+        assert found == {(RemarkKind.CONFLICT, "b.example")}
+        assert provider.calls["write"] == 0
+
+
 def test_a_data_plane_whose_proxies_fail_does_not_block_hostnames_of_the_others() -> None:
     behind = {TUNNEL_ID: {"shared", "broken"}}
     with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
@@ -354,6 +371,44 @@ def test_a_data_plane_whose_proxies_do_not_answer_blocks_hostnames_of_the_others
 
         eventually(is_written, "the provider has the hostname")
         assert "silent" not in dispatch.held_planes()
+
+
+def test_the_wait_for_a_data_plane_that_does_not_answer_begins_with_the_hostnames_that_it_lacks() -> None:
+    """Not with an earlier document, whose hostnames the provider had already."""
+    behind = {TUNNEL_ID: {"shared", "other"}}
+    more, elsewhere = HostnamesParcel.of(["a.example", "b.example"]), Tunnel(OTHER_ID, ACCOUNT_ID, TUNNEL.token)
+    with (
+        Provider() as provider,
+        Proxy() as proxy,
+        Proxy() as slow,
+        Front(slow.api) as front,
+        open_desk(provider, patience_s=math.ulp(0.0)) as desk,
+    ):
+        dispatch = desk.dispatch
+        both = {**plane(proxy.api), "other": Plane((front.url,), Credentials(Secret(TOKEN)))}
+
+        def bring(host: str, turn: int) -> None:
+            for name in both:
+                dispatch.put_document(name, document(host), (), turn)
+            dispatch.send(both)
+
+        bring("a.example", 1)
+        desk.until(lambda: len(dispatch.held_planes()) == len(both))
+        dispatch.send_hosts(HOSTS, behind)
+        provider.wait_for_hostnames({"a.example"})
+        put = front.hold(is_put)
+        bring("edited", 2)
+        put.wait()
+        desk.until(lambda: "shared" in dispatch.held_planes())
+        dispatch.send_hosts(HOSTS, behind)
+
+        dispatch.send_hosts({TUNNEL: more, elsewhere: HOSTS[TUNNEL]}, behind)
+
+        desk.until(lambda: OTHER_ID in dispatch.tunnel_receipts())
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        assert dispatch.tunnel_receipts()[TUNNEL_ID].wanted == HOSTS[TUNNEL].digest
+        assert "b.example" not in provider.hostnames
+        put.release()
 
 
 def test_hostnames_wait_for_a_data_plane_that_still_holds_an_earlier_document() -> None:
