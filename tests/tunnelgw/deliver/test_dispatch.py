@@ -79,7 +79,17 @@ class Desk:
         )
         self.registry = CollectorRegistry()
         report = IngressReport(Metrics(self.registry))
-        self.dispatch = Dispatch(settings, lambda: True, self._note, self.crashes.append, lambda *_: None, report)
+        self.is_leading = True
+        self.is_leading = True
+        self.asked_by: set[str] = set()
+        """Names of the threads that have asked whether we lead."""
+        self.dispatch = Dispatch(settings, self._may_write, self._note, self.crashes.append, lambda *_: None, report)
+
+    def _may_write(self) -> bool:
+        with self.news:
+            self.asked_by.add(threading.current_thread().name)
+            self.news.notify_all()
+            return self.is_leading
 
     def _note(self) -> None:
         with self.news:
@@ -296,6 +306,34 @@ def test_after_a_stop_no_target_is_served_and_hostnames_wait_for_documents_again
         dispatch.send_hosts(HOSTS, BEHIND)
         assert f"tunnel {TUNNEL_ID}" not in served()
         hold.release()
+
+
+def test_who_does_not_lead_asks_neither_proxies_nor_the_provider_even_if_nobody_has_stopped_its_deliveries() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        desk.is_leading = False
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        dispatch.send_hosts(HOSTS, {})
+
+        desk.until(lambda: desk.asked_by == {f"courier {front.url}", f"courier tunnel {TUNNEL_ID}"})
+        assert (front.count(lambda _: True), provider.calls.total()) == (0, 0)
+        assert (dispatch.proxy_receipts("shared"), dispatch.tunnel_receipts()) == ((), {})
+        desk.is_leading = True
+
+        desk.until(lambda: "shared" in dispatch.held_planes())
+        provider.wait_for_hostnames({"a.example"})
+
+
+def test_a_proxy_that_is_to_be_emptied_holds_the_document_of_no_data_plane() -> None:
+    with Provider() as provider, Proxy() as proxy, Proxy() as left, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+
+        dispatch.send(plane(proxy.api), {left.api: Credentials(Secret(TOKEN))})
+
+        desk.until(lambda: left.api in dispatch.departed_receipts())
+        desk.until(lambda: dispatch.held_planes() == {"shared"})
 
 
 def test_a_dry_run_asks_no_proxy() -> None:
