@@ -1,6 +1,5 @@
 """A WSGI server with an app that shows what it was given."""
 
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,16 +13,6 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
 from daemonkit.wsgi import HttpServer, ServerLimits
 from tests.daemonkit.rawhttp import DEADLINE_S
-
-
-@pytest.fixture
-def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 class Held:

@@ -249,6 +249,7 @@ def test_the_place_of_the_records_mentions_a_missing_controller_only_where_none_
     assert "UNIFI_HOST" not in options(**UNIFI, DNSWEBHOOK_STORE="embedded").store_place()
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [

@@ -169,6 +169,7 @@ def test_help_names_the_commands_for_people() -> None:
         assert "worker --fd" not in text
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(("variable", "meant"), [("TUNNEL_TOKENFILE", "TUNNEL_TOKEN_FILE"), ("TUNNEL_LOGLEVEL", None)])
 def test_a_misspelt_tunnel_token_or_a_setting_of_cloudflared_is_reported(
     variable: str, meant: str | None, capfd: pytest.CaptureFixture[str]
