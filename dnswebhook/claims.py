@@ -14,7 +14,15 @@ from functools import cached_property
 
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
-from dnswebhook.ownership import may_vouch_for, names_within, owner_in, place_in_listing, usual_names, words_in
+from dnswebhook.ownership import (
+    may_vouch_for,
+    names_within,
+    owner_in,
+    place_in_listing,
+    types_in,
+    usual_names,
+    words_in,
+)
 from dnswebhook.past import Past
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import SetKey, Wish
@@ -127,11 +135,15 @@ class Claims:
         rows = min((self._seen_elsewhere[word] for word in words), key=len, default=[])
         rows = [row for row in rows if may_vouch_for(row.name, *subject.key)]
         if first_label == "*":  # any word may stand for it, so leave out what belongs to another name
-            rows = [row for row in rows if not self._is_taken(row.name, domain, subject.type)]
+            rows = [row for row in rows if not self._is_taken(row.name, domain)]
         return rows
 
-    def _is_taken(self, own_name: str, domain: str, record_type: str) -> bool:
-        return any((name, record_type) in self._seen_keys for name in names_within(own_name, domain, record_type))
+    def _is_taken(self, own_name: str, domain: str) -> bool:
+        return any(
+            (name, record_type) in self._seen_keys
+            for record_type in types_in(own_name.removesuffix(domain)) - {"TXT"}
+            for name in names_within(own_name, domain, record_type)
+        )
 
     @cached_property
     def _seen_keys(self) -> frozenset[SetKey]:

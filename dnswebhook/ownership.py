@@ -126,6 +126,11 @@ def words_in(name: str) -> frozenset[str]:
     return frozenset(_WORD.findall(name))
 
 
+def types_in(text: str) -> frozenset[str]:
+    """The record types that occur in part of a name, as words of their own."""
+    return frozenset(map(str.upper, words_in(text) & _TYPE_WORDS))
+
+
 def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
     """Whether an ownership record of this name may belong to a record set, whatever the prefix or the suffix.
 
@@ -151,7 +156,8 @@ def names_within(own_name: str, domain: str, record_type: str) -> set[str]:
     while head:
         edges = [0, *(word.end() for word in _WORD.finditer(head))]
         labels = {head[place + 1 if place else 0 :] for place in edges}
-        labels |= {head[start:end] for start in _starts(record_type) for end in edges}
+        starts = _starts(record_type) if len(record_type) in edges and head.startswith(record_type.lower()) else (0,)
+        labels |= {head[start:end] for start in starts for end in edges}
         names |= {f"{label}.{domain}" for label in labels}
         head, _, lowest = head.rpartition(".")
         domain = f"{lowest}.{domain}"

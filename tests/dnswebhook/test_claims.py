@@ -99,6 +99,23 @@ def test_a_wildcard_that_is_sent_again_at_once_is_ours_whatever_an_unusual_name_
     assert "" == insisting.why_unclaimed(wildcard, NOBODY)
 
 
+def test_the_ownership_record_of_an_alias_whose_name_contains_a_type_is_not_taken_for_that_of_a_wildcard() -> None:
+    """`ext-cname-node-a` is about `node-a`: that it has the word `a` says nothing."""
+    wildcard = msgspec.structs.replace(WANTED, name="*.example.com")
+    alias = [row("node-a.example.com", "CNAME", "x.example.com"), of("ours", "ext-cname-node-a.example.com")]
+    told = [*alias, of("other", "ext-a-any.example.com")]
+
+    assert "'ext-a-any.example.com'" in claims(told, told).why_unclaimed(wildcard, NOBODY)
+
+
+def test_a_host_with_the_name_of_a_type_has_no_ownership_record_with_another_word_in_front() -> None:
+    """`w-a-owned` has its type in the suffix, so its host is `w`, or the wildcard, and not `a`."""
+    wildcard = msgspec.structs.replace(WANTED, name="*.example.com")
+    told = [row("a.example.com", "A", "192.0.2.9"), of("other", "w-a-owned.example.com")]
+
+    assert "'w-a-owned.example.com'" in claims(told, told).why_unclaimed(wildcard, NOBODY)
+
+
 def test_a_record_is_taken_over_with_the_other_records_of_its_owner() -> None:
     assert "" == claims([OTHERS], [OTHERS]).why_unclaimed(WANTED, {"other"})
 
