@@ -59,7 +59,7 @@ def _told_of_refused(row: Row, world: World) -> Row:
             message = message.replace(f"{problem.subject}{_ABSENT}, or cannot be read", refused)
             message = message.replace(f"{problem.subject}{_ABSENT}", refused)
             if problem.entry.table is Kind.SECRET:
-                message = message.replace(f"{_NOT_FOUND}{problem.entry.key}", refused)
+                message = message.replace(f"{_NOT_FOUND}{problem.entry.key} (", f"{refused} (")
     return msgspec.structs.replace(row, message=message)
 
 

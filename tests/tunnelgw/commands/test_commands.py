@@ -369,6 +369,14 @@ def test_what_is_there_but_itself_refused_does_not_count_as_missing() -> None:
     ]
 
 
+def test_a_secret_that_is_missing_is_not_confused_with_a_refused_one_whose_name_begins_its_own() -> None:
+    refused = a_secret("prov", "{api-token: some-token}", "stringdata")
+
+    done = run("check", "-", stdin=WITH_TUNNEL + refused)
+
+    assert lines(done)[-1][4] == f"GatewayClassConfig main: {NOT_FOUND}"
+
+
 def test_each_document_without_a_name_counts(folder: Path) -> None:
     (folder / "one.yaml").write_text("- 1\n")
     (folder / "two.yaml").write_text("- 2\n")
