@@ -23,7 +23,7 @@ from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
 from daemonkit.waits import doubling
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, StoreTimeout, StoreUnreachable, excerpt
+from dnswebhook.errors import CredentialsRefused, RecordError, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.address import Flavour, login_path
@@ -252,6 +252,8 @@ class SessionCredentials:
         except NoReply as failure:
             raise failure.error from failure
         failure_seen = self._refusal(reply) or replies.failure_of(reply)
+        if isinstance(failure_seen, RecordError):  # a login is about no record: without a session, all calls fail
+            failure_seen = StoreUnreachable(f"{replies.described(reply)}; {replies.HINT_FLAVOUR}")
         if failure_seen is not None:
             raise failure_seen
         # Not quoted: the response to a successful login may contain tokens.

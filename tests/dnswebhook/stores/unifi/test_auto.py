@@ -77,6 +77,28 @@ def test_a_controller_is_recognised_whatever_it_shows_to_those_who_are_not_logge
         assert controller.sessions.logins == 1
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Reply(status=405, body='{"message":"Method Not Allowed"}'),
+        Reply(status=400, body="<h1>Bad Request</h1>", content_type="text/html"),
+    ],
+    ids=["method not allowed", "bad request"],
+)
+def test_a_path_that_takes_no_logins_is_not_the_right_one_however_it_says_so(
+    open_store: OpenStore, deadline: Deadline, refusal: Reply
+) -> None:
+    with Controller(flavour="classic") as controller:
+        controller.quirks.treats_strangers_as_expired = True
+        controller.quirks.expired_answer = ExpiredAnswer.PAGE
+        controller.fault(faults.html_page(200), on="other", count=1)
+        controller.fault(refusal, on="other")  # to the login of a console
+        store = open_store(controller, **password_of(controller))
+        store.list_records(deadline)
+
+        assert controller.sessions.logins == 1
+
+
 @pytest.mark.parametrize("flavour", ["unifi-os", "classic"])
 def test_a_wrong_password_is_tried_once_where_pages_are_shown_and_named_as_the_cause(
     open_store: OpenStore, deadline: Deadline, flavour: str
