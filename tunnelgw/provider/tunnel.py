@@ -56,6 +56,7 @@ class TunnelDocument:
 
     def check(self) -> None:
         """Raises ProviderError unless the tunnel can be configured here."""
+        self._is_checked = False
         with self._doubting():
             tunnel = self._client.tunnel(self._account(), self._tunnel.tunnel_id)
         if tunnel.config_src == "local":

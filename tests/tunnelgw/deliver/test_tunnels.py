@@ -103,9 +103,10 @@ def test_a_regular_visit_notices_that_the_tunnel_was_deleted_or_migrated_althoug
     for name, value in change.items():
         setattr(provider.tunnel, name, value)
 
-    with pytest.raises(Undelivered, match=said) as caught:
-        sent.deliver(parcel)
-    assert caught.value.is_refusal
+    for hostnames in (parcel, HostnamesParcel.of({"b.example"})):
+        with pytest.raises(Undelivered, match=said) as caught:
+            sent.deliver(hostnames)
+        assert caught.value.is_refusal
 
     for name in change:
         setattr(provider.tunnel, name, getattr(Tunnel(TUNNEL_ID), name))
