@@ -153,14 +153,16 @@ def names_within(own_name: str, domain: str, record_type: str) -> set[str]:
     """The names below `domain`, other than `*` there, to which an ownership record of this name may belong."""
     names: set[str] = set()
     head = own_name.removesuffix("." + domain)
+    first = head.partition(".")[0]
+    ends = [word.end() for word in _WORD.finditer(first)]
+    has_type_in_front = len(record_type) in ends and first.startswith(record_type.lower())
+    starts = _starts(record_type) if has_type_in_front else (0,)
+    before_suffix = {first[start:end] for start in starts for end in ends}
     while head:
-        edges = [0, *(word.end() for word in _WORD.finditer(head))]
-        labels = {head[place + 1 if place else 0 :] for place in edges}
-        starts = _starts(record_type) if len(record_type) in edges and head.startswith(record_type.lower()) else (0,)
-        labels |= {head[start:end] for start in starts for end in edges}
-        names |= {f"{label}.{domain}" for label in labels}
-        head, _, lowest = head.rpartition(".")
-        domain = f"{lowest}.{domain}"
+        head, _, last = head.rpartition(".")
+        behind_prefix = {last, *(last[word.end() + 1 :] for word in _WORD.finditer(last))}
+        names |= {f"{label}.{domain}" for label in before_suffix | behind_prefix}
+        domain = f"{last}.{domain}"
         names.add(f"*.{domain}")
     return names
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Endpoint
-from dnswebhook.ownership import OwnedSet, Reading, is_heritage, owned_set, owner_in, reading
+from dnswebhook.ownership import OwnedSet, Reading, is_heritage, names_within, owned_set, owner_in, reading
 from tests.support.strategies import HERITAGE
 
 SECRET = '"IDHvYm7vVOXuSAVXuhcHVz0nYTIqXKFDvuNDVPkdpDCkXZbx"'
@@ -231,3 +231,28 @@ def test_without_a_label_a_prefix_that_is_no_type_belongs_to_the_name() -> None:
 
 def test_a_label_with_two_equals_signs_is_none_as_in_external_dns() -> None:
     assert "" == owner_in('"heritage=external-dns,external-dns/owner=home=away"')
+
+
+@pytest.mark.parametrize(
+    ("own_name", "name"),
+    [
+        ("a-app.lan", "app.lan"),
+        ("pre.a-app.lan", "app.lan"),
+        ("pre.a-app.sub.lan", "app.sub.lan"),
+        ("a-app-own.ed.lan", "app.lan"),
+        ("app-a-own.ed.sub.lan", "app.ed.sub.lan"),
+        ("ext-a-_dns.lan", "_dns.lan"),
+        ("a-any.sub.lan", "*.sub.lan"),
+        ("app.lan", "app.lan"),
+    ],
+)
+def test_the_names_to_which_an_ownership_record_may_belong_have_their_first_label_whole(
+    own_name: str, name: str
+) -> None:
+    assert name in names_within(own_name, "lan", "A")
+
+
+def test_an_ownership_record_with_many_labels_may_belong_to_a_few_names_for_each_of_them() -> None:
+    labels = ["a", "b"] * 60
+
+    assert len(names_within(f"{'.'.join(labels)}.lan", "lan", "A")) <= 4 * len(labels)
