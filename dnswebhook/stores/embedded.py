@@ -164,8 +164,7 @@ class EmbeddedStore:
             yield Finding("state directory", Grade.FAILED, f"{directory} is not writable", remedy)
             return
         if _is_full(directory):
-            remedy = "free some space, or choose another --state-dir"
-            yield Finding("state directory", Grade.FAILED, f"the file system of {directory} is full", remedy)
+            yield _full(directory)
             return
         yield Finding("state directory", Grade.OK, f"{directory} is writable")
         if not self.path.exists():
@@ -184,13 +183,15 @@ class EmbeddedStore:
         parent = next(path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
         if not _is_directory(parent):
             yield Finding("state directory", Grade.FAILED, f"{parent} is not a directory", "choose another --state-dir")
-        elif os.access(parent, os.W_OK | os.X_OK):
-            yield Finding("state directory", Grade.OK, f"{directory} will be created at the first start")
-        else:
+        elif not os.access(parent, os.W_OK | os.X_OK):
             remedy = (
                 f"make it writable for the user that runs dnswebhook, below {parent}, or choose another --state-dir"
             )
             yield Finding("state directory", Grade.FAILED, f"{directory} cannot be created", remedy)
+        elif _is_full(parent):
+            yield _full(parent)
+        else:
+            yield Finding("state directory", Grade.OK, f"{directory} will be created at the first start")
 
     def close(self) -> None:
         with self._lock:
@@ -398,6 +399,11 @@ def _is_full(directory: Path) -> bool:
     except OSError:
         return False
     return found.f_blocks > 0 and found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
+
+
+def _full(directory: Path) -> Finding:
+    remedy = "free some space, or choose another --state-dir"
+    return Finding("state directory", Grade.FAILED, f"the file system of {directory} is full", remedy)
 
 
 def _is_directory(path: Path) -> bool:

@@ -158,12 +158,13 @@ def test_a_check_of_a_sound_store_ends_with_exit_code_0(state_dir: Path) -> None
     ] == finished.stdout.splitlines()
 
 
-def test_a_check_finds_a_full_file_system(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state_dir", ["", "not-made-yet"])
+def test_a_check_finds_a_full_file_system(tmp_path: Path, state_dir: str) -> None:
     """The log asks for it; readiness may not notice."""
     fill = 'mount -t tmpfs -o size=128k tmpfs "$0" || exit 77; head -c 1M /dev/zero > "$0/fill" 2>&-; exec "$@"'
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", fill, str(tmp_path), *command_line("check")]
 
-    finished = run_command(tmp_path, namespace)
+    finished = run_command(tmp_path / state_dir, namespace)
     if finished.returncode == 77 or finished.stderr.startswith("unshare:"):
         not_possible_here(f"a file system cannot be mounted here: {finished.stderr}")
 
