@@ -72,15 +72,31 @@ def _require_server(server: ApiServer) -> None:
 def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
     """The served versions of a kind, none of which is among ours. None: they cannot be determined now, or one of ours
     is served after all."""
-    path = f"/apis/{resource.group}"
+    served: list[str] = []
+    is_outdated = False
     try:
-        versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
-        served = tuple(version for version in versions if _is_named(server, resource, version))
-    except Refused as refusal:
-        return () if refusal.status_code == HTTPStatus.NOT_FOUND else None
+        for version in _listed_versions(server, resource.group):
+            try:
+                served += [version] if _is_named(server, resource, version) else []
+            except Refused as refusal:
+                if refusal.status_code != HTTPStatus.NOT_FOUND:
+                    raise
+                is_outdated = True  # the list: API servers make it of APIServices, which follow the CRDs
     except (ApiServerError, *UNREADABLE):
         return None
-    return served if set(served).isdisjoint(resource.versions) else None
+    if is_outdated and not served:  # nor may the list have the new versions yet
+        return None
+    return tuple(served) if set(served).isdisjoint(resource.versions) else None
+
+
+def _listed_versions(server: ApiServer, group: str) -> list[str]:
+    """Empty if there is no such group. Raises ApiServerError, and UNREADABLE for what is no group."""
+    try:
+        return [each.version for each in _decode_group(server.request("GET", f"/apis/{group}")).versions]
+    except Refused as refusal:
+        if refusal.status_code != HTTPStatus.NOT_FOUND:
+            raise
+        return []
 
 
 def _is_named(server: ApiServer, resource: Resource, version: str) -> bool:
