@@ -125,6 +125,15 @@ class _Connections(ConnectionManager):
             return None
         return conn
 
+    def put(self, conn: Connection) -> None:
+        """Any thread."""
+        try:
+            super().put(conn)
+        except OSError as error:
+            # A limit of watches, no memory. cheroot would take an error here for a reason to end the server.
+            self.server.rare_log.warning("cannot watch a connection, closing it", error)
+            conn.close()
+
     def finish(self) -> None:
         """After the last turn: hand on everything that has arrived, including connections in the listen queue."""
         self._hand_on(0.0, most_accepted=_MAX_ACCEPTED_AT_STOP)

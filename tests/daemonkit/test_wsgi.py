@@ -35,6 +35,7 @@ from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 from tests.support.requirements import not_possible_here
+from tests.support.watches import watches_refused
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -636,6 +637,29 @@ def test_an_app_can_see_that_its_client_has_gone(serve: Serve, app: EchoApp) -> 
         assert client_gone() is False
 
     assert _eventually(client_gone)
+
+
+def test_connections_that_the_kernel_does_not_watch_are_closed_and_the_server_goes_on(
+    serve: Serve, app: EchoApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = serve(threads=2).bound_address.port
+
+    for _ in range(3):  # more than there are threads
+        app.release.clear()
+        with RawClient(port) as kept, RawClient(port) as slow:
+            kept.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert app.entered.acquire(timeout=DEADLINE_S)
+            with watches_refused(Connection):
+                app.release.set()
+                assert kept.answer().status_code == 200
+                assert kept.is_closed_by_server()
+                slow.send(b"GET / HT")
+                assert slow.is_closed_by_server()
+        with RawClient(port) as fresh:
+            assert fresh.get().status_code == 200
+
+    lines = {record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING}
+    assert lines == {"cannot watch a connection, closing it"}
 
 
 def _eventually(is_true: Callable[[], bool]) -> bool:
