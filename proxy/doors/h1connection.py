@@ -18,7 +18,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from proxy import h1
 from proxy.doors.h1stream import H1Stream
-from proxy.doors.member import BUSY, Keeper
+from proxy.doors.member import BUSY, UNWATCHED, Keeper
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
@@ -289,6 +289,8 @@ class H1Connection:
             self._take_pipelined()
 
     def on_lost(self, error: OSError) -> None:
+        if self._is_head_timed and error.errno in UNWATCHED:
+            self._keeper.refused("descriptors", f"connection cannot be watched: {error.strerror}")
         self._lose(f"connection lost: {error.strerror or error}")
         self._leave()
 

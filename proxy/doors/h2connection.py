@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from daemonkit.logs import get_logger
 from proxy import h2
 from proxy.doors.h2stream import Dialect, H2Stream
-from proxy.doors.member import BUSY, Keeper
+from proxy.doors.member import BUSY, UNWATCHED, Keeper
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, OUTDATED, refusal, silent_refusal
 from proxy.doors.rests import Rests
@@ -356,6 +356,8 @@ class H2Connection:
             self._read_on()
 
     def on_lost(self, error: OSError) -> None:
+        if not self._has_settings and error.errno in UNWATCHED:
+            self._keeper.refused("descriptors", f"connection cannot be watched: {error.strerror}")
         self._lose(f"connection lost: {error.strerror or error}")
         self._leave()
 

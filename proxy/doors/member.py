@@ -1,5 +1,6 @@
 """The interface between a door and its connections, whatever protocol they speak."""
 
+import errno
 import math
 from typing import Final, Protocol
 
@@ -7,6 +8,8 @@ from proxy.stats import RefusalCause
 
 BUSY: Final = math.inf
 """`idle_since_s` of a connection that is in use."""
+UNWATCHED: Final = frozenset((errno.ENOSPC, errno.ENOMEM))
+"""Why the kernel does not watch a new connection: a limit of watches, no memory."""
 
 
 class Member(Protocol):

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from proxy.doors.h1connection import H1Connection
-from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_until, serving
+from proxy.loop import Transport
+from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
+from tests.support.watches import watches_refused
 
 HEADER_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 75.0
@@ -312,3 +314,11 @@ class Standstill:
         self._looks = self._looks + 1 if number == self._last else 0
         self._last = number
         return self._looks > 50
+
+
+def test_a_client_that_the_kernel_does_not_watch_counts_as_refused() -> None:
+    with serving() as rig, watches_refused(Transport), rig.connect() as client:
+        assert b"" == read_all_or_reset(client)
+        rig.wait_for_connections(0)
+
+        assert rig.door_stats.refused == {"descriptors": 1}

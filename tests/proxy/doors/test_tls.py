@@ -390,6 +390,16 @@ def test_a_client_that_cannot_be_watched_after_its_handshake_does_not_keep_the_w
         assert rig.is_idle.wait(WAIT_S)
 
 
+@pytest.mark.parametrize("protocol", ["h2", "http/1.1"])
+def test_a_client_that_cannot_be_watched_after_its_handshake_counts_as_refused(protocol: str) -> None:
+    with TLSRig().open(https("l", A)) as rig, watches_refused(Transport) as refused:
+        with rig.handshake("a.example", protocol):
+            rig.wait_for(lambda: refused() > 0, "the refusal")
+            rig.wait_for_connections(0)
+
+        assert rig.door_stats.refused == {"descriptors": 1}
+
+
 def test_a_client_that_is_refused_gets_its_answer_though_the_kernel_does_not_watch_for_its_end() -> None:
     with watches_refused(LingeringClose), TLSRig().open(https("l", A)) as rig, connect(rig.port) as client:
         ask(client)
