@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from proxy.stats import GRPC_SERVER_ERRORS
 from tests.support.process import REPOSITORY
 from tests.support.programs import program, run
 
@@ -143,6 +144,13 @@ def test_an_alert_fires_when_it_should_and_not_before(alert: str, tmp_path: Path
     assert changes.keys() <= WELL.keys()
 
     evaluate(tmp_path, {**WELL, **changes}, {quiet_at: set(), firing_at: {alert}})
+
+
+@pytest.mark.parametrize("file", ["helm/tunnelgw/files/alerts/proxy.yaml", "docs/monitoring.md"])
+def test_calls_that_fail_are_those_that_the_proxy_takes_for_errors_of_the_server(file: str) -> None:
+    found = re.findall(r'grpc_status=~"([^"]*)"', (REPOSITORY / file).read_text())
+
+    assert found == ["|".join(map(str, GRPC_SERVER_ERRORS))]
 
 
 def test_alerts_are_quiet_while_all_is_well(tmp_path: Path) -> None:

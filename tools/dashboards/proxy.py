@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from proxy.stats import GRPC_SERVER_ERRORS
 from tools.dashboards.page import labels_of, page
 from tools.dashboards.panels import Column, Query, Row, above, below, between, graph, not_well, number, ranking
 from tools.dashboards.queries import WINDOW, most, or_zero, quantile, rate, rise, series, share, total
@@ -10,7 +11,8 @@ ROUTE, BACKEND = 'route=~"$route"', 'backend=~"$backend"'
 REQUESTS = series("tunnelgw_proxy_requests_total", ROUTE)
 FAILED = series("tunnelgw_proxy_requests_total", ROUTE, 'status_class="5xx"')
 CALLS = series("tunnelgw_proxy_grpc_calls_total", ROUTE)
-CALLS_FAILED = series("tunnelgw_proxy_grpc_calls_total", ROUTE, 'grpc_status=~"2|4|12|13|14|15"')
+SERVER_ERRORS = "|".join(map(str, GRPC_SERVER_ERRORS))
+CALLS_FAILED = series("tunnelgw_proxy_grpc_calls_total", ROUTE, f'grpc_status=~"{SERVER_ERRORS}"')
 DURATIONS = series("tunnelgw_proxy_request_duration_seconds_bucket", ROUTE)
 IN_FLIGHT = series("tunnelgw_proxy_requests_in_flight", ROUTE)
 RECEIVED = series("tunnelgw_proxy_request_body_bytes_total", ROUTE)

@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+from collections.abc import Iterator, Sized
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +18,7 @@ from proxy.backend.shared import Shared
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of
-from tests.proxy.backend.world import PATIENCE_S, address_of, world
+from tests.proxy.backend.world import PATIENCE_S, World, address_of, world
 from tests.support.filelimits import out_of_descriptors
 
 AUTHORITY = trustme.CA()
@@ -71,6 +72,17 @@ def test_a_probe_without_a_response_fails_after_its_timeout() -> None:
         assert w.backend().ejected == 1
 
 
+def each_timed_out(w: World, begun: Sized) -> Iterator[None]:
+    """Three probes, 5 s apart, each after its timeout of 1 s; `begun` grows with each."""
+    for count in range(1, 4):
+        w.until(lambda count=count: len(begun) == count)  # type: ignore[misc]
+        w.turns(20)
+        w.pass_time(1)
+        w.turns(20)
+        yield
+        w.pass_time(4)
+
+
 def test_an_address_whose_health_page_never_ends_is_up_and_each_probe_has_its_own_connection() -> None:
     begun: list[Conn] = []
 
@@ -83,13 +95,8 @@ def test_an_address_whose_health_page_never_ends_is_up_and_each_probe_has_its_ow
     with backend(begin) as peer, world() as w:
         w.clock.stop()
         w.use(of(peer, active_health=policy))
-        for count in range(1, 4):
-            w.until(lambda count=count: len(begun) == count)  # type: ignore[misc]
-            w.turns(20)
-            w.pass_time(1)
-            w.turns(20)
+        for _ in each_timed_out(w, begun):
             assert w.backend().ejected == 0
-            w.pass_time(4)
 
 
 def test_no_more_of_a_health_page_is_read_than_64_kib() -> None:
@@ -132,12 +139,8 @@ def test_probes_share_a_connection_as_long_as_they_read_whole_answers(page: byte
     with backend(serve) as peer, world() as w:
         w.clock.stop()
         w.use(of(peer, active_health=policy))
-        for count in range(1, 4):
-            w.until(lambda count=count: len(probes) == count)  # type: ignore[misc]
-            w.turns(20)
-            w.pass_time(1)
-            w.turns(20)
-            w.pass_time(4)
+        for _ in each_timed_out(w, probes):
+            pass
 
         assert peer.connections == 1
 

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -79,7 +79,6 @@ class Desk:
         )
         self.registry = CollectorRegistry()
         report = IngressReport(Metrics(self.registry))
-        self.is_leading = True
         self.is_leading = True
         self.asked_by: set[str] = set()
         """Names of the threads that have asked whether we lead."""
@@ -411,6 +410,13 @@ def test_a_data_plane_whose_proxies_do_not_answer_blocks_hostnames_of_the_others
         assert "silent" not in dispatch.held_planes()
 
 
+def bring(dispatch: Dispatch, planes: Mapping[str, Plane], host: str, turn: int) -> None:
+    """Each data plane is to get a document for this host."""
+    for name in planes:
+        dispatch.put_document(name, document(host), (), turn)
+    dispatch.send(planes)
+
+
 def test_the_wait_for_a_data_plane_that_does_not_answer_begins_with_the_hostnames_that_it_lacks() -> None:
     """Not with an earlier document, whose hostnames the provider had already."""
     behind = {TUNNEL_ID: {"shared", "other"}}
@@ -425,17 +431,12 @@ def test_the_wait_for_a_data_plane_that_does_not_answer_begins_with_the_hostname
         dispatch = desk.dispatch
         both = {**plane(proxy.api), "other": Plane((front.url,), Credentials(Secret(TOKEN)))}
 
-        def bring(host: str, turn: int) -> None:
-            for name in both:
-                dispatch.put_document(name, document(host), (), turn)
-            dispatch.send(both)
-
-        bring("a.example", 1)
+        bring(dispatch, both, "a.example", 1)
         desk.until(lambda: len(dispatch.held_planes()) == len(both))
         dispatch.send_hosts(HOSTS, behind)
         provider.wait_for_hostnames({"a.example"})
         put = front.hold(is_put)
-        bring("edited", 2)
+        bring(dispatch, both, "edited", 2)
         put.wait()
         desk.until(lambda: "shared" in dispatch.held_planes())
         dispatch.send_hosts(HOSTS, behind)
@@ -461,15 +462,10 @@ def test_hostnames_wait_for_a_data_plane_that_still_holds_an_earlier_document() 
         dispatch = desk.dispatch
         both = {**plane(proxy.api), "other": Plane((front.url,), Credentials(Secret(TOKEN)))}
 
-        def bring(host: str, turn: int) -> None:
-            for name in both:
-                dispatch.put_document(name, document(host), (), turn)
-            dispatch.send(both)
-
-        bring("old.example", 1)
+        bring(dispatch, both, "old.example", 1)
         desk.until(lambda: len(dispatch.held_planes()) == len(both))
         put = front.hold(is_put)
-        bring("a.example", 2)
+        bring(dispatch, both, "a.example", 2)
         put.wait()
         desk.until(lambda: "shared" in dispatch.held_planes())
 

@@ -1,10 +1,9 @@
 """The store where Secrets are read in named namespaces only."""
 
-import time
-
 import pytest
 
 from tests.tunnelgw.sources.objects import gateway, make, secret
+from tests.tunnelgw.sources.stores import is_ready
 from tunnelgw.model.core import Namespace, Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
@@ -12,10 +11,6 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.store import Store, Unreadable
 
 CERT = Entry(Kind.SECRET, Key("default", "cert"))
-
-
-def is_ready(store: Store) -> bool:
-    return store.wait(time.monotonic())
 
 
 def test_secrets_of_each_named_namespace_and_our_own_are_awaited_separately() -> None:

@@ -1,0 +1,19 @@
+"""Stores in the states that their tests begin with."""
+
+import time
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.sources.store import Store
+
+
+def is_ready(store: Store) -> bool:
+    return store.wait(time.monotonic())
+
+
+def listed(*kinds: Kind) -> Store:
+    """A store whose kinds were listed, empty, and taken."""
+    store = Store(kinds)
+    for kind in kinds:
+        store.replace(kind, ())
+    store.take()
+    return store
