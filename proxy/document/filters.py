@@ -37,7 +37,7 @@ class HeaderModifier(Part, frozen=True):
     set: Annotated[tuple[HeaderValue, ...], msgspec.Meta(max_length=16)] = ()
     """Sets the field to this value, whether or not it was there."""
     add: Annotated[tuple[HeaderValue, ...], msgspec.Meta(max_length=16)] = ()
-    """Adds one more field of this name."""
+    """Adds one more field of this name; to Cookie, which must be one field, more cookies."""
     remove: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=16)] = ()
 
 

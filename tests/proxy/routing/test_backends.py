@@ -194,6 +194,29 @@ def test_header_modifiers_overwrite_append_and_remove_whatever_the_case() -> Non
     ] == edits.apply(head.fields)
 
 
+@pytest.mark.parametrize(
+    ("modifier", "sent", "expected"),
+    [
+        ({"add": ["b=2"]}, "a=1", b"a=1; b=2"),
+        ({"add": ["b=2"]}, None, b"b=2"),
+        ({"set": ["b=2"], "add": ["c=3"]}, "a=1", b"b=2; c=3"),
+    ],
+)
+def test_cookies_are_added_to_the_one_cookie_field_of_a_request(
+    modifier: dict[str, list[str]], sent: str | None, expected: bytes
+) -> None:
+    """Servers take the first of several, or join them by a comma, which ends no cookie."""
+    changes = {verb: [{"name": "Cookie", "value": value} for value in values] for verb, values in modifier.items()}
+    own = {"filters": {"requestHeaderModifier": {"add": [{"name": "cookie", "value": "own=1"}]}}}
+    rule = {"filters": {"requestHeaderModifier": changes}, "backends": [backend("r", **own)]}
+    head = request("h/", **({"Cookie": sent} if sent else {}))
+
+    edits = forwarded(table_of(route("r", rule=rule)), head).request_edits
+
+    assert edits is not None
+    assert [(b"cookie", expected + b"; own=1")] == edits.apply(head.fields)
+
+
 def test_the_header_modifiers_of_a_backend_apply_after_those_of_the_rule() -> None:
     def modifier(value: str) -> dict[str, Any]:
         fields = [{"name": "x-set", "value": value}]
