@@ -16,6 +16,7 @@ NONCE_BYTES: Final = 16
 
 _KEY: Final = b"sec-websocket-key"
 _ACCEPT: Final = b"sec-websocket-accept"
+_VERSION: Final = b"sec-websocket-version"
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -78,7 +79,9 @@ class Switch:
             return fields
         if self._is_backend_http2:
             return [field for field in fields if field[0] != _KEY]
-        return [*(field for field in fields if field[0] != _KEY), (_KEY, self._key)]
+        fields = [*(field for field in fields if field[0] != _KEY), (_KEY, self._key)]
+        # Firefox leaves it out over HTTP/2 when it uses a proxy of its own; servers refuse handshakes without it.
+        return fields if any(name == _VERSION for name, _ in fields) else [*fields, (_VERSION, b"13")]
 
     def is_done_by(self, head: ResponseHead) -> bool:
         """Whether the backend has switched. Raises UnusableSwitch if that is unclear, or cannot be passed on."""

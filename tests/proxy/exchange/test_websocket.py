@@ -86,6 +86,14 @@ def test_bytes_flow_both_ways_over_any_combination_of_http_versions(
     assert (client.owed_bytes, stream.owed_bytes, world.record.reason) == (0, 0, "")
 
 
+@pytest.mark.parametrize(("given", "sent"), [([], b"13"), ([(b"sec-websocket-version", b"8")], b"8")])
+def test_a_version_that_an_http2_client_leaves_out_is_added(world: World, given: Fields, sent: bytes) -> None:
+    """Firefox leaves it out when it uses a proxy of its own."""
+    world.begin(asked(b"CONNECT", fields=given, protocol=b"websocket"), end_stream=False)
+
+    assert [sent] == [value for name, value in world.pool.stream.head.fields if name == b"sec-websocket-version"]
+
+
 def test_a_new_key_is_generated_for_each_http2_client(world: World) -> None:
     keys = set()
     for _ in range(3):
