@@ -74,7 +74,7 @@ class Match(Part, frozen=True):
     headers: Annotated[tuple[HeaderMatch, ...], msgspec.Meta(max_length=16)] = ()
     """Of entries whose names differ only in case, the first counts."""
     query_params: Annotated[tuple[QueryParamMatch, ...], msgspec.Meta(max_length=16)] = ()
-    """For routes of kind http."""
+    """For routes of kind http. Of entries with the same name, the first counts."""
 
     def expressions(self) -> Iterator[tuple[str, str]]:
         """The regular expressions, each with its path inside the match. Compiling a new one takes up to 10 ms."""

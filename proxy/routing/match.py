@@ -11,6 +11,7 @@ a field counts as met, since a preflight does not tell the value.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
@@ -102,8 +103,8 @@ class Match(ABC):
         self.index = index
         """Index in the rule's `matches`."""
         self.method: bytes | None = spec.method.encode() if spec.method else None
-        self.headers = tuple(_headers(spec.headers))
-        self.queries = tuple(Condition(query.name.encode(), query.type, query.value) for query in spec.query_params)
+        self.headers = _conditions((header.name.lower(), header) for header in spec.headers)
+        self.queries = _conditions((query.name, query) for query in spec.query_params)
         self.is_open = self.method is None and not self.headers and not self.queries
         """Whether there is no condition besides the path."""
         self.path = b""
@@ -232,11 +233,13 @@ class GrpcMatch(Match):
         return self.kind is CallKind.ANY or self.path == method
 
 
-def _headers(specs: tuple[document.HeaderMatch, ...]) -> list[Condition]:
-    """Of entries whose names differ only in case, the first counts."""
+def _conditions(
+    named: Iterable[tuple[str, document.HeaderMatch | document.QueryParamMatch]],
+) -> tuple[Condition, ...]:
+    """Of entries with the same name, the first counts."""
     conditions: dict[bytes, Condition] = {}
-    for spec in specs:
-        name = spec.name.lower().encode()
-        if name not in conditions:
-            conditions[name] = Condition(name, spec.type, spec.value)
-    return list(conditions.values())
+    for name, spec in named:
+        key = name.encode()
+        if key not in conditions:
+            conditions[key] = Condition(key, spec.type, spec.value)
+    return tuple(conditions.values())

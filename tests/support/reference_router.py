@@ -69,7 +69,7 @@ def host_rank(hostname: str) -> tuple[int, int]:
 
 def match_rank(match: Json) -> tuple[int, ...]:
     method = 2 if "method" not in match else 0 if match["method"] == "OPTIONS" else 1
-    counts = (-len(header_conditions(match)), -len(match.get("queryParams", [])))
+    counts = (-len(header_conditions(match)), -len(query_conditions(match)))
     return (*(call_rank(match["grpc"]) if "grpc" in match else path_rank(path_of(match))), method, *counts)
 
 
@@ -101,7 +101,7 @@ def match_fits(match: Json, rule: Json, head: Json) -> bool:
             name in names or value_fits(wanted, header_value(head, name))
             for name, wanted in header_conditions(match).items()
         )
-        and all(value_fits(wanted, query.get(wanted["name"])) for wanted in match.get("queryParams", []))
+        and all(value_fits(wanted, query.get(name)) for name, wanted in query_conditions(match).items())
     )
 
 
@@ -120,6 +120,11 @@ def is_call(head: Json) -> bool:
 def header_conditions(match: Json) -> dict[str, Json]:
     """By name in lower case; of two whose names differ only in case, the first counts."""
     return {wanted["name"].lower(): wanted for wanted in reversed(match.get("headers", []))}
+
+
+def query_conditions(match: Json) -> dict[str, Json]:
+    """By name; of two with the same name, the first counts."""
+    return {wanted["name"]: wanted for wanted in reversed(match.get("queryParams", []))}
 
 
 def header_value(head: Json, name: str) -> str | None:

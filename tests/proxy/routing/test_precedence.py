@@ -129,6 +129,27 @@ def test_of_a_repeated_query_parameter_the_first_value_counts(query: str, fits: 
     assert fits == (taken(table, request(f"h/?{query}")) == "r")
 
 
+def test_of_conditions_with_the_same_name_only_the_first_counts_for_fit_and_rank() -> None:
+    def twice(first: str, second: str) -> list[dict[str, str]]:
+        return [{"name": first, "value": "1"}, {"name": second, "value": "2"}]
+
+    table = table_of(
+        route("header-twice", path("/h", headers=twice("X", "x"))),
+        route("header", path("/h", headers=headers(x="1")), createdAt="2026-01-01T00:00:00Z"),
+        route("query-twice", path("/q", queryParams=twice("a", "a"))),
+        route("query", path("/q", queryParams=headers(a="1")), createdAt="2026-01-01T00:00:00Z"),
+        route("alone", path("/a", queryParams=twice("a", "a"))),
+        route("other-query", path("/o", queryParams=twice("a", "A"))),
+    )
+
+    assert "header" == taken(table, request("h/h", x="1"))
+    assert "query" == taken(table, request("h/q?a=1"))
+    assert "alone" == taken(table, request("h/a?a=1"))
+    assert "404 no_route" == taken(table, request("h/a?a=2"))
+    assert "404 no_route" == taken(table, request("h/o?a=1"))
+    assert "other-query" == taken(table, request("h/o?A=2&a=1"))
+
+
 def test_regular_expressions_must_fit_the_whole_value() -> None:
     wanted = [{"type": "RegularExpression", "name": "v", "value": "[0-9]+"}]
     table = table_of(
