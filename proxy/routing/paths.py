@@ -32,6 +32,7 @@ _SEQUENCES = {
     if (byte := int(bytes((high, low)), 16))
 }
 """Maps the two digits after a `%` to the normal form of the sequence; 00 is missing, since it is refused."""
+_SEQUENCE = re.compile(rb"(%[0-9A-Fa-f]{2})")
 _SLASHES = re.compile(rb"/{2,}")
 _NORMAL = re.compile(rb"(?:/(?![/.])[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 
@@ -107,8 +108,10 @@ def _resolved(path: bytes) -> bytes:
 
 
 def encoded(text: str) -> bytes:
-    """A replacement path from the document as bytes, with spaces, control and non-ASCII characters percent-encoded."""
-    return b"".join(b"%%%02X" % byte if byte > 126 or byte <= 32 else bytes((byte,)) for byte in text.encode())
+    """A replacement path from the document as bytes; characters that a path must not contain are percent-encoded."""
+    return b"".join(
+        piece if _SEQUENCE.fullmatch(piece) else _encoded(piece) for piece in _SEQUENCE.split(text.encode())
+    )
 
 
 def rule_path(text: str) -> bytes:

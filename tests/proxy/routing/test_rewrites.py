@@ -97,6 +97,9 @@ def test_prefixes_are_replaced_by_whole_segments(sent: str, prefix: str, replace
         ("/neue-straße", b"/neue-stra%C3%9Fe?q=1"),
         ("/~straße", b"/~stra%C3%9Fe?q=1"),
         ("/a\x1f~\x7f", b"/a%1F~%7F?q=1"),
+        ("/{a}|b/[c]", b"/%7Ba%7D%7Cb/%5Bc%5D?q=1"),
+        ("/a%20b%2fc!$&'()*+,;=:@", b"/a%20b%2fc!$&'()*+,;=:@?q=1"),
+        ("/50%off/%%41", b"/50%25off/%25%41?q=1"),
     ],
 )
 def test_full_paths_are_replaced_and_the_query_is_kept(replacement: str, expected: bytes) -> None:
