@@ -2,7 +2,8 @@
 
 Python 3.13 and later, and urllib3 there, reject a CA certificate that lacks fields required by RFC 5280
 (VERIFY_X509_STRICT), as do those of MicroK8s, of older EKS clusters, and of `openssl req -x509`. kubectl, curl,
-browsers and earlier Pythons accept such certificates: as proof they are just as good.
+browsers and earlier Pythons accept such certificates: as proof they are just as good. Earlier Pythons in turn reject an
+authority that is given without the root that signed it (no VERIFY_X509_PARTIAL_CHAIN), which all of these accept.
 """
 
 import contextlib
@@ -59,5 +60,5 @@ def authorities(ca_file: str | Path) -> Iterator[str]:
 
 def without_formalities(context: ssl.SSLContext) -> ssl.SSLContext:
     """The same `context`, less strict about form; signatures, names and dates are still verified."""
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

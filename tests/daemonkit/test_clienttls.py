@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import trustme
 
 from daemonkit import filereading
 from daemonkit.clienttls import distrust_hint, trusting, without_formalities
@@ -59,6 +60,19 @@ def test_a_ca_certificate_without_key_usage_is_trusted(bare: Authority) -> None:
 
     shake_hands(trusting(str(bare.file)), server)
     shake_hands(without_formalities(strict), server)
+
+
+def test_an_authority_is_trusted_without_the_root_that_signed_it() -> None:
+    below = trustme.CA().create_child_ca()
+    with closing(Authority(below)) as authority:
+        server = authority.server_context(authority.issue(NAME))
+        whole = ssl.create_default_context(cafile=str(authority.file))
+        whole.verify_flags &= ~ssl.VERIFY_X509_PARTIAL_CHAIN  # the default before Python 3.13
+        with pytest.raises(ssl.SSLCertVerificationError, match="unable to get issuer certificate"):
+            shake_hands(whole, server)
+
+        shake_hands(trusting(str(authority.file)), server)
+        shake_hands(without_formalities(whole), server)
 
 
 def test_a_wrong_host_name_and_an_unknown_authority_are_still_refused(bare: Authority) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from daemonkit.clienttls import authorities, trusting
+from daemonkit.clienttls import authorities, trusting, without_formalities
 from dnswebhook.stores.unifi import sockets
 from dnswebhook.stores.unifi.address import ControllerAddress
 from dnswebhook.stores.unifi.settings import UnifiSettings
@@ -25,7 +25,7 @@ def context_for(settings: UnifiSettings) -> ssl.SSLContext:
         return _unverified_context()
     if settings.ca_cert is None:
         return trusting()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = without_formalities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     _load_authorities(context, settings.ca_cert)
     return context
 

@@ -1,5 +1,7 @@
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -39,6 +41,19 @@ def test_the_authority_in_a_file_is_accepted(controller: Controller, open_store:
     store = open_store(controller, ca_cert=controller.ca_pem_path)
 
     assert store.list_records(deadline).records == ()
+
+
+def test_the_controllers_own_certificate_in_the_file_stands_for_its_authority(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
+) -> None:
+    """As for curl. It is what `openssl s_client` shows first."""
+    path = tmp_path / "leaf.pem"
+    parts = urlsplit(controller.url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    path.write_text(ssl.get_server_certificate((parts.hostname, parts.port)))
+
+    assert open_store(controller, ca_cert=path).list_records(deadline).records == ()
 
 
 def test_the_error_for_a_ca_file_replaced_since_the_start_says_to_restart(
