@@ -15,7 +15,7 @@ from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.dialling import Dialling, make_context
 from proxy.tunnel.edgehandshake import EdgeHandshake
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.orders import Ended
+from proxy.tunnel.orders import Ended, Registered
 from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 from tests.proxy.tunnel.rig import Rig, address_of
 from tests.support.deafness import lose_data, wait_for_repeats_to
@@ -214,6 +214,13 @@ def test_a_server_that_closes_during_the_handshake_is_a_failure_of_the_address(r
     end = failure_at(rig, hang_up)
     assert end.cause is FailureCause.TLS
     assert end.cause.is_of_address
+
+
+def test_an_authority_of_the_edge_is_trusted_without_the_root_that_signed_it(rig: Rig) -> None:
+    host, _, port = rig.edge.addresses[0].rpartition(":")
+    leaf = ssl.get_server_certificate((host, int(port)))
+
+    rig.wait_for(Registered, rig.dial(roots=leaf))
 
 
 @pytest.mark.parametrize("names", [["quic.cftunnel.com"], ["127.0.0.1.nip.example"]])
