@@ -83,6 +83,18 @@ SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         [response(204, (b"connection", b"x, close")), END],
         False,
     ),
+    "connection close beside other options": (
+        b"GET",
+        b"HTTP/1.1 204 x\r\nConnection: x, close\r\nConnection: y, z\r\n\r\n",
+        [response(204, (b"connection", b"x, close"), (b"connection", b"y, z")), END],
+        False,
+    ),
+    "HTTP/1.0 with another option": (
+        b"GET",
+        b"HTTP/1.0 204 x\r\nConnection: x\r\n\r\n",
+        [response(204, (b"connection", b"x")), END],
+        False,
+    ),
     "HTTP/1.0": (
         b"GET",
         b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -93,6 +105,18 @@ SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         b"GET",
         b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
         [response(200, LENGTH_5, (b"connection", b"keep-alive")), ("data", b"hello"), END],
+        True,
+    ),
+    "HTTP/1.0 kept, in a list": (
+        b"GET",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: Keep-Alive, x\r\n\r\nhello",
+        [response(200, LENGTH_5, (b"connection", b"Keep-Alive, x")), ("data", b"hello"), END],
+        True,
+    ),
+    "HTTP/1.0 kept, with other options": (
+        b"GET",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\nConnection: x\r\n\r\nhello",
+        [response(200, LENGTH_5, (b"connection", b"keep-alive"), (b"connection", b"x")), ("data", b"hello"), END],
         True,
     ),
     "204 that announces a body": (
@@ -214,6 +238,8 @@ GARBAGE = {
     "a list of lengths": OK + b"Content-Length: 0, 0\r\n\r\n",
     "a coding beside chunked": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
     "chunks in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a 103 in chunks": b"HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a 103 with a length that is none": b"HTTP/1.1 103 x\r\nContent-Length: -1\r\n\r\n",
     "a 100 with a body": b"HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n",
     "101 unasked": b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n",
     "too many fields": OK + b"X: a\r\n" * 257 + b"\r\n",
@@ -312,6 +338,22 @@ def test_a_response_reads_the_same_taken_a_chunk_at_a_time(name: str, is_cut_by_
     assert wanted == transcript(events)
     assert not client.held_bytes
     assert is_cut_by_the_end or is_reusable == client.is_reusable
+
+
+def test_a_caller_takes_a_response_a_chunk_at_a_time_and_in_order() -> None:
+    client = asking()
+    raw = OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n"
+
+    taken = [client.receive(raw, 1), client.receive(b"1\r\nc\r\n", 1)]
+    assert (True, len(b"1\r\nc\r\n")) == (client.has_unread, client.held_bytes)
+    taken += [client.receive(b"", 1), client.receive(b"0\r", 1)]
+
+    assert [[("data", b"a")], [("data", b"b")], [("data", b"c")], []] == [
+        [line for line in transcript(events) if line[0] != "response"] for events in taken
+    ]
+    assert (False, 0) == (client.has_unread, client.held_bytes)
+    assert [END] == transcript(client.receive(b"\n\r\n", 1))
+    assert client.is_reusable
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -547,9 +589,9 @@ def test_a_response_before_the_end_of_its_request_prevents_reuse() -> None:
             b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: te\r\nTE: trailers\r\nX: y\r\n\r\n",
         ),
         (
-            head(fields=[(b"te", b"trailers")], protocol=b"websocket"),
+            head(fields=[(b"te", b"trailers"), (b"x", b"y")], protocol=b"websocket"),
             None,
-            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            b"GET /p?q HTTP/1.1\r\nHost: a.example\r\nX: y\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         ),
     ],
 )
@@ -699,5 +741,5 @@ def test_request_field_names_are_written_in_the_usual_http_11_spelling(name: byt
     client = ClientConnection(Caches())
     for _ in range(4):
         client.send_request(head(fields=[(name, b"v")]), True)
-        assert b"\r\n" + spelling + b": v\r\n" in client.data_to_send()
+        assert b"GET /p?q HTTP/1.1\r\nHost: a.example\r\n%b: v\r\n\r\n" % spelling == client.data_to_send()
         client.receive(b"HTTP/1.1 204 x\r\n\r\n")

@@ -20,6 +20,7 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         [request(b"GET", b"a.example:8080", b"/p?q=%41", [(b"x-b", b"2"), (b"x-a", b"one two"), (b"x-b", b"")]), END],
     ),
     "an empty line before it": (b"\r\n" + GET, [request(b"GET", b"a.example", b"/"), END]),
+    "the last port": (b"GET / HTTP/1.1\r\nHost: a:65535\r\n\r\n", [request(b"GET", b"a:65535", b"/"), END]),
     "an IPv6 host": (b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", [request(b"GET", b"[::1]:80", b"/"), END]),
     "HTTP/1.0 without a host": (b"GET / HTTP/1.0\r\n\r\n", [request(b"GET", b"", b"/"), END]),
     "absolute-form": (
@@ -95,6 +96,8 @@ REFUSED: dict[str, tuple[bytes, int]] = {
         b"GET / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nExpect: 100-continue\r\n\r\n",
         417,
     ),
+    "HTTP/0.9": (b"GET / HTTP/0.9\r\nHost: a.example\r\n\r\n", 505),
+    "HTTP/3.0 and a bare LF": (b"GET / HTTP/3.0\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
     "HTTP/3.0": (b"GET / HTTP/3.0\r\nHost: a.example\r\n\r\n", 505),
     "HTTP/1.2": (b"GET / HTTP/1.2\r\nHost: a.example\r\n\r\n", 505),
     "a method of no list and a bare LF": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
@@ -114,6 +117,14 @@ def test_a_request_reads_the_same_however_it_is_cut(name: str) -> None:
 
     for cuts in three_ways(raw):
         assert wanted == receive_in_pieces(ServerConnection(Caches()), raw, cuts)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_request_reads_the_same_if_only_its_first_bytes_come_one_by_one(name: str) -> None:
+    raw, wanted = SAMPLES[name]
+
+    for single in range(1, len(raw)):
+        assert wanted == receive_in_pieces(ServerConnection(Caches()), raw, list(range(1, single)))
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if "HTTP/2" not in name and "1.0" not in name])
@@ -159,6 +170,7 @@ def test_a_body_read_together_with_the_next_request_ends_at_its_length(size_byte
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n", b"websocket"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", None),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\nUpgrade: x\r\n\r\n", b"websocket"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nUpgrade: WebSocket\r\n\r\n", b"websocket"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c, websocket\r\n\r\n", b"websocket"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", None),
         (b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
@@ -169,6 +181,7 @@ def test_a_body_read_together_with_the_next_request_ends_at_its_length(size_byte
         "WebSocket",
         "another HTTP",
         "two offers",
+        "two offers, WebSocket last",
         "a list of two",
         "no connection option",
         "POST",
@@ -264,7 +277,7 @@ def test_a_bad_request_ends_the_connection_with_the_status_code_to_answer(name: 
         server = ServerConnection(Caches())
 
         assert [("terminated", status_code)] == receive_in_pieces(server, raw, cuts)
-        assert not server.wants_data
+        assert (False, 0) == (server.wants_data, server.held_bytes)
         assert server.receive(GET) == []
 
         server.send_headers(ResponseHead(status_code, []), True)
@@ -335,6 +348,14 @@ def test_exceeding_a_limit_is_answered_with_its_own_status_code(limits: Limits, 
         seen = receive_in_pieces(ServerConnection(Caches(), limits=limits), raw, cuts)
 
         assert ("terminated", status_code) == seen[-1]
+
+
+@pytest.mark.parametrize("flaw", [b"X: y\n", b"X: y\rz", b"X: y\r\nZ: w\n"])
+def test_a_trailer_line_with_a_bare_line_end_is_refused_at_once(flaw: bytes) -> None:
+    for cuts in three_ways(CHUNKED + b"0\r\n" + flaw):
+        seen = receive_in_pieces(ServerConnection(Caches()), CHUNKED + b"0\r\n" + flaw, cuts)
+
+        assert [CHUNKED_HEAD, ("terminated", 400)] == seen
 
 
 def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:

@@ -26,7 +26,19 @@ from proxy.h2 import (
     frames,
 )
 from proxy.heads import Fields, NeverIndexedField, RequestHead, ResponseHead
-from tests.proxy.h2.wire import GET, POST, data, flow, get_head, headers, new_server, sent_frames
+from tests.proxy.h2.wire import (
+    GET,
+    POST,
+    data,
+    flow,
+    get_head,
+    headers,
+    literal,
+    new_client,
+    new_server,
+    response,
+    sent_frames,
+)
 
 
 class Link:
@@ -232,6 +244,19 @@ def test_the_authority_is_the_host_field_where_there_is_no_pseudo_header_field()
     assert (b"b.example", [(b"accept", b"*/*")]) == (request.head.authority, request.head.fields)
 
 
+def test_a_field_host_in_a_response_or_its_trailers_is_an_ordinary_one() -> None:
+    link, fields = Link(), [(b"x", b"y"), (b"host", b"a.example")]
+    stream_id = link.request()
+
+    link.server.send_headers(stream_id, ResponseHead(200, fields))
+    link.server.send_trailers(stream_id, fields)
+    link.exchange()
+
+    head, trailers = link.at_client
+    assert isinstance(head, ResponseReceived)
+    assert [fields, fields] == [head.head.fields, trailers_of(trailers)]
+
+
 def test_a_host_field_may_differ_from_the_authority_in_case() -> None:
     link = Link()
 
@@ -277,6 +302,33 @@ def test_a_head_may_fill_its_frames_to_the_last_byte() -> None:
     assert [RequestReceived] * 3 == kinds(link.at_server)
 
 
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("priority", [b"", b"\x80\0\0\x07\xff"])
+@pytest.mark.parametrize("is_continued", [False, True])
+def test_padding_and_priority_of_a_head_are_left_out(is_padded: bool, priority: bytes, is_continued: bool) -> None:
+    """A frame may hold nothing else: then the whole block is in CONTINUATION."""
+    flags = frames.END_STREAM | (frames.PADDED if is_padded else 0) | (frames.PRIORITIZED if priority else 0)
+    block, padding = literal(GET), b"\0\0\0" if is_padded else b""
+    pad_length = bytes((len(padding),)) if is_padded else b""
+    if is_continued:
+        raw = frames.encode_frame(frames.HEADERS, flags, 1, pad_length + priority + padding)
+        raw += frames.encode_frame(frames.CONTINUATION, frames.END_HEADERS, 1, block)
+    else:
+        payload = pad_length + priority + block + padding
+        raw = frames.encode_frame(frames.HEADERS, flags | frames.END_HEADERS, 1, payload)
+
+    (event,) = new_server().receive(raw, 0.0)
+
+    assert isinstance(event, RequestReceived)
+    assert (b"GET", b"a.example", b"/", []) == (
+        event.head.method,
+        event.head.authority,
+        event.head.path,
+        event.head.fields,
+    )
+    assert event.end_stream
+
+
 def test_a_request_over_the_field_limit_can_be_answered_with_431() -> None:
     link = Link(Settings(max_header_list_bytes=4096))
 
@@ -305,6 +357,17 @@ def test_a_response_over_the_field_limit_is_a_stream_error() -> None:
     assert (ErrorCode.ENHANCE_YOUR_CALM, False) == (reset.error_code, reset.by_peer)
     assert reset.are_fields_too_large
     assert not link.client.is_terminated
+
+
+def test_interim_responses_up_to_the_limit_are_accepted_on_each_stream() -> None:
+    client = new_client(limits=Limits(max_interim=3))
+    for _ in range(2):
+        stream_id = client.open_stream(get_head(), end_stream=True)
+        interim = response(stream_id, status=b"103", flags=frames.END_HEADERS)
+
+        events = client.receive(interim * 3 + response(stream_id), 0.0)
+
+        assert [*[InformationalReceived] * 3, ResponseReceived] == kinds(events)
 
 
 @pytest.mark.parametrize("by_server", [False, True], ids=["of a request", "of a response"])
@@ -422,9 +485,9 @@ def test_never_indexed_trailers_stay_so_across_two_connections_both_ways() -> No
             hop.exchange()
             to_server, to_client = trailers_of(hop.at_server[-1]), trailers_of(hop.at_client[-1])
 
-        assert [given, given] == [to_server, to_client]
-        for fields in (to_server, to_client):
-            assert [True, False, True] == [isinstance(field, NeverIndexedField) for field in fields]
+            assert [given, given] == [to_server, to_client]
+            for fields in (to_server, to_client):
+                assert [True, False, True] == [isinstance(field, NeverIndexedField) for field in fields]
 
 
 def test_either_side_resets_a_stream_and_the_other_learns_why() -> None:
@@ -477,6 +540,17 @@ def test_a_stream_above_the_limit_is_refused_and_the_others_live_on() -> None:
         client.open_stream(get_head())
 
 
+def test_a_client_opens_as_many_streams_as_the_peer_allows() -> None:
+    link = Link(Settings(max_concurrent_streams=3))
+
+    opened = []
+    while link.client.openable:
+        opened.append(link.request())
+
+    assert opened == [1, 3, 5]
+    assert [RequestReceived] * 3 == kinds(link.at_server)
+
+
 def test_a_ping_comes_back() -> None:
     link = Link()
 
@@ -509,6 +583,14 @@ def test_a_drain_finishes_running_streams_and_refuses_new_ones_only_after_a_roun
     assert (True, True) == (link.server.is_drained, link.client.is_drained)
 
 
+def test_the_answer_to_a_drain_that_never_was_changes_nothing() -> None:
+    server = new_server()
+
+    assert [] == server.receive(frames.encode_frame(frames.PING, frames.ACK, 0, b"draining"), 0.0)
+
+    assert (False, False) == (server.is_draining, server.has_output)
+
+
 def test_no_stream_can_be_opened_on_a_terminated_connection() -> None:
     link = Link()
 
@@ -526,13 +608,28 @@ def test_nothing_follows_the_goaway_of_a_terminated_connection() -> None:
     server.receive(b"".join(data(1, bytes(16_000), flags) for flags in (0, 0, frames.END_STREAM)), 0.0)
     server.send_headers(1, ResponseHead(200, []), end_stream=True)
 
+    server.receive(headers(3, POST, frames.END_HEADERS), 0.0)
+
     server.terminate()
     assert frames.GOAWAY == sent_frames(server.data_to_send())[-1].kind
+    assert 0 == server.stream_count
     server.release(1, 48_000)
     server.drain()
+    server.refuse_from(1)
     server.terminate()
 
     assert not server.has_output
+
+
+def test_the_goaway_of_a_client_names_no_stream_since_servers_open_none() -> None:
+    client = new_client()
+    client.open_stream(get_head())
+    client.data_to_send()
+
+    client.terminate(ErrorCode.NO_ERROR)
+
+    (goaway,) = sent_frames(client.data_to_send())
+    assert (frames.GOAWAY, bytes(8)) == (goaway.kind, goaway.payload)
 
 
 def test_requests_after_the_drain_are_refused_as_safe_to_retry_and_end_none_that_run() -> None:

@@ -179,6 +179,18 @@ def test_name_indexes_of_two_bytes_are_those_of_the_reference(first: int) -> Non
         assert Decoder().decode(block, raw=True) == decoder.decode(block).fields
 
 
+@pytest.mark.parametrize("is_huffman", [False, True])
+@pytest.mark.parametrize("name_size", [1, 126, 127, 128, 254, 255, 400])
+def test_long_names_and_values_end_where_the_reference_ends_them(name_size: int, is_huffman: bool) -> None:
+    sizes = (0, 1, 126, 127, 128, 254, 255, 256, 400)
+    fields = [(b"n" * name_size, b"v" * size) for size in sizes] + [(b"accept", b"v" * size) for size in sizes]
+    decoder = stateless()
+
+    for _ in range(3):
+        block = honouring_encoder().encode(fields, huffman=is_huffman)
+        assert fields == decoder.decode(block).fields
+
+
 def _damaged(fields: list[tuple[bytes, bytes]], is_huffman: bool, place: int, patch: bytes) -> bytes:
     """A block of these fields in which `patch` replaces as many bytes."""
     block = honouring_encoder().encode(fields, huffman=is_huffman)
@@ -239,7 +251,9 @@ def test_stateless_decoding_of_any_bytes_agrees_with_the_reference(block: bytes)
         pytest.param("0481ff", id="Huffman padding of eight bits"),
         pytest.param("8220", id="size update after a field"),
         pytest.param("b920", id="size update after a field that HTTP/2 has not"),
+        pytest.param("21", id="size update to 1"),
         pytest.param("3fe11f", id="size update to 4096"),
+        pytest.param("3f000178", id="size update to 31, which would be a field if it were not one"),
     ],
 )
 def test_a_broken_block_is_a_compression_error_of_the_connection(block: str) -> None:
@@ -352,6 +366,14 @@ def test_a_field_list_over_four_times_the_limit_is_not_decoded(field: bytes) -> 
         decoder.decode(field * (borne + 1))
 
     assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
+
+
+@pytest.mark.parametrize("make", [stateful, stateless])
+def test_a_list_of_up_to_four_times_the_limit_is_decoded_and_measured(make: Callable[[], BlockDecoder]) -> None:
+    borne = 4 * MAX_LIST_BYTES // (1 + 99 + 32)
+    field = literal([(b"x", b"y" * 99)])
+
+    assert borne * (1 + 99 + 32) == make().decode(field * borne).size_bytes
 
 
 def test_nothing_is_decoded_after_new_fields_of_four_times_the_limit() -> None:

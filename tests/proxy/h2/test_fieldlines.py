@@ -140,6 +140,12 @@ def test_a_field_that_must_not_be_sent_raises_local_protocol_error(field: Field)
             ours.response(ResponseHead(200, [field]))
 
 
+@pytest.mark.parametrize("status_code", [99, 101, 1000])
+def test_a_status_code_that_http2_has_not_raises_local_protocol_error(status_code: int) -> None:
+    with pytest.raises(LocalProtocolError, match="want 100 to 999 without 101"):
+        encoder().response(ResponseHead(status_code, []))
+
+
 def test_the_error_about_a_field_does_not_reveal_its_value() -> None:
     with pytest.raises(LocalProtocolError) as caught:
         encoder().response(ResponseHead(200, [(b"authorization", b"s3cret\n")]))

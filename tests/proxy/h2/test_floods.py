@@ -11,13 +11,26 @@ from proxy.h2 import (
     ErrorCode,
     Limits,
     RequestReceived,
+    RequestTooLarge,
     ResponseReceived,
     Settings,
     StreamReset,
     frames,
 )
+from proxy.h2.fieldlines import encode_integer
 from proxy.heads import ResponseHead
-from tests.proxy.h2.wire import GET, POST, data, get_head, headers, new_client, new_server, response, sent_frames
+from tests.proxy.h2.wire import (
+    GET,
+    POST,
+    data,
+    get_head,
+    headers,
+    literal,
+    new_client,
+    new_server,
+    response,
+    sent_frames,
+)
 
 Flood = Callable[[int], bytes]
 """So many frames of one attack."""
@@ -105,6 +118,42 @@ def test_the_same_frames_over_a_longer_time_are_no_flood(flood: Flood, kind: str
     server = new_server(limits=LIMITS)
     for now_s in range(0, 100, 11):
         assert ended_by(server, flood(45), float(now_s)) is None
+
+
+def test_small_frames_that_windows_cause_over_a_longer_time_are_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(frames.encode_settings([(4, 0)]) + headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+
+    for step in range(200):
+        assert ended_by(server, frames.encode_window_update(1, 1), step * 0.5) is None
+        assert 1 == server.send_data(1, bytes(1000))
+
+
+@pytest.mark.parametrize(("now_s", "is_flood"), [(9.0, False), (11.0, True)])
+def test_data_of_earlier_offsets_no_flood_of_now(now_s: float, is_flood: bool) -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    for _ in range(60):
+        assert 1000 == server.send_data(1, bytes(1000))
+
+    pings = frames.encode_frame(frames.PING, 0, 0, bytes(8)) * 100
+
+    assert is_flood == (ended_by(server, pings, now_s) is not None)
+
+
+@pytest.mark.parametrize(("flood", "kind"), FLOODS[3:6])
+def test_resets_of_ours_offset_only_frames_that_were_in_flight(flood: Flood, kind: str) -> None:
+    server = new_server(limits=LIMITS)
+    for stream_id in odd(40):
+        server.receive(headers(stream_id, GET), 0.0)
+        server.reset_stream(stream_id)
+
+    terminated = ended_by(server, flood(60).replace(b"\0\0\0\x01", b"\0\0\0\x7f"))
+
+    assert terminated is not None
+    assert terminated.reason.startswith(kind)
 
 
 def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
@@ -233,6 +282,27 @@ def test_a_continuation_flood_ends_the_connection(raw: bytes, are_fields_too_lar
     assert terminated is not None
     assert ErrorCode.ENHANCE_YOUR_CALM == terminated.error_code
     assert are_fields_too_large is terminated.are_fields_too_large
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "continuations", "is_borne"),
+    [(2048, 16, True), (2049, 16, False), (2048, 17, False)],
+    ids=["at both limits", "a byte more", "a frame more"],
+)
+def test_a_field_block_is_read_up_to_its_limits(size_bytes: int, continuations: int, is_borne: bool) -> None:
+    """So that a list over our MAX_HEADER_LIST_SIZE is answered."""
+    server = new_server(Settings(max_header_list_bytes=1024), Limits(max_continuations=16))
+    start = literal(GET) + b"\x00\x01x"
+    value_bytes = size_bytes - len(start) - 3
+    block = start + encode_integer(value_bytes, 7, 0) + b"y" * value_bytes
+    assert size_bytes == len(block)
+    raw = frames.encode_frame(frames.HEADERS, frames.END_STREAM, 1, block[:1000])
+    raw += frames.encode_frame(frames.CONTINUATION, 0, 1) * (continuations - 1)
+    raw += frames.encode_frame(frames.CONTINUATION, frames.END_HEADERS, 1, block[1000:])
+
+    events = server.receive(raw, 0.0)
+
+    assert [RequestTooLarge if is_borne else ConnectionTerminated] == [type(event) for event in events]
 
 
 def test_a_peer_that_never_acknowledges_our_settings_is_cut_off() -> None:

@@ -246,6 +246,17 @@ def test_sending_stops_at_the_connections_window() -> None:
     assert {16_384, 16_383} == {len(f.payload) for f in sent_frames(server.data_to_send())}
 
 
+def test_a_body_passes_through_a_window_of_one_byte() -> None:
+    server = answering(1)
+
+    for byte in b"abc":
+        assert 1 == server.send_data(1, bytes((byte,)) + b"more")
+        events = server.receive(frames.encode_window_update(1, 1), 0.0)
+        assert [1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+
+    assert [b"a", b"b", b"c"] == [f.payload for f in sent_frames(server.data_to_send())]
+
+
 def test_an_update_of_a_window_already_open_gives_no_event() -> None:
     server = answering(10)
 

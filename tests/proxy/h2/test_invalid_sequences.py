@@ -5,7 +5,8 @@ A connection error shows as `ConnectionTerminated` and a GOAWAY, a stream error 
 
 import pytest
 
-from proxy.h2 import Caches, Connection, ConnectionTerminated, ErrorCode, frames
+from proxy.h2 import Caches, Connection, ConnectionTerminated, DataReceived, ErrorCode, frames
+from proxy.heads import ResponseHead
 from tests.proxy.h2.wire import GET, POST, data, headers, literal, new_client, new_server, response, sent_frames
 from tests.proxy.h2.wire import get_head as get
 
@@ -30,6 +31,11 @@ CONNECTION_ERRORS = [
     ("4.3 block that does not decompress", frame(HEADERS, 5, 1, b"\x80"), E.COMPRESSION_ERROR),
     ("4.3 other frame inside a block", headers(1, GET, END_STREAM) + data(1, b""), E.PROTOCOL_ERROR),
     ("4.3 unknown frame inside a block", headers(1, GET, END_STREAM) + frame(99, 0, 0), E.PROTOCOL_ERROR),
+    (
+        "4.3 unknown frame of the stream inside its block",
+        headers(1, GET, END_STREAM) + frame(99, 4, 1),
+        E.PROTOCOL_ERROR,
+    ),
     ("4.3 continuation of another stream", headers(1, GET, 1) + frame(9, 4, 3), E.PROTOCOL_ERROR),
     ("5.1 DATA on an idle stream", data(1, b"x"), E.PROTOCOL_ERROR),
     ("5.1 RST_STREAM on an idle stream", RST, E.PROTOCOL_ERROR),
@@ -86,6 +92,7 @@ STREAM_ERRORS = [
         E.PROTOCOL_ERROR,
     ),
     ("6.3 PRIORITY of four bytes", OPEN + frame(frames.PRIORITY, 0, 1, bytes(4)), E.FRAME_SIZE_ERROR),
+    ("6.3 PRIORITY of six bytes", OPEN + frame(frames.PRIORITY, 0, 1, bytes(6)), E.FRAME_SIZE_ERROR),
     ("6.9 stream increment 0", OPEN + frames.encode_window_update(1, 0), E.PROTOCOL_ERROR),
     ("6.9.1 stream window over 2^31-1", OPEN + frames.encode_window_update(1, 0x7FFFFFFF), E.FLOW_CONTROL_ERROR),
     ("8.1 trailers without END_STREAM", OPEN + headers(1, [(b"x", b"y")], END_HEADERS), E.PROTOCOL_ERROR),
@@ -289,6 +296,56 @@ def test_a_server_gets_a_stream_error(_name: str, raw: bytes, code: ErrorCode) -
 )
 def test_a_wrong_preface_ends_the_connection_at_once(raw: bytes) -> None:
     assert_connection_error(Connection.server(Caches()), raw, E.PROTOCOL_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("stream_id", "code"), [(1, E.PROTOCOL_ERROR), (3, E.PROTOCOL_ERROR), (5, E.STREAM_CLOSED), (7, E.STREAM_CLOSED)]
+)
+def test_a_stream_that_ended_and_one_that_was_skipped_have_their_own_errors(stream_id: int, code: ErrorCode) -> None:
+    """RFC 9113, 5.1 and 5.1.1."""
+    server = new_server()
+    for live_id in (5, 7):
+        server.receive(headers(live_id, GET), 0.0)
+        server.send_headers(live_id, ResponseHead(204, []), end_stream=True)
+
+    assert_connection_error(server, headers(stream_id, GET), code)
+
+
+def test_the_largest_values_of_the_protocol_are_accepted() -> None:
+    server = new_server()
+    greatest = frames.MAX_STREAM_ID
+    raw = frames.encode_settings(
+        [(1, 0xFFFFFFFF), (2, 1), (3, 0), (4, greatest), (5, 0xFFFFFF), (6, 0xFFFFFFFF), (8, 1)]
+    )
+    raw += frames.encode_window_update(0, greatest - server.send_window_bytes)
+
+    server.receive(raw + OPEN, 0.0)
+
+    assert not server.is_terminated
+    assert (greatest, greatest) == (server.send_window_bytes, server.sendable(1))
+
+
+@pytest.mark.parametrize("stream_id", [1, 3, 99])
+@pytest.mark.parametrize("depends_on", [0, 5, frames.MAX_STREAM_ID, 1 << 31])
+def test_a_priority_is_ignored_on_live_idle_and_ended_streams(stream_id: int, depends_on: int) -> None:
+    server = new_server()
+    server.receive(OPEN + headers(3, GET), 0.0)
+    server.send_headers(3, ResponseHead(204, []), end_stream=True)
+    server.data_to_send()
+
+    assert [] == server.receive(priority(stream_id, depends_on), 0.0)
+    assert (False, True, b"") == (server.is_terminated, server.is_live(1), server.data_to_send())
+
+
+@pytest.mark.parametrize("status", [b"204", b"304"])
+def test_a_body_where_there_can_be_none_ends_the_message_as_it_was(status: bytes) -> None:
+    client = client_with_request()
+
+    head, end = client.receive(response(1, status=status, flags=4) + data(1, b"x"), 0.0)
+
+    assert (False, True) == (head.end_stream, end.end_stream)  # type: ignore[attr-defined]
+    assert isinstance(end, DataReceived)
+    assert b"" == end.data
 
 
 def test_frames_in_flight_when_we_reset_the_stream_are_ignored() -> None:

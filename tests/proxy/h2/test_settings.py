@@ -1,0 +1,51 @@
+"""Settings of both sides (RFC 9113, 6.5). Ours are within the bounds of the protocol, or there is no connection."""
+
+from typing import Any
+
+import pytest
+
+from proxy.h2 import Caches, Connection, Settings, frames
+from tests.proxy.h2.wire import get_head
+
+BOUNDS = {
+    "max_concurrent_streams": (0, 0xFFFFFFFF),
+    "stream_window_bytes": (1, 0x7FFFFFFF),
+    "max_stream_window_bytes": (1, 0x7FFFFFFF),
+    "window_pool_bytes": (0, 0x7FFFFFFF),
+    "connection_window_bytes": (65_535, 0x7FFFFFFF),
+    "max_frame_bytes": (16_384, 0xFFFFFF),
+    "max_header_list_bytes": (1024, 0x7FFFFFFF),
+}
+
+
+def option(name: str, value: int) -> dict[str, Any]:
+    return {name: value}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_settings_are_refused_outside_their_bounds(name: str) -> None:
+    lowest, highest = BOUNDS[name]
+    for value in (lowest, highest):
+        assert value == getattr(Settings(**option(name, value)), name)
+    for value in (lowest - 1, highest + 1):
+        with pytest.raises(ValueError, match=f"HTTP/2 setting {name}={value}, want {lowest} to {highest}"):
+            Settings(**option(name, value))
+
+
+def test_a_client_opens_100_streams_before_it_knows_the_limit_and_any_number_if_there_is_none() -> None:
+    client = Connection.client(Caches())
+    assert 100 == client.openable
+
+    client.receive(frames.encode_settings([]), 0.0)
+
+    assert client.openable > 1_000_000_000
+
+
+def test_the_limit_of_streams_stays_in_force_when_other_settings_change() -> None:
+    client = Connection.client(Caches())
+    client.receive(frames.encode_settings([(3, 7)]), 0.0)
+    client.open_stream(get_head())
+
+    client.receive(frames.encode_settings([(4, 100_000)]), 0.0)
+
+    assert 6 == client.openable
