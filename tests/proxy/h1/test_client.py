@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.h1 import Caches, ClientConnection, Limits, LocalProtocolError
+from proxy.h1 import Caches, ClientConnection, ConnectionTerminated, Event, Limits, LocalProtocolError
 from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES
 from proxy.heads import Fields, RequestHead
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, three_ways, transcript
@@ -536,6 +536,56 @@ def test_an_eof_after_a_complete_response_leaves_the_next_one_not_begun() -> Non
     assert not client.is_response_begun
 
 
+@pytest.mark.parametrize(
+    ("raw", "are_too_large"),
+    [
+        (OK + b"X: y\r\n" * 3 + b"\r\n", True),
+        (OK + b"X: " + b"y" * 200 + b"\r\n\r\n", True),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: y\r\n" * 3 + b"\r\n", True),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 40 + b"\r\n\r\n", True),
+        (OK + b"X\r\n\r\n", False),
+        (b"rubbish", False),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nx", False),
+        (OK + b"Content-Length: 5\r\n\r\nhello!", False),
+    ],
+)
+def test_fields_over_a_limit_are_told_from_malformed_ones(raw: bytes, are_too_large: bool) -> None:
+    for cuts in three_ways(raw):
+        client = asking(limits=Limits(max_fields=2, max_head_bytes=150, max_trailer_bytes=30))
+        events: list[Event] = []
+        start = 0
+        for end in [*cuts, len(raw)]:
+            events += client.receive(raw[start:end])
+            start = end
+
+        assert isinstance(events[-1], ConnectionTerminated)
+        assert are_too_large is events[-1].are_fields_too_large
+    assert [False] == [event.are_fields_too_large for event in asking().receive_eof()]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_authenticated"),
+    [
+        ([], False),
+        ([(b"authorization", b"Basic x")], False),
+        ([(b"x", b"ntlm")], False),
+        ([(b"authorization", b"NTLM x")], True),
+        ([(b"authorization", b"negotiate")], True),
+        ([(b"authorization", b"Nego2 x")], True),
+        ([(b"authorization", b"Kerberos x")], True),
+        ([(b"authorization", b"CredSSP x")], True),
+        ([(b"authorization", b"Basic x"), (b"authorization", b"NTLM x")], True),
+    ],
+)
+def test_a_request_that_authenticates_the_connection_marks_it_for_good(fields: Fields, is_authenticated: bool) -> None:
+    client = ClientConnection(Caches())
+    for request_head in (head(fields=fields), head()):
+        client.send_request(request_head, True)
+        client.receive(b"HTTP/1.1 204 x\r\n\r\n")
+
+        assert is_authenticated is client.is_authenticated
+
+
 def test_an_eof_while_idle_gives_no_event_and_ends_reuse() -> None:
     client = asking()
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")
@@ -610,10 +660,13 @@ def test_a_websocket_is_opened_when_the_backend_agrees_and_ends_with_its_connect
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)
     client.data_to_send()
+    assert not client.is_switched
     fields = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 
     raw = b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00"
     assert [response(101, *fields), ("data", b"\x81\x00")] == transcript(client.receive(raw))
+
+    assert client.is_switched
 
     client.send_data(b"\x89\x00")
     assert client.data_to_send() == b"\x89\x00"

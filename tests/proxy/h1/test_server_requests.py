@@ -399,6 +399,25 @@ def test_chunks_and_trailers_exactly_at_their_limits_are_accepted_and_over_them_
             assert is_taken == (seen[-1] == ("trailers", [(b"x", b"1"), (b"y", b"2")]))
 
 
+def test_limits_of_heads_change_for_what_is_received_from_then_on() -> None:
+    server = ServerConnection(Caches())
+    server.receive(GET)
+    server.send_headers(ResponseHead(204, []), True)
+    for limits, status_code in (
+        (Limits(max_request_line_bytes=len("GET / HTTP/1.1")), 414),
+        (Limits(max_head_bytes=37), 431),
+    ):
+        narrowed = ServerConnection(Caches())
+        narrowed.limit_heads(limits)
+
+        assert [("terminated", status_code)] == transcript(narrowed.receive(NEXT))
+
+    server.limit_heads(Limits(max_request_line_bytes=len("GET / HTTP/1.1"), max_head_bytes=len(GET)))
+    assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(GET))
+    server.send_headers(ResponseHead(204, []), True)
+    assert [("terminated", 414)] == transcript(server.receive(NEXT))
+
+
 def test_reading_stops_when_a_client_pipelines_too_much() -> None:
     server = ServerConnection(Caches(), limits=Limits(max_pipelined_bytes=100))
     server.receive(GET)

@@ -316,6 +316,22 @@ def test_an_invalid_or_unexpected_response_head_is_refused(raw: bytes, head: Res
     assert not server.data_to_send()
 
 
+def test_a_body_tells_when_it_has_reached_its_announced_length() -> None:
+    with_length, chunked = asked(GET), asked(GET)
+    assert not with_length.is_length_reached
+    with_length.send_headers(ResponseHead(200, LENGTH))
+    chunked.send_headers(ResponseHead(200, []))
+
+    seen = [with_length.is_length_reached]
+    for piece in (b"hel", b"lo", b""):
+        with_length.send_data(piece, not piece)
+        chunked.send_data(piece)
+        seen.append(with_length.is_length_reached)
+        assert not chunked.is_length_reached
+
+    assert seen == [False, False, True, False]
+
+
 def test_nothing_can_be_sent_after_the_end_of_a_response() -> None:
     server = asked(GET)
     server.send_headers(ResponseHead(200, []), True)

@@ -145,6 +145,47 @@ def test_the_answer_to_head_may_name_a_length_and_have_no_body() -> None:
     assert 0 == link.client.stream_count
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("status_code", [200, 204, 304])
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_response_is_whole_with_its_head_if_no_body_can_follow_and_the_request_is_sent(
+    method: bytes, status_code: int, is_sent: bool
+) -> None:
+    """Its stream may last, since some servers end it later or never."""
+    link = Link()
+    stream_id = link.request(RequestHead(method, b"https", b"a.example", b"/", []), end_stream=is_sent)
+    assert not link.client.is_whole(stream_id)
+
+    link.server.send_headers(stream_id, ResponseHead(status_code, []))
+    link.exchange()
+
+    can_have_body = method == b"GET" and status_code == 200
+    head = link.at_client[-1]
+    assert isinstance(head, ResponseReceived)
+    assert (False, is_sent and not can_have_body) == (head.end_stream, head.is_whole)
+    assert head.is_whole == link.client.is_whole(stream_id)
+
+    if not is_sent:
+        link.client.end_stream(stream_id)
+        assert can_have_body != link.client.is_whole(stream_id)
+    link.exchange()
+    link.server.end_stream(stream_id)
+    link.exchange()
+    assert not link.client.is_whole(stream_id)
+
+
+def test_a_response_that_ends_with_its_head_is_whole_and_a_tunnel_is_not() -> None:
+    link = Link()
+    ended, tunnel = link.request(), link.request(RequestHead(b"CONNECT", b"", b"a.example", b"", []), end_stream=False)
+    link.server.send_headers(ended, ResponseHead(200, []), end_stream=True)
+    link.server.send_headers(tunnel, ResponseHead(204, []))
+    link.client.end_stream(tunnel)
+    link.exchange()
+
+    assert [True, False] == [event.is_whole for event in link.at_client if isinstance(event, ResponseReceived)]
+    assert not link.client.is_whole(tunnel)
+
+
 def test_extended_connect_opens_a_stream_that_both_write_to() -> None:
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")

@@ -257,6 +257,42 @@ def test_a_body_passes_through_a_window_of_one_byte() -> None:
     assert [b"a", b"b", b"c"] == [f.payload for f in sent_frames(server.data_to_send())]
 
 
+def test_the_windows_tell_when_they_let_nothing_through() -> None:
+    server = answering(40_000)
+    server.receive(headers(3, GET), 0.0)
+    server.send_headers(3, ResponseHead(200, []))
+
+    assert 40_000 == server.send_data(1, bytes(50_000))
+    assert (True, False) == (server.awaits_credit(1), server.awaits_credit(3))
+    assert (True, 25_535) == (server.has_send_window, server.send_window_bytes)
+
+    assert 25_535 == server.send_data(3, bytes(50_000))
+    assert (False, True, 0) == (server.has_send_window, server.awaits_credit(3), server.send_window_bytes)
+
+    server.receive(frames.encode_window_update(0, 300), 0.0)
+    assert (True, False, 300) == (server.has_send_window, server.awaits_credit(3), server.sendable(3))
+    assert server.awaits_credit(1)
+
+    # Credit of a byte is gathered.
+    assert 300 == server.send_data(3, bytes(50_000))
+    server.receive(frames.encode_window_update(0, 1), 0.0)
+    assert (False, True, 1) == (server.has_send_window, server.awaits_credit(3), server.sendable(3))
+    server.receive(frames.encode_window_update(0, 255), 0.0)
+    assert (True, False, 256) == (server.has_send_window, server.awaits_credit(3), server.sendable(3))
+
+
+def test_a_connection_is_crowded_while_half_of_its_window_is_held() -> None:
+    server = new_server(Settings(connection_window_bytes=65_536))
+    server.receive(OPEN + data(1, bytes(16_384)) + data(1, bytes(16_383)), 0.0)
+    assert not server.is_crowded
+
+    server.receive(data(1, b"x"), 0.0)
+    assert server.is_crowded
+
+    server.release(1, 1)
+    assert not server.is_crowded
+
+
 def test_an_update_of_a_window_already_open_gives_no_event() -> None:
     server = answering(10)
 

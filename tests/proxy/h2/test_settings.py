@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.h2 import Caches, Connection, Settings, frames
-from tests.proxy.h2.wire import get_head
+from proxy.h2 import Caches, Connection, RequestReceived, RequestTooLarge, Settings, frames
+from tests.proxy.h2.wire import GET, get_head, headers, new_server
 
 BOUNDS = {
     "max_concurrent_streams": (0, 0xFFFFFFFF),
@@ -30,6 +30,27 @@ def test_settings_are_refused_outside_their_bounds(name: str) -> None:
     for value in (lowest - 1, highest + 1):
         with pytest.raises(ValueError, match=f"HTTP/2 setting {name}={value}, want {lowest} to {highest}"):
             Settings(**option(name, value))
+
+
+def test_another_limit_of_field_lists_is_announced_once_and_applies_at_once() -> None:
+    server = new_server()
+    request = headers(1, [*GET, (b"x", b"y" * 100), *[(b"z", b"y" * 100)] * 8])
+
+    for _ in range(2):
+        server.limit_field_lists(1024)
+
+    assert frames.encode_settings([(6, 1024)]) == server.data_to_send()
+    assert [RequestTooLarge] == [type(event) for event in server.receive(request, 0.0)]
+    server.limit_field_lists(65_536)
+    assert frames.encode_settings([(6, 65_536)]) == server.data_to_send()
+    assert [RequestReceived] == [
+        type(event) for event in server.receive(request.replace(b"\0\0\x01", b"\0\0\x03", 1), 0.0)
+    ]
+
+    server.terminate()
+    server.data_to_send()
+    server.limit_field_lists(1024)
+    assert not server.has_output
 
 
 def test_a_client_opens_100_streams_before_it_knows_the_limit_and_any_number_if_there_is_none() -> None:
