@@ -18,6 +18,7 @@ from proxy.h1 import (
 )
 from proxy.h1.grammar import permitted_trailers
 from proxy.heads import Fields, RequestHead, ResponseHead
+from tests.proxy.h1.transcripts import transcript
 
 DIGITS = frozenset(string.digits.encode())
 ALNUM = frozenset((string.ascii_letters + string.digits).encode())
@@ -36,13 +37,26 @@ def taken(is_taken: Callable[[bytes], bool]) -> frozenset[int]:
 
 
 def of_server(raw: bytes) -> list[Event]:
-    return ServerConnection(Caches()).receive(raw)
+    return read(lambda: ServerConnection(Caches()), raw)
+
+
+def asking() -> ClientConnection:
+    client = ClientConnection(Caches())
+    client.send_request(RequestHead(b"GET", b"http", b"a", b"/", []), True)
+    return client
 
 
 def of_client(raw: bytes) -> list[Event]:
-    client = ClientConnection(Caches())
-    client.send_request(RequestHead(b"GET", b"http", b"a", b"/", []), True)
-    return client.receive(raw)
+    return read(asking, raw)
+
+
+def read(made: Callable[[], ServerConnection | ClientConnection], raw: bytes) -> list[Event]:
+    """The events of `raw` in one piece, which are those of its bytes one by one."""
+    bytewise, codec = made(), made()
+    pieces = [event for byte in raw for event in bytewise.receive(bytes((byte,)))]
+    events = codec.receive(raw)
+    assert transcript(events) == transcript(pieces)
+    return events
 
 
 def request(raw: bytes) -> RequestHead | None:
@@ -63,10 +77,10 @@ def has(head: RequestHead | ResponseHead | None, name: bytes, value: bytes) -> b
     return head is not None and head.fields == [(name.lower(), value)]
 
 
-def is_size(read: Callable[[bytes], list[Event]], head: bytes, digit: bytes) -> bool:
+def is_size(events_of: Callable[[bytes], list[Event]], head: bytes, digit: bytes) -> bool:
     body = b"x" * int(digit, 16) if digit in HEX_DIGITS else b"x"
     last = b"\r\n0\r\n\r\n" if body else b"\r\n"
-    return getattr(read(head + digit + b"\r\n" + body + last)[-1], "end_stream", False)
+    return getattr(events_of(head + digit + b"\r\n" + body + last)[-1], "end_stream", False)
 
 
 PLACES: dict[str, tuple[Callable[[bytes], bool], Iterable[int]]] = {

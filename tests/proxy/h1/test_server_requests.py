@@ -31,6 +31,10 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         b"GET http://b.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
         [request(b"GET", b"b.example", b"/"), END],
     ),
+    "HTTP/1.0 with an expectation, which it does not have": (
+        b"GET / HTTP/1.0\r\nExpect: x\r\n\r\n",
+        [request(b"GET", b"", b"/", [(b"expect", b"x")]), END],
+    ),
     "asterisk-form": (b"OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", [request(b"OPTIONS", b"a.example", b"*"), END]),
     "asterisk-form from absolute-form": (
         b"OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
@@ -358,6 +362,18 @@ def test_a_trailer_line_with_a_bare_line_end_is_refused_at_once(flaw: bytes) -> 
         assert [CHUNKED_HEAD, ("terminated", 400)] == seen
 
 
+@pytest.mark.parametrize(
+    "start",
+    [b"GET / HTTP/1.1\r\nX: a", CHUNKED + b"0\r\nX: a", CHUNKED + b"1;a"],
+    ids=["a head", "a trailer", "a chunk"],
+)
+def test_a_carriage_return_is_refused_with_the_byte_behind_it(start: bytes) -> None:
+    server = ServerConnection(Caches())
+
+    assert ("terminated", 400) not in transcript(server.receive(start + b"\r"))
+    assert [("terminated", 400)] == transcript(server.receive(b"b"))
+
+
 def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:
     """In quadratic time this test would not end, and a worker would keep all other connections waiting."""
     server = ServerConnection(Caches(), limits=Limits(max_trailer_bytes=1 << 20))
@@ -544,6 +560,7 @@ def test_a_client_that_half_closes_still_gets_all_its_responses() -> None:
 
 def test_an_eof_between_requests_gives_no_event_and_closes() -> None:
     server = ServerConnection(Caches())
+    assert (0, True, True, False) == (server.held_bytes, server.is_idle, server.wants_data, server.has_pipelined)
 
     assert server.receive_eof() == []
     assert server.should_close
