@@ -161,6 +161,10 @@ PLACES: dict[str, tuple[Callable[[bytes], bool], Iterable[int]]] = {
         lambda b: has(response(b"HTTP/1.1 204 x\r\nX%bY: v\r\n\r\n" % b), b"x%by" % b, b"v"),
         TCHAR,
     ),
+    "in a response field's name before a space": (
+        lambda b: has(response(b"HTTP/1.1 204 x\r\nX%bY : v\r\n\r\n" % b), b"x%by" % b, b"v"),
+        TCHAR,
+    ),
     "in a response field's value": (
         lambda b: has(response(b"HTTP/1.1 204 x\r\nX: a%bb\r\n\r\n" % b), b"x", b"a%bb" % b),
         VALUE,

@@ -35,6 +35,10 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         b"GET / HTTP/1.0\r\nExpect: x\r\n\r\n",
         [request(b"GET", b"", b"/", [(b"expect", b"x")]), END],
     ),
+    "absolute-form of https with a path": (
+        b"GET https://b.example:443/x?q HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"GET", b"b.example:443", b"/x?q"), END],
+    ),
     "asterisk-form": (b"OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", [request(b"OPTIONS", b"a.example", b"*"), END]),
     "asterisk-form from absolute-form": (
         b"OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
@@ -92,6 +96,9 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "a path beyond ASCII": (b"GET /ger\xc3\xa4te HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "a query beyond ASCII": (b"GET /?q=\xc3\xa4 HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "* with GET": (b"GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "an absolute-form target of another scheme": (b"GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "a scheme that begins like https": (b"GET httpss://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "an absolute-form target without a host": (b"GET http:///x HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "a port beyond 65535": (b"GET / HTTP/1.1\r\nHost: a.example:65536\r\n\r\n", 400),
     "a fragment behind an absolute-form target": (b"GET http://a.example/x#y HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "a length of 19 digits": (b"PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000000000000000000\r\n\r\n", 400),

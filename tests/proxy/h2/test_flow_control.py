@@ -246,6 +246,16 @@ def test_sending_stops_at_the_connections_window() -> None:
     assert {16_384, 16_383} == {len(f.payload) for f in sent_frames(server.data_to_send())}
 
 
+def test_the_last_byte_of_a_window_is_used() -> None:
+    server = answering(1 << 20)
+
+    assert 65_534 == server.send_data(1, bytes(65_534))
+    assert 1 == server.send_data(1, b"ab")
+    events = server.receive(frames.encode_window_update(0, 1), 0.0)
+
+    assert [0] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+
+
 def test_a_body_passes_through_a_window_of_one_byte() -> None:
     server = answering(1)
 
