@@ -212,7 +212,7 @@ class Gateway(Gateway_10):
         except BodyError as error:
             self._answer(error.status_code, error.message)
         except ClientGone as error:
-            self.req.close_connection = True
+            self._cut_off()
             self._log().debug("client gone before it was answered", error)
         except BaseException as error:
             # Even a SystemExit raised by an app must not end the worker thread. A MemoryError would, as what filled the
@@ -233,10 +233,14 @@ class Gateway(Gateway_10):
                 chunks.close()
 
     def _answer(self, status_code: int, message: str) -> None:
-        self.req.close_connection = True
         if not self.req.sent_headers:
             self.req.refuse(status_code, message)
-        # A response that has begun ends without its last chunk or its full length, so that the client sees the failure.
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        """A response that has begun ends without its last chunk or its full length, so that the client sees the
+        failure."""
+        self.req.close_connection = True
         self.req.chunked_write = False
 
     def _log(self) -> Any:

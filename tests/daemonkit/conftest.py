@@ -21,8 +21,8 @@ class Held:
 
 @dataclass
 class EchoApp:
-    """`/hold` waits for `release`, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field
-    X-Role, all others the length of the body."""
+    """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/boom` and `/full` raise, `/unread`
+    reads nothing, `/role` returns the field X-Role, all others the length of the body."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -49,6 +49,8 @@ class EchoApp:
             return Response(b"x" * 10_000_000)(environ, start_response)
         if request.path == "/stream":
             return Response(iter([b"a", b"", b"b"]))(environ, start_response)
+        if request.path == "/endless":
+            return Response(self._endless())(environ, start_response)
         if request.path == "/broken-stream":
             return Response(broken_stream())(environ, start_response)
         body = request.stream.read()
@@ -56,6 +58,14 @@ class EchoApp:
             self.entered.release()
             assert self.release.wait(20)
         return Response(f"{request.method} {request.path} {len(body)}")(environ, start_response)
+
+    def _endless(self) -> Iterator[bytes]:
+        try:
+            while True:
+                yield bytes(100_000)
+        finally:
+            self.entered.release()
+            assert self.release.wait(20)
 
 
 def broken_stream() -> Iterator[bytes]:

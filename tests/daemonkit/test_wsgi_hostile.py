@@ -214,6 +214,18 @@ def test_a_connection_whose_answer_was_cut_off_ends(serve: Serve) -> None:
         assert len(deaf._buffer) < 10_000_000
 
 
+def test_a_chunked_answer_that_was_cut_off_has_no_last_chunk(serve: Serve, app: EchoApp) -> None:
+    """Its client began to read just afterwards, and took what it got for all of it."""
+    with RawClient(serve(send_timeout_s=0.5).bound_address.port) as late:
+        late.send(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S), "it was cut off"
+        app.release.set()
+
+        while late._more():
+            pass
+        assert not late._buffer.endswith(b"0\r\n\r\n")
+
+
 def test_a_head_over_the_limit_is_431(serve: Serve) -> None:
     with RawClient(serve(max_header_bytes=4096).bound_address.port) as client:
         answer = client.get(extra=f"X: {'x' * 100_000}\r\n")
