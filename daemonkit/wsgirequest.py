@@ -69,6 +69,9 @@ class StrictHeaderReader(HeaderReader):
                 fields[name] += b", " + value
         _check_framing(fields)
         _normalise_connection(fields)
+        if b"Expect" in fields:
+            # Never as cheroot spells it, which would ask for the body at once, even in HTTP/1.0.
+            fields[b"Expect"] = fields[b"Expect"].title()
         return fields
 
 
@@ -133,14 +136,23 @@ class Request(HTTPRequest):
     def respond(self) -> None:
         source: Input = self.conn.rfile
         source.deadline_s = time.monotonic() + self.server.body_timeout_s
+        source.before_wait = self._ask_for_body if self._is_body_held_back() else None
         if self.chunked_read:
             self.body = ChunkedBody(source, self.server.max_body_bytes)
         else:
             self.body = LengthBody(source, int(self.inheaders.get(b"Content-Length", 0)))
         self.rfile = io.BufferedReader(self.body, _BODY_BUFFER_BYTES)
         self.server.gateway(self).respond()
+        source.before_wait = None
         if self.chunked_write:
             self.conn.wfile.write(b"0\r\n\r\n")
+
+    def _is_body_held_back(self) -> bool:
+        """RFC 9110, 10.1.1; until the app reads, since it may refuse the body."""
+        return self.response_protocol == "HTTP/1.1" and self.inheaders.get(b"Expect") == b"100-Continue"
+
+    def _ask_for_body(self) -> None:
+        self.conn.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def send_headers(self) -> None:
         body = self.body
@@ -152,6 +164,11 @@ class Request(HTTPRequest):
 
     def _can_go_on_after(self, body: RequestBody) -> bool:
         """Whether the part of the body that the app did not read is small and arrives soon."""
+        source: Input = self.conn.rfile
+        if source.before_wait is not None:
+            # Nobody has asked for it, and the client may send it or not. Nor can the app ask once its response begins.
+            source.before_wait = None
+            return False
         if self.close_connection or (b"connection", b"close") in (
             (name.lower(), value.lower()) for name, value in self.outheaders
         ):

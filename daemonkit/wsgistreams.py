@@ -89,6 +89,8 @@ class Input:
         self.bytes_read = 0
         self.deadline_s = 0.0
         """When blocking reads give up (monotonic clock)."""
+        self.before_wait: Callable[[], None] | None = None
+        """Called once, before the first wait for more: it asks for a body that the client holds back."""
         self._socket = sock
         self._max_head_bytes = max_head_bytes
         self._is_thread_needed = is_thread_needed
@@ -172,6 +174,9 @@ class Input:
         """Block for more bytes until the deadline; returns False if the client has closed."""
         if self._is_at_end:
             return False
+        if self.before_wait is not None:
+            ask, self.before_wait = self.before_wait, None
+            ask()
         self._await_data()
         try:
             return self._receive()

@@ -409,10 +409,45 @@ def test_chunked_bodies_are_read_whole(serve: Serve) -> None:
         assert client.get().status_code == 200
 
 
-def test_expect_100_continue_is_answered_before_the_body(serve: Serve) -> None:
+EXPECTING = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+
+
+@pytest.mark.parametrize("expectation", [b"100-continue", b"100-Continue"])
+def test_expect_100_continue_is_answered_before_the_body(serve: Serve, expectation: bytes) -> None:
+    """RFC 9110, 10.1.1: the value is case-insensitive."""
     with RawClient(serve().bound_address.port) as client:
-        client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
-        assert client.answer().status_code == 100
+        for path in (b"/1", b"/2"):
+            client.send(EXPECTING.replace(b"100-continue", expectation) % path)
+            assert client.answer().status_code == 100
+            client.send(b"abc")
+            assert client.answer().body == b"POST " + path + b" 3"
+        assert client.get().body == b"GET / 0"
+
+
+def test_a_body_that_came_with_its_head_is_not_asked_for(serve: Serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(EXPECTING % b"/x" + b"abc")
+        assert client.answer().body == b"POST /x 3"
+        client.send(b"GET / HTTP/1.1\n")
+        assert client.answer().status_code == 400, "what comes next is not its body either"
+
+
+def test_a_body_that_the_app_does_not_read_is_not_asked_for(serve: Serve) -> None:
+    """Its client was asked to upload what was refused. It may send it nevertheless, so the connection ends."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(EXPECTING % b"/unread")
+        answer = client.answer()
+        assert (answer.status_code, answer.body, answer.fields["connection"]) == (200, b"unread", "close")
+        client.send(b"GET")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed_by_server()
+
+
+def test_an_expectation_of_http_1_0_is_ignored(serve: Serve) -> None:
+    """RFC 9110, 10.1.1: such a client would take 100 for the response."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send((EXPECTING % b"/x").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert select.select([client.socket], [], [], 0.1)[0] == []
         client.send(b"abc")
         assert client.answer().body == b"POST /x 3"
 
