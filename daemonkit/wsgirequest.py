@@ -48,6 +48,10 @@ _MAX_LINGER_BYTES = 16 * 1024 * 1024
 
 _FIELD_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_VALUE = re.compile(rb"[^\x00\r\n]*")
+_TARGET = re.compile(rb"[!-~]+")
+_VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
+_HOST = re.compile(rb"(?:[\w.~!$&'()*+;=%-]*|\[[\w.:~%-]+\])(?::[0-9]*)?")
+"""RFC 3986, 3.2.2 and 3.2.3, without commas: they join several."""
 _SINGLE = frozenset({b"Host", b"Content-Length", b"Transfer-Encoding", b"Content-Type", b"Authorization"})
 
 
@@ -116,10 +120,21 @@ class Request(HTTPRequest):
 
     def read_request_line(self) -> bool:
         try:
-            return bool(super().read_request_line())  # type: ignore[no-untyped-call]
+            if not super().read_request_line():  # type: ignore[no-untyped-call]
+                return False
         except ValueError:
             self.simple_response("400 Bad Request", "malformed request target")
             return False
+        # RFC 9112, 3. In between cheroot has removed tabs and carriage returns from the path.
+        if not _FIELD_NAME.fullmatch(self.method):
+            self.simple_response("400 Bad Request", "malformed method")
+        elif not _TARGET.fullmatch(self.uri):
+            self.simple_response("400 Bad Request", "malformed request target")
+        elif not _VERSION.fullmatch(self.request_protocol):
+            self.simple_response("400 Bad Request", "malformed HTTP version")
+        else:
+            return True
+        return False
 
     def read_request_headers(self) -> bool:
         if not super().read_request_headers():  # type: ignore[no-untyped-call]
@@ -127,6 +142,9 @@ class Request(HTTPRequest):
         is_http_1_1 = self.response_protocol == "HTTP/1.1"
         if is_http_1_1 and b"Host" not in self.inheaders:
             self.simple_response("400 Bad Request", "header field Host is missing")
+            return False
+        if not _HOST.fullmatch(self.inheaders.get(b"Host", b"")):
+            self.simple_response("400 Bad Request", "malformed header field Host")
             return False
         if not is_http_1_1 and b"Transfer-Encoding" in self.inheaders:
             self.simple_response("400 Bad Request", "Transfer-Encoding in HTTP/1.0")

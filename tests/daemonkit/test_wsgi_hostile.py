@@ -258,6 +258,20 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> 
         b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/x.y\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.+1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.-1\r\nHost: x\r\n\r\n",
+        b"G@T / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\rb HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: ::1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: [a\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
@@ -298,6 +312,15 @@ def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, reques
         assert answer.json["error"] == "bad request"
         assert answer.json["message"]
         assert client.is_closed_by_server()
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a", "a.test:80", "A_b-1.test:", "127.0.0.1:8080", "[::1]:8080", "[fe80::1%25eth0]"]
+)
+def test_every_valid_host_is_served(serve: Serve, host: str) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host.encode())
+        assert client.answer().status_code == 200
 
 
 def test_every_refusal_has_the_date_at_which_it_is_made(serve: Serve) -> None:

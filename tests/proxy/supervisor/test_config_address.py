@@ -63,9 +63,7 @@ def test_with_allow_unauthenticated_config_documents_are_accepted_without_a_toke
         assert proxy.get(token=None).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil", "::1"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil"])
 def test_without_a_token_a_foreign_host_name_is_answered_403(host: str) -> None:
     """DNS rebinding: the owner of a name can point it at this address after a browser has loaded a page from it."""
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
