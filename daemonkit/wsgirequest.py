@@ -268,15 +268,17 @@ class Gateway(Gateway_10):
                 chunks.close()
 
     def _answer(self, status_code: int, message: str) -> None:
-        if not self.req.sent_headers:
+        if self.req.sent_headers:
+            self._cut_off()
+        else:
             self.req.refuse(status_code, message)
-        self._cut_off()
 
     def _cut_off(self) -> None:
         """A response that has begun ends without its last chunk or its full length, so that the client sees the
         failure."""
         self.req.close_connection = True
         self.req.chunked_write = False
+        self.req.conn.is_cut_off = True
 
     def _log(self) -> Any:
         path = self.env["PATH_INFO"][:200]
@@ -288,6 +290,8 @@ class Connection(HTTPConnection):
 
     RequestHandlerClass = Request
     must_linger = False
+    is_cut_off = False
+    """True if the last response is incomplete."""
     is_new = True
     """True until a request has been handed to a worker."""
 
@@ -371,6 +375,7 @@ class Connection(HTTPConnection):
             with self.server.patience() as is_allowed:
                 if is_allowed:
                     self._linger()
+        self._notify_of_end()
         self.server.open_connections.discard(self)
         self.rfile.close()
         self.wfile.close()
@@ -378,14 +383,18 @@ class Connection(HTTPConnection):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
+    def _notify_of_end(self) -> None:
+        """RFC 9112, 9.8: without it, a client cannot tell the end of a response from a cut."""
+        if isinstance(self.socket, TlsSocket) and self.socket.fileno() >= 0 and not self.is_cut_off:
+            self.socket.settimeout(0)
+            with contextlib.suppress(OSError):
+                self.socket.unwrap()
+
     def _linger(self) -> None:
         deadline_s = time.monotonic() + _LINGER_S
         taken_bytes = 0
         with contextlib.suppress(OSError, ValueError):
-            if isinstance(self.socket, TlsSocket):
-                self.socket.settimeout(0)
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    self.socket.unwrap()
+            self._notify_of_end()
             self.socket.shutdown(socket.SHUT_WR)
             while taken_bytes < _MAX_LINGER_BYTES and (remaining_s := deadline_s - time.monotonic()) > 0:
                 if not comes_within(remaining_s, self.socket):

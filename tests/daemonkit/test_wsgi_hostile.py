@@ -619,18 +619,54 @@ def test_an_incomplete_tls_record_of_a_body_is_answered_408_at_its_total_timeout
         assert time.monotonic() - began_s < 3.4
 
 
-def test_the_last_answer_of_a_tls_connection_ends_with_close_notify(serve: Serve, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
+        (b"GET /stream HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET /boom HTTP/1.1\r\nHost: x\r\n\r\n", b"500"),
+        (b"GET / HTTP/1.1\r\n", b"408"),
+    ],
+    ids=["refused", "idle", "asked to close", "without a length", "failed", "late"],
+)
+def test_a_tls_connection_ends_with_close_notify(serve: Serve, tmp_path: Path, request_: bytes, status: bytes) -> None:
     """Without it a client cannot tell the end from a cut (RFC 8446, 6.1)."""
-    authority, pair = trustme.CA(), str(tmp_path / "both.pem")
+    with tls_client(serve, tmp_path) as client:
+        client.sendall(request_)
+
+        assert client.recv(65536).startswith(b"HTTP/1.1 " + status)
+        read_to_its_end(client)
+
+
+def test_a_tls_connection_whose_answer_was_cut_off_ends_without_close_notify(serve: Serve, tmp_path: Path) -> None:
+    """Nothing else tells a client of HTTP/1.0, which knows no chunks."""
+    with tls_client(serve, tmp_path) as client:
+        client.sendall(b"GET /broken-stream HTTP/1.0\r\n\r\n")
+
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        with pytest.raises(ssl.SSLEOFError):
+            read_to_its_end(client)
+
+
+@contextlib.contextmanager
+def tls_client(serve: Serve, folder: Path) -> Iterator[ssl.SSLSocket]:
+    """Of a server with short timeouts; an end without close_notify is an error."""
+    authority, pair = trustme.CA(), str(folder / "both.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pair)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
-    connection = socket.create_connection(("127.0.0.1", serve(tls=(pair, pair)).bound_address.port), DEADLINE_S)
+    port = serve(tls=(pair, pair), header_timeout_s=0.5, idle_timeout_s=0.5).bound_address.port
+    connection = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
     with context.wrap_socket(connection, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as client:
-        client.sendall(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n")
+        yield client
 
-        assert client.recv(65536).startswith(b"HTTP/1.1 400")
-        assert client.recv(1) == b"", "raises SSLEOFError after a cut"
+
+def read_to_its_end(client: ssl.SSLSocket) -> None:
+    """Raises SSLEOFError after a cut."""
+    while client.recv(65536):
+        pass
 
 
 def fills_up(sock: socket.socket) -> bool:
