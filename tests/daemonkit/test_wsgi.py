@@ -5,6 +5,7 @@ import errno
 import gc
 import logging
 import os
+import queue
 import resource
 import select
 import socket
@@ -24,7 +25,7 @@ import requests
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from daemonkit import filereading
+from daemonkit import filereading, wsgirequest
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
@@ -461,6 +462,28 @@ def test_a_small_body_that_the_app_left_unread_does_not_disturb_the_next_request
         assert client.get().body == b"GET / 0"
 
 
+def test_a_small_body_that_the_app_left_unread_may_arrive_a_little_later(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wsgirequest, "_SKIP_TIMEOUT_S", DEADLINE_S)
+    with RawClient(serve(body_timeout_s=2 * DEADLINE_S).bound_address.port) as client:
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")
+        assert select.select([client.socket], [], [], 0.1)[0] == []
+        client.send(b"GET")
+        assert client.answer().body == b"unread"
+        assert client.get().body == b"GET / 0"
+
+
+def test_a_body_that_the_app_left_unread_and_that_does_not_arrive_delays_the_answer_only_a_little(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wsgirequest, "_SKIP_TIMEOUT_S", 0.1)
+    with RawClient(serve(body_timeout_s=2 * DEADLINE_S).bound_address.port) as client:
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")
+        answer = client.answer()
+        assert (answer.body, answer.fields["connection"]) == (b"unread", "close")
+
+
 def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_answer(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
@@ -609,6 +632,26 @@ def test_a_client_beyond_the_limit_replaces_a_connection_without_a_request_or_el
         assert running.answer().status_code == 200
 
 
+def test_a_client_beyond_the_limit_replaces_one_that_has_begun_its_next_request_which_is_answered_503(
+    serve: Serve,
+) -> None:
+    port = serve(max_connections=1).bound_address.port
+    with RawClient(port) as older:
+        assert older.get().status_code == 200
+        older.send(b"GET / HTTP/1.1\r\n")
+        # A new client is refused until the server knows that the first request is over.
+        assert _eventually(lambda: _status_of_a_new_client(port) == 200)
+
+        assert older.answer().status_code == 503
+        assert older.is_closed_by_server()
+
+
+def test_fields_of_several_lines_reach_the_app_as_one(serve: Serve) -> None:
+    """RFC 9110, 5.3."""
+    with RawClient(serve().bound_address.port) as client:
+        assert client.get("/role", extra="X-Role: a\r\nx-role: b\r\n").body == b"a, b"
+
+
 def test_connections_leave_enough_descriptors_for_other_parts_of_the_process(serve: Serve) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 4 * (len(os.listdir("/proc/self/fd")) + 20)  # noqa: PTH208 - numbers, not paths
@@ -638,6 +681,32 @@ def test_a_lack_of_descriptors_fails_the_start(app: EchoApp) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         server.stop()
+
+
+def test_a_lack_of_descriptors_while_serving_is_logged_and_delays_new_clients(serve: Serve) -> None:
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.put(record.getMessage())
+
+    port = serve().bound_address.port
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    log, listening = logging.getLogger("tests.wsgi"), Listening(logging.WARNING)
+    log.addHandler(listening)
+    with RawClient(port) as served, socket.socket() as late:
+        assert served.get().status_code == 200
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # with less, poll() fails, too
+        try:
+            late.connect(("127.0.0.1", port))
+            assert said.get(timeout=DEADLINE_S) == "cannot accept a connection"
+            assert served.get().status_code == 200
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            log.removeHandler(listening)
+        late.settimeout(DEADLINE_S)
+        late.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert late.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
@@ -779,6 +848,24 @@ def test_a_server_that_ends_does_not_remove_the_unix_socket_of_its_successor(
 def _is_refused_at(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_server_that_stops_logs_whether_it_cut_off_requests(
+    serve: Serve, app: EchoApp, caplog: pytest.LogCaptureFixture, is_running: bool
+) -> None:
+    server = serve()
+    with RawClient(server.bound_address.port) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        if not is_running:
+            app.release.set()
+            server.drain(time.monotonic() + DEADLINE_S)
+
+        server.stop()
+
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert logged == ["requests still running, cut off"] * is_running
 
 
 def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve: Serve, app: EchoApp) -> None:

@@ -157,6 +157,31 @@ def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve: Se
         assert client.is_closed_by_server()
 
 
+def test_a_connection_whose_time_is_not_over_delays_no_timeout_of_a_later_one(serve: Serve) -> None:
+    port = serve(header_timeout_s=2 * DEADLINE_S, idle_timeout_s=0.3).bound_address.port
+    with RawClient(port), RawClient(port) as idle:
+        assert idle.get().status_code == 200
+        assert idle.is_closed_by_server()
+
+
+def test_the_connection_of_a_refused_client_is_not_reset_though_nobody_has_read_its_request(
+    serve: Serve, app: EchoApp
+) -> None:
+    """On its way, a reset may overtake the response."""
+    port = serve(max_connections=1).bound_address.port
+    with RawClient(port) as running:
+        running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        with contextlib.ExitStack() as stack:
+            with standing_still(port):
+                client = stack.enter_context(RawClient(port))
+                client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+            assert client.answer().status_code == 503
+            assert stack.enter_context(RawClient(port)).answer().status_code == 503, "it is the next one's turn"
+            assert client.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+
+
 def test_a_clock_that_is_set_back_delays_no_timeout(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     port = serve(header_timeout_s=0.3).bound_address.port
     with RawClient(port) as first:
@@ -349,7 +374,9 @@ def test_a_refused_head_request_is_answered_without_content(serve: Serve) -> Non
 def test_an_unknown_transfer_coding_is_501(serve: Serve, codings: bytes) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + codings + b"\r\n\r\n")
-        assert client.answer().status_code == 501
+        answer = client.answer()
+        assert answer.status_code == 501
+        assert answer.json["message"] == "unknown transfer coding, want chunked"
         assert client.is_closed_by_server()
 
 
