@@ -177,6 +177,7 @@ class Engine(Server):
             where if isinstance(where, str) else where[:2],
             app,
             server_name=name,
+            shutdown_timeout=0,  # whoever stops it sets how long requests may run on
         )
         self.requests = _Threads(self, limits.threads, limits.threads, limits.request_queue, 0)
         self.log = log

@@ -387,7 +387,7 @@ class Connection(HTTPConnection):
         """RFC 9112, 9.8: without it, a client cannot tell the end of a response from a cut."""
         if isinstance(self.socket, TlsSocket) and self.socket.fileno() >= 0 and not self.is_cut_off:
             self.socket.settimeout(0)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 self.socket.unwrap()
 
     def _linger(self) -> None:
