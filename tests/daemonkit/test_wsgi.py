@@ -368,7 +368,16 @@ def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve: Serve) -> None
     with RawClient(port) as client:
         for _ in range(2):
             client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-            assert client.answer().fields["connection"] == "Keep-Alive"
+            fields = client.answer().fields
+            assert (fields["connection"], fields["keep-alive"]) == ("Keep-Alive", f"timeout={DEADLINE_S:.0f}")
+
+
+def test_a_response_without_content_has_its_head(serve: Serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        for _ in range(2):
+            client.send(b"HEAD /x HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.head().fields["content-length"] == str(len("HEAD /x 0"))
+        assert client.get().body == b"GET / 0"
 
 
 def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
