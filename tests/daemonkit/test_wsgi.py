@@ -502,6 +502,16 @@ def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_a
         assert client.is_closed_by_server()
 
 
+def test_a_client_that_asked_to_close_can_send_a_large_body_that_the_app_left_unread(serve: Serve) -> None:
+    """A reset would keep it from reading the answer."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5000000\r\n\r\n")
+        client.send(b"x" * 5_000_000)
+
+        assert client.answer().body == b"unread"
+        assert client.is_closed_by_server()
+
+
 def test_a_response_without_length_is_sent_in_chunks(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -522,6 +532,7 @@ def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(
             answer = client.get(path)
             assert answer.status_code == 500
             assert answer.json == {"error": "internal error", "message": "bug in the server, see its log"}
+            assert client.is_closed_by_server()
 
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
         "request failed"
@@ -589,13 +600,16 @@ def test_requests_beyond_threads_and_queue_are_answered_503(serve: Serve, app: E
         assert [client.answer().status_code for client in waiting.values()] == [200]
 
 
-def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(serve: Serve, app: EchoApp) -> None:
+def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(
+    serve: Serve, app: EchoApp, caplog: pytest.LogCaptureFixture
+) -> None:
     port = serve(max_connections=2).bound_address.port
     with RawClient(port) as running, RawClient(port) as other:
         for client in (running, other):
             client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
             assert app.entered.acquire(timeout=DEADLINE_S)
         assert [_status_of_a_new_client(port) for _ in range(3)] == [503] * 3
+        assert "overloaded, answering 503" in caplog.messages
 
         app.release.set()
         assert [client.answer().status_code for client in (running, other)] == [200, 200]
@@ -619,7 +633,7 @@ def test_a_client_beyond_the_limit_that_sends_nothing_is_answered_503_and_delays
 
 
 def test_a_client_beyond_the_limit_replaces_a_connection_without_a_request_or_else_the_longest_idle(
-    serve: Serve, app: EchoApp
+    serve: Serve, app: EchoApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     # With one free thread, an answer to `newer` shows that the thread is done with `older`.
     port = serve(threads=2, max_connections=3).bound_address.port
@@ -639,6 +653,7 @@ def test_a_client_beyond_the_limit_replaces_a_connection_without_a_request_or_el
                 assert newer.get().status_code == 200
         app.release.set()
         assert running.answer().status_code == 200
+    assert "too many connections, closing the longest idle one" in caplog.messages
 
 
 def test_a_client_beyond_the_limit_replaces_one_that_has_begun_its_next_request_which_is_answered_503(
@@ -750,6 +765,13 @@ def test_an_app_can_see_that_its_client_has_gone(serve: Serve, app: EchoApp) -> 
         assert client_gone() is False
 
     assert _eventually(client_gone)
+
+
+def test_an_app_can_see_that_a_connection_has_ended(serve: Serve, app: EchoApp) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.get(extra="Connection: close\r\n")
+        assert client.is_closed_by_server()
+        assert _eventually(app.gone[-1])
 
 
 def test_connections_that_the_kernel_does_not_watch_are_closed_and_the_server_goes_on(

@@ -152,6 +152,29 @@ def test_a_request_that_came_while_the_server_was_blocked_is_served_though_its_i
         assert client.answer().body == b"GET /next 0"
 
 
+def test_a_connection_with_news_does_not_give_way_to_another(serve: Serve, app: EchoApp) -> None:
+    port = serve(threads=1, max_connections=2).bound_address.port
+    stopper = Stopper()
+    log = logging.getLogger("tests.wsgi")
+    with RawClient(port) as older, RawClient(port) as newer, contextlib.ExitStack() as stack:
+        assert [older.get().status_code, newer.get().status_code] == [200, 200]
+        log.addHandler(stopper)
+        try:
+            running = stack.enter_context(RawClient(port))
+            running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert stopper.stands.wait(DEADLINE_S), "it takes the place of the older one"
+            late = stack.enter_context(RawClient(port))
+            newer.send(b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+        finally:
+            stopper.may_go_on.set()
+            log.removeHandler(stopper)
+
+        assert late.answer().status_code == 503
+        app.release.set()
+        assert running.answer().status_code == 200
+        assert newer.answer().body == b"GET /next 0"
+
+
 def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve: Serve) -> None:
     with RawClient(serve(header_timeout_s=0.3).bound_address.port) as client:
         assert client.is_closed_by_server()
