@@ -1,11 +1,11 @@
 """One connection and one request, as cheroot runs them in a worker thread, made strict and given our error format.
 
 cheroot parses the request line and builds the WSGI environ and the response head. This module replaces header parsing
-(RFC 9112 sections 5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error
-response of the server itself, and the handling of exceptions raised by the app. The WSGI environ has two additions:
-`wsgi.input` always ends by itself, and `daemonkit.client_gone` is a callable that tells whether the client has closed
-its side, so that an app can drop work that nobody waits for. A client that has closed only its sending side counts as
-gone, since the server cannot tell the difference.
+(RFC 9112 sections 5 and 6: no folding, no space before the colon, one Host, one body length), bodies, `Expect`, every
+error response of the server itself, and the handling of exceptions raised by the app. The WSGI environ has two
+additions: `wsgi.input` always ends by itself, and `daemonkit.client_gone` is a callable that tells whether the client
+has closed its side, so that an app can drop work that nobody waits for. A client that has closed only its sending side
+counts as gone, since the server cannot tell the difference.
 """
 
 import contextlib

@@ -281,7 +281,7 @@ def test_a_half_renewed_certificate_is_logged_once_and_the_previous_one_stays_in
     files.issue()
     files.write_chain()
 
-    for _ in range(2):
+    for _ in range(3):
         assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
     (line,) = [
         line for line in map(line_of, caplog.records) if str(line["msg"]).startswith("cannot renew the certificate")
