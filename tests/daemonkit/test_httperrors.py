@@ -29,6 +29,7 @@ def test_an_error_response_may_have_further_header_fields() -> None:
 
     assert (response.status_code, response.headers["Retry-After"]) == (503, "3")
     assert response.mimetype == "application/json"
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 def test_a_werkzeug_exception_keeps_its_status_code_and_allow_field() -> None:
