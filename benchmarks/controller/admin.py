@@ -4,7 +4,7 @@ import http.client
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -68,16 +68,6 @@ class Admin:
         """Call in parallel; returns when all calls are done."""
         for _ in self._pool.map(call, items):
             pass
-
-    def pages(self, path: str) -> Iterator[Any]:
-        """All items of a list, page by page."""
-        continue_ = ""
-        while True:
-            page = self.get(f"{path}?limit=500" + (f"&continue={continue_}" if continue_ else ""))
-            yield from page["items"]
-            continue_ = page["metadata"].get("continue", "")
-            if not continue_:
-                return
 
     def _connection(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._own, "connection", None)

@@ -95,10 +95,6 @@ class Population:
         self.routes = routes
         self.port = port
 
-    @property
-    def gateways(self) -> int:
-        return (self.routes + objects.ROUTES_A_GATEWAY - 1) // objects.ROUTES_A_GATEWAY
-
     def route(self, number: int) -> str:
         return objects.path(Kind.HTTP_ROUTE, self.namespace, f"app{number}")
 

@@ -52,8 +52,6 @@ class Reply:
 class Pass:
     """The result of one reconcile."""
 
-    desired: tuple[Endpoint, ...]
-    """As adjusted by the webhook."""
     changes: Changes
     """As applied, including ownership records."""
 
@@ -113,7 +111,7 @@ class ClientModel:
             changes = self._registry.write(changes, known)
         if not changes.is_empty:
             self.apply_changes(changes)
-        return Pass(adjusted, changes)
+        return Pass(changes)
 
     def _call(self, method: str, path: str, body: bytes | None = None, *, accepts: bool = True) -> Reply:
         """One request with exactly the header fields that Go's client sends."""

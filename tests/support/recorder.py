@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -24,20 +24,14 @@ HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "conten
 class Call:
     method: str
     path: str
-    headers: Mapping[str, str]
     body: bytes
     status_code: int
     """Status code of the response; 0 if the webhook closed the connection without one."""
-    answer: bytes
 
     @property
     def sent(self) -> Any:
         """The request's JSON; None without a body."""
         return json.loads(self.body) if self.body else None
-
-    @property
-    def received(self) -> Any:
-        return json.loads(self.answer) if self.answer else None
 
 
 class WebhookRecorder:
@@ -111,12 +105,12 @@ class WebhookRecorder:
             response = upstream.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException):
-            self._keep(Call(handler.command, handler.path, headers, body, 0, b""))
+            self._keep(Call(handler.command, handler.path, body, 0))
             handler.close_connection = True
             return
         finally:
             upstream.close()
-        self._keep(Call(handler.command, handler.path, headers, body, response.status, answer))
+        self._keep(Call(handler.command, handler.path, body, response.status))
         _answer(handler, response, answer)
 
     def _keep(self, call: Call) -> None:

@@ -46,10 +46,6 @@ class HttpServer:
         self._acceptor: threading.Thread | None = None
         self._connections: dict[_Connection, threading.Thread] = {}
 
-    @property
-    def is_running(self) -> bool:
-        return self._listener is not None
-
     def start(self) -> None:
         if self._listener is not None:
             raise RuntimeError("the server runs already")

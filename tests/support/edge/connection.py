@@ -87,7 +87,6 @@ class EdgeConnection:
         self._transport.flush_later()
         if is_counted:
             self._streams[stream.stream_id] = stream
-            self.record.requests += 1
             self._count()
         else:
             self._controls[stream.stream_id] = stream

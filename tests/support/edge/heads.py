@@ -44,8 +44,6 @@ class Response(msgspec.Struct, frozen=True):
     fields: Fields
     """The user's fields."""
     raw: ResponseHead
-    connection: int = 0
-    """Number of the connection that carried it."""
 
     def values(self, name: bytes) -> list[bytes]:
         return [value for field, value in self.fields if field == name]

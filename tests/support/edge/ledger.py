@@ -55,7 +55,6 @@ class Record:
     streams: int = 0
     """In flight, excluding the control stream."""
     max_streams: int = 0
-    requests: int = 0
     pings_acked: int = 0
     goaways: list[int] = field(default_factory=list)
     """Error codes of the GOAWAYs received."""

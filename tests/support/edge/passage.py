@@ -107,8 +107,6 @@ class Passage:
 
     def on_head(self, head: ResponseHead, end_stream: bool) -> None:
         response = read_response(head)
-        assert self._connection is not None
-        response = msgspec.structs.replace(response, connection=self._connection.record.number)
         with self._ledger.writing():
             self._ledger.responses.append(response)
         answer = client_head(response, self._ray)
