@@ -7,7 +7,7 @@ which HTTP/2 uses too. A connection is used through `receive(data) -> list[Event
 
 from proxy.h1.caches import Caches
 from proxy.h1.client import ClientConnection
-from proxy.h1.errors import NOT_HTTP, LocalProtocolError, ProtocolError, RemoteProtocolError
+from proxy.h1.errors import NOT_HTTP, LocalProtocolError
 from proxy.h1.events import (
     ConnectionTerminated,
     DataReceived,
@@ -32,8 +32,6 @@ __all__ = [
     "InformationalReceived",
     "Limits",
     "LocalProtocolError",
-    "ProtocolError",
-    "RemoteProtocolError",
     "RequestReceived",
     "ResponseReceived",
     "ServerConnection",

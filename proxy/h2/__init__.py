@@ -6,7 +6,7 @@ which HTTP/1.1 uses too.
 
 from proxy.h2.abuse import Limits
 from proxy.h2.connection import Caches, Connection
-from proxy.h2.errors import ErrorCode, LocalProtocolError, ProtocolError, RemoteProtocolError
+from proxy.h2.errors import ErrorCode, LocalProtocolError
 from proxy.h2.events import (
     ConnectionTerminated,
     DataReceived,
@@ -23,7 +23,7 @@ from proxy.h2.events import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.h2.settings import PeerSettings, Settings
+from proxy.h2.settings import Settings
 
 __all__ = [
     "Caches",
@@ -36,10 +36,7 @@ __all__ = [
     "InformationalReceived",
     "Limits",
     "LocalProtocolError",
-    "PeerSettings",
     "PingAcked",
-    "ProtocolError",
-    "RemoteProtocolError",
     "RequestReceived",
     "RequestRejected",
     "RequestTooLarge",

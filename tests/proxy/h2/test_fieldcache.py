@@ -7,7 +7,7 @@ from hpack import Decoder, HPACKError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.h2 import ErrorCode, RemoteProtocolError
+from proxy.h2.errors import ErrorCode, RemoteProtocolError
 from proxy.h2.fieldcache import MAX_CACHED_FIELDS, BlockDecoder, FieldCache, make_cache
 from proxy.h2.fieldlines import encode_integer
 from proxy.h2.fields import AUTHORITY, METHOD, PATH, SCHEME, STATUS, FieldBlock

@@ -11,7 +11,8 @@ from hpack.huffman_table import decode_huffman
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.h2 import ErrorCode, RemoteProtocolError, huffman
+from proxy.h2 import huffman
+from proxy.h2.errors import ErrorCode, RemoteProtocolError
 
 ENCODER = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from proxy import h2
 from proxy.h2 import frames
+from proxy.h2.errors import ProtocolError
 from proxy.heads import Fields, RequestHead
 from proxy.loop import Buffer, Creditor, Loop, Transport
 from proxy.tunnel.registration import Refusal, Registration
@@ -171,7 +172,7 @@ class EdgeConnection:
         for event in self._codec.receive(data, self._loop.now_s):
             try:
                 self._on_event(event)
-            except (AssertionError, ValueError, h2.ProtocolError) as error:
+            except (AssertionError, ValueError, ProtocolError) as error:
                 self._violate(f"{type(error).__name__}: {error}")
             if self.is_gone:
                 return
