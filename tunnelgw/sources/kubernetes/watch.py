@@ -8,12 +8,14 @@
     the kind's definition has changed                     a list, and another one later: events lack new fields
     403, for half a minute                                a list now and then: only the right to watch may be missing
     too soon, and the server's version is older than ours a list: a backup was restored
-    anything else                                         the same, after a wait
+    401, 429, 500 or 503                                  a watch from the last version
+    any other refusal                                     a list
 
-Waits have full jitter under a limit that doubles while nothing improves, and are added to the time that the server asks
-for. If the server could not be reached and refuses now, that is an improvement: a starting server refuses for a second
-or two. If it did not answer, waits end soon after it has answered any thread: otherwise objects that refer to several
-kinds would be judged for many seconds by only those kinds that came back first.
+Where something went wrong, a wait comes first. Waits have full jitter under a limit that doubles while nothing
+improves, and are added to the time that the server asks for. If the server could not be reached and refuses now, that
+is an improvement: a starting server refuses for a second or two. If it did not answer, waits end soon after it has
+answered any thread: otherwise objects that refer to several kinds would be judged for many seconds by only those kinds
+that came back first.
 """
 
 import math
