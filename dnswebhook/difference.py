@@ -49,12 +49,12 @@ class Difference:
         self.refusals = list(asked.refusals)
         self.skips = list(asked.skips)
         self.by_name: dict[str, list[Wish]] = defaultdict(list)
-        self.vouchers: dict[str, list[Wish]] = defaultdict(list)
+        self._ownership_records: dict[str, list[Wish]] = defaultdict(list)
         """Ownership records by the name that they vouch for."""
         for wish in self.wishes.values():
             self.by_name[wish.name].append(wish)
             if wish.owned is not None:
-                self.vouchers[wish.owned.name].append(wish)
+                self._ownership_records[wish.owned.name].append(wish)
         self._rows: dict[str, list[Record]] = defaultdict(list)
         self._chains = Chains()
         for record in records:
@@ -73,13 +73,13 @@ class Difference:
             if wish.type == "CNAME":
                 self._keep_out_of_loops(wish)
         self._refused = {(refusal.name, refusal.type) for refusal in self.refusals}
-        self._drop_vouchers_of_refused()
+        self._drop_ownership_of_refused()
         self._refuse_unvouched()
         self._keep_what_refused_ones_replace()
 
-    def subjects(self, voucher: Wish) -> list[Wish]:
+    def subjects(self, ownership: Wish) -> list[Wish]:
         """The record sets of this call that an ownership record vouches for."""
-        owned = voucher.owned
+        owned = ownership.owned
         if owned is None:
             return []
         return [wish for wish in self.by_name.get(owned.name, ()) if wish.owned is None and owned.covers(*wish.key)]
@@ -90,12 +90,12 @@ class Difference:
         return [row for row in self._rows.get(name, ()) if row.is_enabled and row.type == record_type]
 
     @staticmethod
-    def may_wait(voucher: Wish, update: Update) -> bool:
+    def may_wait(ownership: Wish, update: Update) -> bool:
         """Whether a text may be rewritten after its record, since the old text says the same.
 
         An encrypted text differs on every pass: written first, it would be rewritten each time its record fails.
         """
-        return update.record.value in voucher.same
+        return update.record.value in ownership.same
 
     def values_of_ours(self, subject: Wish) -> set[str]:
         """The subject's values in this call, and those that an earlier call should have removed and this one omits."""
@@ -181,17 +181,17 @@ class Difference:
         is_first = bool(wish.owned and wish.owned.types) and self._claims.is_first_told(row)
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
 
-    def _is_succeeded(self, voucher: Wish, text: str) -> bool:
+    def _is_succeeded(self, ownership: Wish, text: str) -> bool:
         """Whether an earlier call left this text open, and its owner now gets another text in that ownership record."""
-        is_noted = self.notes.has_text(voucher.name, text)
-        return is_noted and owner_in(text) in map(owner_in, voucher.wanted)
+        is_noted = self.notes.has_text(ownership.name, text)
+        return is_noted and owner_in(text) in map(owner_in, ownership.wanted)
 
     def _is_claimed(self, wish: Wish) -> bool:
         """Whether an ownership record that an earlier call left open is there, and this call sends it again."""
         return any(
-            self.notes.has_text(voucher.name, row.value)
-            for voucher in self._vouchers_of(wish)
-            for row in self.live(voucher.key)
+            self.notes.has_text(ownership.name, row.value)
+            for ownership in self._ownership_records_of(wish)
+            for row in self.live(ownership.key)
         )
 
     def _may_remove(self, wish: Wish, row: Record, result: SetDifference) -> bool:
@@ -215,9 +215,11 @@ class Difference:
         external-dns claims whole sets, and would remove those values. If it asks for a change to the set
         (`--txt-cache-interval`), refuse only if no row is left that it may have known.
         """
-        vouchers = self._vouchers_of(wish)
-        is_claimed_now = any(self.sets[voucher.key].creates for voucher in vouchers)
-        if not is_claimed_now or any(self.live(each.key) or self.subjects(each) != [wish] for each in vouchers):
+        ownership_records = self._ownership_records_of(wish)
+        is_claimed_now = any(self.sets[ownership.key].creates for ownership in ownership_records)
+        if not is_claimed_now or any(
+            self.live(each.key) or self.subjects(each) != [wish] for each in ownership_records
+        ):
             return
         live, ours = self.live(wish.key), self.values_of_ours(wish)
         new = [row for row in live if row.origin is Origin.USER_DEFINED and self._claims.is_unseen(row)]
@@ -230,8 +232,8 @@ class Difference:
         )
         self.refuse(wish, RefusalReason.NO_OWNERSHIP, detail)
         self.sets[wish.key] = SetDifference([], [], [])
-        for voucher in vouchers:
-            self.sets[voucher.key].creates = []
+        for ownership in ownership_records:
+            self.sets[ownership.key].creates = []
 
     def _keep_cname_alone(self, name: str) -> None:
         """Drop creates that would put a CNAME beside another record, or a second CNAME beside the first."""
@@ -294,12 +296,12 @@ class Difference:
                     result.has_blocked_delete |= bool(result.deletes)
                     result.deletes = []
 
-    def _drop_vouchers_of_refused(self) -> None:
+    def _drop_ownership_of_refused(self) -> None:
         """Write no ownership record for a record that will not be there: it would claim one that somebody else adds."""
-        for voucher in self.wishes.values():
-            subjects = self.subjects(voucher)
+        for ownership in self.wishes.values():
+            subjects = self.subjects(ownership)
             if subjects and all(self._is_refused(subject) for subject in subjects):
-                self.sets[voucher.key].creates = []
+                self.sets[ownership.key].creates = []
 
     def _is_refused(self, wish: Wish) -> bool:
         return wish.key in self._refused and not self.sets[wish.key].adds_or_rewrites and not self.live(wish.key)
@@ -310,19 +312,23 @@ class Difference:
             result = self.sets[subject.key]
             if subject.owned is not None or not result.creates:
                 continue
-            if subject.owner and not self._vouchers_of(subject):
-                self._bring_voucher_back(subject)
-            vouchers = self._vouchers_of(subject)
-            if vouchers and all(self._is_refused(voucher) for voucher in vouchers):
-                named = repr(vouchers[0].name)
+            if subject.owner and not self._ownership_records_of(subject):
+                self._bring_ownership_back(subject)
+            ownership_records = self._ownership_records_of(subject)
+            if ownership_records and all(self._is_refused(ownership) for ownership in ownership_records):
+                named = repr(ownership_records[0].name)
                 detail = f"its ownership record {named} cannot be written, so external-dns would not manage it"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
-            elif not vouchers and subject.owner and (detail := self._claims.why_unclaimed(subject, self._taken_over)):
+            elif (
+                not ownership_records
+                and subject.owner
+                and (detail := self._claims.why_unclaimed(subject, self._taken_over))
+            ):
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
 
-    def _bring_voucher_back(self, subject: Wish) -> None:
+    def _bring_ownership_back(self, subject: Wish) -> None:
         """Create the subject's ownership record again if external-dns does not send it.
 
         external-dns 0.23 with `--txt-cache-interval` assumes that each ownership record it has listed is still there.
@@ -331,15 +337,15 @@ class Difference:
         gone = self._claims.gone_from(subject)
         if gone is None or gone.name in self.by_name:
             return
-        voucher = Wish(gone.name, "TXT", (gone.value,), is_wanted=True, owned=gone.owned)
-        self.wishes[voucher.key] = voucher
-        self.by_name[voucher.name].append(voucher)
-        self.vouchers[subject.name].append(voucher)
-        self.sets[voucher.key] = SetDifference([], [_spec(voucher, gone.value)], [])
+        ownership = Wish(gone.name, "TXT", (gone.value,), is_wanted=True, owned=gone.owned)
+        self.wishes[ownership.key] = ownership
+        self.by_name[ownership.name].append(ownership)
+        self._ownership_records[subject.name].append(ownership)
+        self.sets[ownership.key] = SetDifference([], [_spec(ownership, gone.value)], [])
         self._leave_to_who_came_first(subject)
 
-    def _vouchers_of(self, subject: Wish) -> list[Wish]:
-        return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
+    def _ownership_records_of(self, subject: Wish) -> list[Wish]:
+        return [each for each in self._ownership_records.get(subject.name, ()) if subject in self.subjects(each)]
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:

@@ -168,52 +168,52 @@ class _StrandBuilder:
 
     def build(self, names: list[str]) -> Strand:
         wishes = [wish for name in names for wish in self._difference.by_name[name]]
-        vouchers = [wish for wish in wishes if wish.owned is not None]
+        ownership_records = [wish for wish in wishes if wish.owned is not None]
         # An ownership record cannot be added before its own name has lost a CNAME, nor removed after that name has
         # gained one (as in the format of external-dns 0.17 and before). So it is written together with its name.
-        deferred = [voucher for voucher in vouchers if self._must_swap_with_cname(voucher)]
-        for voucher in vouchers:
-            if voucher not in deferred:
-                self._write_voucher(voucher)
-        late_names = {voucher.name for voucher in deferred}
+        deferred = [ownership for ownership in ownership_records if self._must_swap_with_cname(ownership)]
+        for ownership in ownership_records:
+            if ownership not in deferred:
+                self._write_ownership(ownership)
+        late_names = {ownership.name for ownership in deferred}
         for name in sorted(names, key=lambda name: (name not in late_names, name)):
             here = self._difference.by_name[name]
             self._write_name(name, [wish for wish in here if wish.owned is None or wish in deferred])
-        for voucher in vouchers:
-            if voucher not in deferred:
-                self._rewrite_voucher(voucher)
-                self._remove_voucher(voucher)
+        for ownership in ownership_records:
+            if ownership not in deferred:
+                self._rewrite_ownership(ownership)
+                self._remove_ownership(ownership)
         subjects = [wish.name for wish in wishes if wish.owned is None]
         return Strand((subjects or names)[0], tuple(self._steps))
 
-    def _must_swap_with_cname(self, voucher: Wish) -> bool:
-        cname = self._difference.sets.get((voucher.name, "CNAME"))
+    def _must_swap_with_cname(self, ownership: Wish) -> bool:
+        cname = self._difference.sets.get((ownership.name, "CNAME"))
         return cname is not None and bool(
-            cname.deletes or (cname.creates and self._difference.sets[voucher.key].deletes)
+            cname.deletes or (cname.creates and self._difference.sets[ownership.key].deletes)
         )
 
     def _add(self, operation: Operation, needs: tuple[int, ...] = (), needs_one_of: tuple[int, ...] = ()) -> int:
         self._steps.append(Step(operation, needs, needs_one_of))
         return len(self._steps) - 1
 
-    def _write_voucher(self, voucher: Wish) -> None:
-        needed = self._difference.sets[voucher.key]
-        updates = [update for update in needed.updates if not self._difference.may_wait(voucher, update)]
+    def _write_ownership(self, ownership: Wish) -> None:
+        needed = self._difference.sets[ownership.key]
+        updates = [update for update in needed.updates if not self._difference.may_wait(ownership, update)]
         operations: list[Operation] = [*updates, *map(Create, needed.creates)]
         for operation in operations:
-            self._vouch(voucher, self._add(operation))
+            self._vouch(ownership, self._add(operation))
 
-    def _rewrite_voucher(self, voucher: Wish) -> None:
-        subjects = self._difference.subjects(voucher)
+    def _rewrite_ownership(self, ownership: Wish) -> None:
+        subjects = self._difference.subjects(ownership)
         if any(map(self._difference.is_refused_in_part, subjects)):
             return
         needs = _distinct(step for subject in subjects for step in self._written[subject.key])
-        for update in self._difference.sets[voucher.key].updates:
-            if self._difference.may_wait(voucher, update):
+        for update in self._difference.sets[ownership.key].updates:
+            if self._difference.may_wait(ownership, update):
                 self._add(update, needs)
 
-    def _vouch(self, voucher: Wish, step: int) -> None:
-        for subject in self._difference.subjects(voucher):
+    def _vouch(self, ownership: Wish, step: int) -> None:
+        for subject in self._difference.subjects(ownership):
             self._vouched[subject.key].append(step)
 
     def _write_name(self, name: str, wishes: list[Wish]) -> None:
@@ -274,16 +274,16 @@ class _StrandBuilder:
         self._removals[key].append(step)
         self._written[key].append(step)
 
-    def _remove_voucher(self, voucher: Wish) -> None:
-        deletes = self._difference.sets[voucher.key].deletes
-        subjects = self._difference.subjects(voucher)
+    def _remove_ownership(self, ownership: Wish) -> None:
+        deletes = self._difference.sets[ownership.key].deletes
+        subjects = self._difference.subjects(ownership)
         if deletes and any(self._difference.sets[subject.key].has_blocked_delete for subject in subjects):
             detail = "it stays while a record that it vouches for cannot be removed"
-            self._difference.refuse(voucher, RefusalReason.NO_OWNERSHIP, detail)
+            self._difference.refuse(ownership, RefusalReason.NO_OWNERSHIP, detail)
             return
         needs = _distinct(step for subject in subjects for step in self._removals[subject.key])
         for row in deletes:
-            if not self._difference.notes.waits(voucher.name, row.value):  # else a late record would have none
+            if not self._difference.notes.waits(ownership.name, row.value):  # else a late record would have none
                 self._add(Delete(row), needs)
 
 

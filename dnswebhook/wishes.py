@@ -237,12 +237,12 @@ class _Collector:
         external-dns 0.17 and before also writes a TXT with the very name of the record, impossible beside a CNAME. The
         type-prefixed ownership record, which the same clients write, is enough to claim the CNAME.
         """
-        vouchers = Counter(wish.owned.name for wish in self.wishes.values() if wish.owned and wish.wanted)
+        ownership_records = Counter(wish.owned.name for wish in self.wishes.values() if wish.owned and wish.wanted)
         for wish in self.wishes.values():
             if wish.owned is None or wish.owned.name != wish.name or not wish.wanted:
                 continue
             cname = self.wishes.get((wish.name, "CNAME"))
-            if cname is not None and cname.wanted and vouchers[wish.name] > 1:
+            if cname is not None and cname.wanted and ownership_records[wish.name] > 1:
                 detail = (
                     "an ownership record of the old format cannot stand beside a CNAME, and the one with the type in "
                     "its name is enough; external-dns 0.18 or newer writes no other"
