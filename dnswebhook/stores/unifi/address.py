@@ -84,6 +84,8 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")
     if parts.query or parts.fragment:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has a query or fragment, want scheme and host")
+    if port == 0:
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has port 0, which no server has, want 1 to 65535")
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))

@@ -63,6 +63,8 @@ MISTYPED = (
         ("https://", "has no host"),
         ("https://unifi.lan:port", "is not a URL"),
         ("https://unifi.lan:99999", "is not a URL"),
+        ("unifi.lan:0", "port 0, which no server has"),
+        ("https://[fd00::1]:00", "port 0, which no server has"),
         ("https://unifi lan", "has no host"),
         ("https://unifi.lan\u200b", r"'https://unifi.lan\\u200b' has no host"),
         ("https://unifi\x07.lan", "has no host"),
