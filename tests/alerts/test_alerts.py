@@ -182,6 +182,48 @@ def test_an_idle_webhook_whose_last_apply_was_long_ago_causes_no_alert(tmp_path:
     evaluate(tmp_path, {**WELL, **idle}, {"60m": set(), "119m": set()})
 
 
+FAILED = f'dnswebhook_operations_total{{{P},operation="create",outcome="failed"}}'
+REFUSED = f'dnswebhook_refused_changes_total{{{P},reason="r"}}'
+APPLIED = f"dnswebhook_last_apply_timestamp_seconds{{{P}}}"
+LED = {f"tunnelgw_is_leader{{{P}}}": "1+0x1000"}
+"""Without it, an alert fires."""
+SELDOM_MIN = (16, 30, 75)
+FAILURES = {"DnsWebhookWritesFail": FAILED, "DnsWebhookChangesRefused": REFUSED}
+
+
+def held(*values: tuple[float, int]) -> str:
+    """Each value for so many minutes."""
+    return " ".join(f"{value}+0x{2 * minutes - 1}" for value, minutes in values)
+
+
+@pytest.mark.parametrize("minutes", SELDOM_MIN)
+@pytest.mark.parametrize("alert", FAILURES)
+def test_what_fails_at_each_pass_is_reported_where_passes_are_seldom(alert: str, minutes: int, tmp_path: Path) -> None:
+    each_pass = held((0, 20), *((passes, minutes) for passes in range(1, 600 // minutes)))
+    series = {**LED, FAILURES[alert]: each_pass, APPLIED: "0+0x1000"}
+
+    evaluate(tmp_path, series, {"20m": set()} | {f"{minute}m": {alert} for minute in range(200, 400, 7)})
+
+
+@pytest.mark.parametrize("minutes", SELDOM_MIN)
+@pytest.mark.parametrize("alert", FAILURES)
+def test_what_the_next_pass_makes_up_for_is_not_reported_where_passes_are_seldom(
+    alert: str, minutes: int, tmp_path: Path
+) -> None:
+    done_s = (200 + minutes) * 60
+    series = {**LED, FAILURES[alert]: held((0, 200), (1, 300)), APPLIED: held((0, 200 + minutes), (done_s, 220))}
+
+    evaluate(tmp_path, series, {f"{minute}m": set() for minute in range(1, 400, 3)})
+
+
+@pytest.mark.parametrize("alert", FAILURES)
+def test_a_failure_of_something_that_is_no_longer_wanted_is_not_reported(alert: str, tmp_path: Path) -> None:
+    """No apply follows, since there is nothing left to do."""
+    series = {**LED, FAILURES[alert]: held((0, 200), (1, 2), (2, 300)), APPLIED: "0+0x1000"}
+
+    evaluate(tmp_path, series, {f"{minute}m": set() for minute in range(1, 400, 3)})
+
+
 @pytest.mark.parametrize("label", ["cluster", "namespace"])
 def test_clusters_and_namespaces_are_evaluated_separately(label: str, tmp_path: Path) -> None:
     """Proxies there have another document, and a leader here does not lead the controllers there."""
