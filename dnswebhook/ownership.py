@@ -121,6 +121,18 @@ def usual_names(name: str, record_type: str) -> tuple[str, ...]:
     return f"{record_type.lower()}-{name}", f"{record_type.lower()}.{name}"
 
 
+def names_alike(own_name: str, owned: OwnedSet, record_type: str) -> tuple[str, ...]:
+    """The names that the ownership record of another type of the same name may have, with the same prefix, suffix and
+    word for `*` as `own_name`; none if that does not tell its type."""
+    if len(owned.types) != 1:
+        return ()
+    (own_type,) = map(str.lower, owned.types)
+    domain = owned.name.partition(".")[2]
+    ends = len(own_name.removesuffix(domain))
+    words = [word for word in _WORD.finditer(own_name, 0, ends) if word[0] == own_type]
+    return tuple(own_name[: word.start()] + record_type.lower() + own_name[word.end() :] for word in words)
+
+
 def words_in(name: str) -> frozenset[str]:
     """The words in a name. An index by words finds the names that may contain another name."""
     return frozenset(_WORD.findall(name))

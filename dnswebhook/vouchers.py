@@ -24,7 +24,7 @@ import msgspec
 
 from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Origin, Record, RecordSpec
-from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
+from dnswebhook.ownership import OwnedSet, names_alike, owner_in, place_in_listing, usual_names
 
 LATE_LISTINGS = 10
 """For how many listings to await a row whose create had no clear result. external-dns lists every minute by default."""
@@ -103,7 +103,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
 def _rows_about(noted: Iterable[Voucher], records: Iterable[Record]) -> dict[str, list[Record]]:
     """Our rows by name, of all names that matter for the notes."""
     names = {name for voucher in noted for name in (voucher.name, voucher.owned.name)}
-    names |= {name for voucher in noted for kind in KNOWN_TYPES for name in usual_names(voucher.owned.name, kind)}
+    names |= {name for voucher in noted for kind in KNOWN_TYPES for name in _ownership_names(voucher, kind)}
     rows: dict[str, list[Record]] = {}
     for record in records:
         if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
@@ -250,9 +250,14 @@ def _is_held_by_another(voucher: Voucher, rows: Mapping[str, Sequence[Record]]) 
     texts = [
         min((text.value for text in rows.get(name, ()) if text.type == "TXT"), key=place_in_listing, default="")
         for row in rows.get(voucher.owned.name, ())
-        for name in usual_names(row.name, row.type)
+        for name in _ownership_names(voucher, row.type)
     ]
     return bool(ours) and any(owner_in(text) not in ("", ours) for text in texts)
+
+
+def _ownership_names(voucher: Voucher, record_type: str) -> tuple[str, ...]:
+    """Where another owner may keep the ownership record of this type of the name."""
+    return (*usual_names(voucher.owned.name, record_type), *names_alike(voucher.name, voucher.owned, record_type))
 
 
 def _says(row: Record, text: str) -> bool:

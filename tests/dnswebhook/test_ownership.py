@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Endpoint
-from dnswebhook.ownership import OwnedSet, Reading, is_heritage, names_within, owned_set, owner_in, reading
+from dnswebhook.ownership import (
+    OwnedSet,
+    Reading,
+    is_heritage,
+    names_alike,
+    names_within,
+    owned_set,
+    owner_in,
+    reading,
+)
 from tests.support.strategies import HERITAGE
 
 SECRET = '"IDHvYm7vVOXuSAVXuhcHVz0nYTIqXKFDvuNDVPkdpDCkXZbx"'
@@ -256,3 +265,19 @@ def test_an_ownership_record_with_many_labels_may_belong_to_a_few_names_for_each
     labels = ["a", "b"] * 60
 
     assert len(names_within(f"{'.'.join(labels)}.lan", "lan", "A")) <= 4 * len(labels)
+
+
+@pytest.mark.parametrize(
+    ("own_name", "owned", "types", "alike"),
+    [
+        ("a-any.example.org", "*.example.org", {"A"}, ("cname-any.example.org",)),
+        ("own-a-a.example.org", "a.example.org", {"A"}, ("own-cname-a.example.org", "own-a-cname.example.org")),
+        ("a.a.a.org", "a.a.org", {"A"}, ("cname.a.a.org", "a.cname.a.org")),
+        ("own-app.example.org", "app.example.org", set(), ()),
+        ("own-app.example.org", "app.example.org", {"A"}, ()),
+    ],
+)
+def test_ownership_records_of_other_types_are_named_alike(
+    own_name: str, owned: str, types: set[str], alike: tuple[str, ...]
+) -> None:
+    assert alike == names_alike(own_name, OwnedSet(owned, frozenset(types)), "CNAME")

@@ -382,6 +382,27 @@ def test_an_ownership_record_without_its_record_is_removed_when_another_owner_ha
     assert ((TXT_ROW,) if goes else (), (coming,)) == (settlement.remove, settlement.open)
 
 
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("*.example.com", "a-any.example.com", "aaaa-any.example.com"),
+        ("*.example.com", "a.any.example.com", "aaaa.any.example.com"),
+        ("app.example.com", "own-a-app.example.com", "own-aaaa-app.example.com"),
+        ("app.example.com", "app-a.example.com", "app-aaaa.example.com"),
+    ],
+)
+def test_another_owner_is_found_where_ownership_records_have_the_same_affixes_and_word_for_wildcards(
+    name: str, ours: str, theirs: str
+) -> None:
+    text, record = Record("t", ours, "TXT", TEXT), Record("6", name, "AAAA", "2001:db8::1")
+    noted = msgspec.structs.replace(coming, name=ours, owned=OwnedSet(name, frozenset({"A"})))
+
+    for owner, goes in (("other", True), ("default", False)):
+        settlement = settle([noted], [text, record, Record("x", theirs, "TXT", of_owner(owner))], desired)
+
+        assert ((text,) if goes else (), (noted,)) == (settlement.remove, settlement.open)
+
+
 def test_an_encrypted_ownership_record_without_its_record_stays_beside_another_type_of_the_name() -> None:
     """Its owner cannot be read, so it may be the same one."""
     encrypted = Record("t", "a-app.example.com", "TXT", "AAECAwQFBgcICQoLc2VjcmV0")
