@@ -75,6 +75,7 @@ FOREIGN = {
     "owner id does not match", "is longer than 63 characters. Cannot create endpoint", "failed to connect to webhook",
     *(f"failed to {call} with code {code}" for call in ("get records", "apply changes") for code in (500, 502)),
     "failed to AdjustEndpoints with code 503", "unexpected status code 404", "wrong content type returned from server",
+    "context deadline exceeded", "Client.Timeout exceeded while awaiting headers",
     # the UniFi controller, the tunnel's provider
     "Invalid hostname (invalid fields: key)", "List accounts endpoint does not support account owned tokens",
     "content-type: text/html",
