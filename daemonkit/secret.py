@@ -3,9 +3,13 @@
 Everything that could carry it into a log, a message or a file by accident returns `<redacted>` or raises: `repr`,
 `str`, formatting, pickling. Code that really needs the text calls `reveal()` at the point where the text leaves the
 process. Comparison takes the same time wherever the texts differ, so response times reveal nothing about the secret.
+What a peer answers may still contain it; `without` takes it out of that.
 """
 
 import hmac
+import html
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 REDACTED: Final = "<redacted>"
@@ -68,6 +72,29 @@ class Secret:
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
         raise TypeError("a Secret cannot be pickled: it would leave the process in clear text")
+
+
+def without(octets: bytes, secrets: Iterable[str]) -> bytes:
+    """An answer with `<redacted>` in place of these texts, before it is shortened and quoted: servers, and what stands
+    in front of them, repeat requests in their errors."""
+    for secret in secrets:
+        for spelling in sorted(set(_spellings(secret)), key=len, reverse=True):
+            octets = octets.replace(spelling, REDACTED.encode())
+    return octets
+
+
+def _spellings(secret: str) -> Iterator[bytes]:
+    """As it is, in a JSON string, in JSON inside a JSON string, and in HTML."""
+    text = secret
+    for _ in range(3 if secret else 0):
+        yield _octets(text)
+        yield _octets(html.escape(text))
+        yield _octets(_in_json(text, ensure_ascii=True))
+        text = _in_json(text, ensure_ascii=False)
+
+
+def _in_json(text: str, *, ensure_ascii: bool) -> str:
+    return json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
 
 
 def _octets(text: str) -> bytes:

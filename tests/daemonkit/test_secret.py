@@ -2,13 +2,14 @@
 
 import copy
 import dataclasses
+import html
 import json
 import pickle
 from collections.abc import Callable
 
 import pytest
 
-from daemonkit.secret import Secret
+from daemonkit.secret import Secret, without
 
 TEXT = "hunter2-hunter2"
 
@@ -81,3 +82,28 @@ def test_a_secret_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         secret._Secret__text = "other"
     assert secret.reveal() == TEXT
+
+
+@pytest.mark.parametrize("text", [TEXT, 'a"b\\c<d&e', "ümlaut"])
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        str,
+        json.dumps,
+        lambda text: json.dumps(text, ensure_ascii=False),
+        lambda text: json.dumps({"seen": json.dumps({"password": text}, ensure_ascii=False)}),
+        html.escape,
+    ],
+)
+def test_a_secret_is_taken_out_of_an_answer_that_repeats_it(text: str, repeat: Callable[[str], str]) -> None:
+    answer = f"<p>{repeat(text)}</p>"
+
+    left = without(answer.encode(), ("", text)).decode()
+
+    spellings = (text, html.escape(text), json.dumps(text)[1:-1], json.dumps(json.dumps(text))[3:-3])
+    assert "<redacted>" in left
+    assert not any(spelling in left for spelling in spellings)
+
+
+def test_an_answer_without_the_secret_stays_as_it_is() -> None:
+    assert without(b"502 \xff Bad Gateway", (TEXT, "")) == b"502 \xff Bad Gateway"

@@ -18,7 +18,7 @@ import msgspec
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
-from daemonkit.secret import Secret
+from daemonkit.secret import Secret, without
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
 from tunnelgw.deliver.courier import Undelivered
@@ -134,7 +134,8 @@ class ConfigClient:
         """
         self._before_call = before_call
         self._answer_timeout_s = answer_timeout_s
-        self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token is not None else {}
+        self._token = token.reveal() if token is not None else ""
+        self._headers = {"Authorization": f"Bearer {self._token}"} if token is not None else {}
         self._connection = _connection(endpoint)
         self._connection.response_class = response_within(answer_timeout_s)
         self._is_used = False
@@ -191,15 +192,15 @@ class ConfigClient:
         except ConnectionError as error:
             self.close()
             if not was_used:
-                raise _unreachable(error) from error
+                raise self._unreachable(error) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
         try:
             return self._once(method, body, most_bytes)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
 
     def _once(
         self, method: str, body: tuple[bytes, ...], most_bytes: int
@@ -222,6 +223,8 @@ class ConfigClient:
         if response.length and len(content) < most_bytes:
             cut = f"its answer to {method} /config ended after {len(content)} of {len(content) + response.length} bytes"
             raise Undelivered(f"{cut}: was the proxy stopped meanwhile?")
+        if method != "GET" or response.status != HTTPStatus.OK:  # a document is not quoted, and may be large
+            content = without(content, (self._token,))
         return response.status, response.headers, content
 
     def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:
@@ -244,6 +247,14 @@ class ConfigClient:
         is_refusal = 400 <= status_code < 500
         return Undelivered(f"{seen}{f': {detail}' if detail else ''}", is_refusal=is_refusal)
 
+    def _unreachable(self, error: Exception) -> Undelivered:
+        # What is no HTTP is part of the error.
+        said = without(str(error).encode("utf-8", "replace"), (self._token,)).decode()
+        reason = said[:_MAX_TEXT] or type(error).__name__
+        is_absent = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+        is_absent |= isinstance(error, OSError) and error.errno == errno.EHOSTUNREACH
+        return Undelivered(f"no answer: {reason}{_hint(error)}", is_absent=is_absent)
+
 
 def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in fewer pieces; pieces that are already large stay as they are."""
@@ -256,13 +267,6 @@ def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
         packet.append(piece)
         size_bytes += len(piece)
     yield b"".join(packet)
-
-
-def _unreachable(error: Exception) -> Undelivered:
-    reason = str(error)[:_MAX_TEXT] or type(error).__name__
-    is_absent = isinstance(error, ConnectionRefusedError | FileNotFoundError)
-    is_absent |= isinstance(error, OSError) and error.errno == errno.EHOSTUNREACH
-    return Undelivered(f"no answer: {reason}{_hint(error)}", is_absent=is_absent)
 
 
 def _hint(error: Exception) -> str:

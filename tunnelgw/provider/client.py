@@ -25,7 +25,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 import daemonkit
 from daemonkit.causes import causes_of, forget_frames
 from daemonkit.clienttls import without_formalities
-from daemonkit.secret import Secret
+from daemonkit.secret import Secret, without
 from daemonkit.timedresponse import response_within
 from daemonkit.wholenames import whole_name
 from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
@@ -206,6 +206,7 @@ class ProviderClient:
         self._budget = budget or Budget()
         self._used_at_s = 0.0
         self._session = _Session()
+        self._token = token
         self._session.auth = _Bearer(token)
         self._session.cookies.set_policy(_NO_COOKIES)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
@@ -270,12 +271,26 @@ class ProviderClient:
                 timeout=(self._timing.connect_s, self._timing.silence_s),
                 stream=True,
             ) as response:
-                return Answer(call, response.status_code, _read(response, call), response.headers)
+                return Answer(call, response.status_code, _read(response, call), response.headers, self._token)
         except (requests.RequestException, HTTPError) as error:
             forget_frames(error)
-            raise _unreachable(call, self._base_url, error) from error
+            raise self._unreachable(call, error) from error
         finally:
             self._used_at_s = time.monotonic()
+
+    def _unreachable(self, call: str, error: Exception) -> ProviderError:
+        """requests and urllib3 wrap errors several times: the message shows the innermost."""
+        innermost: BaseException = error
+        for reason in causes_of(error):
+            if isinstance(reason, NameResolutionError):
+                host = urlsplit(self._base_url).hostname
+                return NameUnknown(
+                    f"{call}: no such host: {host}: check DNS on this machine, or the provider's API URL"
+                )
+            innermost = reason
+        # What is no HTTP is part of the error.
+        said = without(str(innermost).encode("utf-8", "replace"), (self._token.reveal(),)).decode()
+        return ProviderUnreachable(f"{call}: {said[:_MAX_TEXT] or type(innermost).__name__}")
 
 
 def _result(envelope: Envelope, decoder: msgspec.json.Decoder[T]) -> T:
@@ -296,14 +311,3 @@ def _read(response: requests.Response, call: str) -> bytes:
         if len(content) > MAX_ANSWER_BYTES:
             raise ProviderUnreachable(f"{call}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
     return bytes(content)
-
-
-def _unreachable(call: str, base_url: str, error: Exception) -> ProviderError:
-    """requests and urllib3 wrap errors several times: the message shows the innermost."""
-    innermost: BaseException = error
-    for reason in causes_of(error):
-        if isinstance(reason, NameResolutionError):
-            host = urlsplit(base_url).hostname
-            return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or the provider's API URL")
-        innermost = reason
-    return ProviderUnreachable(f"{call}: {str(innermost)[:_MAX_TEXT] or type(innermost).__name__}")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from daemonkit.retryafter import retry_after_s
+from daemonkit.secret import Secret, without
 from tunnelgw.provider.errors import (
     AuthenticationFailed,
     NotThere,
@@ -26,6 +27,7 @@ MAX_PAUSE_S = 900.0
 DEFAULT_PAUSE_S = 60.0
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for an answer that it cannot decode; RecursionError if it is nested too deeply."""
+NO_TOKEN = Secret("")
 _MAX_TEXT = 256
 _MAX_RAY = 64
 _TITLE = re.compile(rb"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -69,21 +71,28 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str]
     """With look-ups that ignore case."""
+    token: Secret = NO_TOKEN
+    """What the call was authorised with, which no error may show."""
 
 
 def opened(answer: Answer) -> Envelope:
     """The envelope of a successful answer; raises ProviderError for all others."""
-    try:
-        envelope = _decoder.decode(answer.body)
-    except UNREADABLE:
-        envelope = None
+    envelope = _decoded(answer.body)
     if envelope is not None and envelope.success and 200 <= answer.status_code < 300:
         return envelope
-    failure = _failure(answer, envelope)
+    quotable = without(answer.body, (answer.token.reveal(),))
+    failure = _failure(msgspec.structs.replace(answer, body=quotable), _decoded(quotable))
     failure.ray = answer.headers.get("cf-ray", "")[:_MAX_RAY]
     if isinstance(failure, ProviderUnreachable):
         failure.retry_after_s = _pause_s(answer.headers, 0.0)
     raise failure
+
+
+def _decoded(body: bytes) -> Envelope | None:
+    try:
+        return _decoder.decode(body)
+    except UNREADABLE:
+        return None
 
 
 def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:

@@ -244,9 +244,11 @@ class SessionCredentials:
         pause_s = self._next_login_at - self._clock()
         if pause_s > 0:
             raise CredentialsRefused(f"not logged in again yet: {self._told_refusal(pause_s)}")
-        form = {"username": self._user, "password": self._password.reveal(), "remember": True, "rememberMe": True}
+        password = self._password.reveal()
+        form = {"username": self._user, "password": password, "remember": True, "rememberMe": True}
         # As long as the deadline allows: a login that is given up is begun anew, and counts as one more.
-        request = Request("POST", self._path, msgspec.json.encode(form), timeout_factor=math.inf)
+        body = msgspec.json.encode(form)
+        request = Request("POST", self._path, body, secrets=(password,), timeout_factor=math.inf)
         try:
             reply = self._transport.exchange(request, {}, deadline)
         except NoReply as failure:
@@ -278,7 +280,7 @@ class SessionCredentials:
             return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s, _HINT_WAIT)
         if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
             body = replies.error_body(reply)
-            text = body.text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
+            text = body.text or excerpt(reply.quotable[:1000].decode("utf-8", "replace"))
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED

@@ -110,7 +110,7 @@ def error_body(reply: Reply) -> ErrorBody:
     """Empty if the body has none of the known formats."""
     if len(reply.body) <= _MAX_EXAMINED_BYTES:
         try:
-            return _error_decoder.decode(reply.body)
+            return _error_decoder.decode(reply.quotable)
         except _UNREADABLE:
             pass
     return ErrorBody()
@@ -119,7 +119,7 @@ def error_body(reply: Reply) -> ErrorBody:
 def described(reply: Reply) -> str:
     """`GET /path answered 502 text/html: <html>...`"""
     request = reply.request
-    text = excerpt(reply.body[:4096].decode("utf-8", "replace")) or "empty body"
+    text = excerpt(reply.quotable[:4096].decode("utf-8", "replace")) or "empty body"
     content_type = reply.content_type or "no content type"
     return f"{request.method} {request.path} answered {reply.status_code} {content_type}: {text}"
 
@@ -243,4 +243,5 @@ def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:
     try:
         return decoder.decode(reply.body if part is None else part)
     except _UNREADABLE as error:
-        raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {excerpt(str(error))}") from error
+        reason = excerpt(reply.quote(str(error).encode()).decode("utf-8", "replace"))
+        raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {reason}") from error

@@ -16,6 +16,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from daemonkit.causes import causes_of, forget_frames
+from daemonkit.secret import without
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreRestarting, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import connections, sockets, tls
@@ -24,6 +25,8 @@ from dnswebhook.stores.unifi.settings import UnifiSettings
 
 _ABOUT_NAMES = "does DNS on this machine know it, is UNIFI_HOST right?"
 _COOKIE_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MAX_QUOTED_BYTES = 64 * 1024
+_MIN_SESSION_CHARACTERS = 16
 _SPARE_CONNECTIONS = 6
 """In the pool, in addition to parallel writes: for pages of a listing, a probe, a login."""
 
@@ -34,6 +37,8 @@ class Request(msgspec.Struct, frozen=True):
     """Below the base URL, query included."""
     body: bytes = b""
     wants_array: bool = False
+    secrets: tuple[str, ...] = ()
+    """Texts in the body that nobody else may see."""
     timeout_factor: float = 1.0
     """Multiplies `request_timeout_s`, since listings may take longer than single calls."""
 
@@ -49,6 +54,18 @@ class Reply(msgspec.Struct, frozen=True):
     """Without parameters, lower case; empty if absent."""
     headers: urllib3.HTTPHeaderDict
     body: bytes
+    credentials: Mapping[str, str] = {}
+    """The header fields that the request was authorised with."""
+
+    @property
+    def quotable(self) -> bytes:
+        """The beginning of the body, without the secrets that the request contained."""
+        return self.quote(self.body[:_MAX_QUOTED_BYTES])
+
+    def quote(self, part: bytes) -> bytes:
+        """A part of this reply, or of a text about it, without the secrets that the request contained."""
+        cookies = _cookie_values(self.credentials.get("Cookie", ""))
+        return without(part, (*self.request.secrets, *self.credentials.values(), *cookies))
 
     @property
     def cookies(self) -> dict[str, str]:
@@ -115,6 +132,7 @@ class Transport:
             content_type=reply.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             headers=reply.headers,
             body=reply.data,
+            credentials=headers,
         )
 
     def close(self) -> None:
@@ -159,6 +177,12 @@ def _pool(settings: UnifiSettings) -> connections.Pool:
     else:
         open_one = partial(connections.https, host, port, tls.context_for(settings), settings.tls_fingerprint)
     return connections.Pool(open_one, settings.parallel_calls + _SPARE_CONNECTIONS, settings.max_response_bytes)
+
+
+def _cookie_values(field: str) -> list[str]:
+    """Those that are long enough for a session."""
+    values = (pair.partition("=")[2] for pair in field.split("; "))
+    return [value for value in values if len(value) >= _MIN_SESSION_CHARACTERS]
 
 
 def _fields(request: Request, credentials: Mapping[str, str]) -> dict[str, str]:

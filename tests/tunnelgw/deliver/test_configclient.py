@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from daemonkit.logformat import describe_error
+from daemonkit.secret import Secret
 from tests.proxy.site import reserved_port
 from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
@@ -381,3 +383,29 @@ def test_a_4xx_of_a_proxy_is_a_refusal_and_a_5xx_is_not(status: bytes, is_refusa
 
 def _status_of(request: bytes, status: bytes) -> bytes:
     return status if request.startswith(b"PUT") else b"404 Not Found"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: {length}\r\n\r\n{said}",
+        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{said}",
+        "-ERR {said}\r\n",
+    ],
+)
+@pytest.mark.parametrize("shape", ['{{"message":"{token}","problems":[{{"path":"{token}"}}]}}', "Bearer {token}"])
+def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(answer: str, shape: str) -> None:
+    token = "a-token-of-the-proxy"
+    said = shape.format(token=token)
+
+    def respond(dialogue: Dialogue) -> None:
+        assert dialogue.receive()
+        dialogue.answer(answer.format(said=said, length=len(said)).encode())
+
+    with SocketBackend(respond) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), Secret(token))
+
+        with closing(client), pytest.raises(Undelivered) as raised:
+            client.put(b"{}")
+
+        assert token not in describe_error(raised.value)

@@ -13,6 +13,7 @@ import pytest
 from urllib3.util.ssl_ import create_urllib3_context
 
 from daemonkit import wholenames
+from daemonkit.logformat import describe_error
 from daemonkit.secret import Secret
 from tests.support.certificates import Authority, bare_authority
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
@@ -492,3 +493,33 @@ def test_a_netrc_entry_does_not_replace_the_token(
     monkeypatch.setenv("NETRC", str(netrc))
 
     assert client_with(provider, TOKEN).accounts()
+
+
+@pytest.mark.parametrize("status_code", [200, 400, 401, 404, 429, 500])
+@pytest.mark.parametrize(
+    "shape", ['{"success":false,"errors":[{"code":1,"message":"seen %s"}]}', "<title>%s</title>", "%s"]
+)
+def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(
+    provider: Provider, client: ProviderClient, status_code: int, shape: str
+) -> None:
+    provider.fault(Reply(status=status_code, body=shape % f"Authorization: Bearer {TOKEN}"))
+
+    with pytest.raises(ProviderError, match="<redacted>") as raised:
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert TOKEN not in describe_error(raised.value)
+
+
+def test_an_answer_that_is_no_http_and_repeats_the_token_does_not_bring_it_into_the_error() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.receive()
+        dialogue.answer(f"-ERR Authorization: Bearer {TOKEN}\r\n".encode())
+
+    with (
+        SocketBackend(answer) as backend,
+        closing(ProviderClient(Secret(TOKEN), f"http://{backend.address}")) as client,
+    ):
+        with pytest.raises(ProviderUnreachable, match="<redacted>") as raised:
+            client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+        assert TOKEN not in describe_error(raised.value)

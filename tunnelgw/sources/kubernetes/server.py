@@ -36,7 +36,7 @@ from urllib3.exceptions import (
 
 import daemonkit
 from daemonkit.causes import causes_of, forget_frames
-from daemonkit.secret import Secret
+from daemonkit.secret import Secret, without
 from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
 from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable, refusal
 from tunnelgw.sources.kubernetes.kubeconfig import gaining_access
@@ -153,7 +153,7 @@ class ApiServer:
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
                     body = _content(response, _MAX_REFUSAL_BYTES)
-                    raise refusal(response.status, response.headers, body)
+                    raise refusal(response.status, response.headers, without(body, access.secrets))
                 yield response
         except Unreachable as error:  # no credentials; or the caller found that the answer is not the API's
             self._noted(error, has_answered=has_answered)
@@ -242,6 +242,8 @@ class _Access:
         configuration.socket_options = SOCKET_OPTIONS
         self._configuration = configuration
         self.host: str = configuration.host
+        self.secrets: tuple[str, ...] = ()
+        """What the last request was authorised with."""
         with gaining_access():
             self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._connections = connections
@@ -281,6 +283,7 @@ class _Access:
         found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
         if not all(Secret(text).fits_header() for text in found.values()):
             raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")
+        self.secrets = tuple(text.rpartition(" ")[2] for text in found.values() if text)
         return {name: text for name, text in found.items() if text}
 
 

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 from urllib3 import HTTPHeaderDict
 
+from daemonkit.logformat import describe_error
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, StoreUnreachable
+from dnswebhook.errors import CredentialsRefused, StoreError, StoreUnreachable
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour, v2_path
@@ -518,3 +519,18 @@ def test_fresh_sessions_that_are_always_refused_do_not_lock_the_account(
             store.list_records(deadline)
 
     assert controller.sessions.logins <= 2
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 422, 429, 500])
+@pytest.mark.parametrize(
+    "shape", ['{"code":"api.err.Odd","message":"seen %s"}', '{"meta":{"rc":"error","msg":"%s"}}', "%s"]
+)
+def test_a_login_that_is_refused_with_its_own_password_does_not_show_it(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int, shape: str
+) -> None:
+    controller.fault(Reply(status=status, body=shape % controller.password), on="login")
+
+    with pytest.raises(StoreError) as raised:
+        store.list_records(deadline)
+
+    assert controller.password not in describe_error(raised.value)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
+from daemonkit.logformat import describe_error
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import (
@@ -585,3 +586,16 @@ def test_the_error_for_a_wrong_flavour_names_its_option(
 ) -> None:
     with pytest.raises(StoreUnreachable, match=r"GET /v2/api/site/default/static-dns answered 404.*UNIFI_FLAVOUR"):
         open_store(controller, api="v2", flavour="classic").list_records(deadline)
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 422, 500])
+@pytest.mark.parametrize("shape", ['{"message":"X-API-KEY: %s"}', "<p>X-API-KEY: %s"])
+def test_an_answer_that_repeats_the_api_key_does_not_bring_it_into_the_error(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int, shape: str
+) -> None:
+    controller.fault(Reply(status=status, body=shape % controller.api_key), on="list")
+
+    with pytest.raises(StoreError, match="<redacted>") as raised:
+        store.list_records(deadline)
+
+    assert controller.api_key not in describe_error(raised.value)

@@ -251,3 +251,13 @@ def test_cookies_are_read_whatever_their_attributes_and_deletions_of_cookies_are
     headers = HTTPHeaderDict([("Set-Cookie", line) for line in lines])
 
     assert Reply(Request("GET", "/"), 200, "", headers, b"").cookies == cookies
+
+
+def test_what_may_be_quoted_of_a_reply_is_without_the_credentials_of_its_request() -> None:
+    credentials = {"Cookie": "TOKEN=0123456789abcdef=; lang=en", "X-CSRF-Token": "a-csrf-token"}
+    body = b"lang=en TOKEN=0123456789abcdef= a-csrf-token"
+
+    reply = Reply(Request("GET", "/"), 500, "text/html", HTTPHeaderDict(), body, credentials)
+
+    assert reply.quotable == b"lang=en TOKEN=<redacted> <redacted>"
+    assert reply.body == body

@@ -412,6 +412,13 @@ def test_the_error_about_a_token_that_fits_no_header_does_not_show_it(tmp_path: 
     assert told.value.__cause__ is None
 
 
+def test_the_error_about_a_refusal_that_repeats_the_token_does_not_show_it(tmp_path: Path, url: str) -> None:
+    with pytest.raises(Refused, match="401") as told:
+        asked(kubeconfig(tmp_path, url, {"token": EXPIRED}))
+
+    assert EXPIRED not in str(told.value)
+
+
 def test_an_empty_token_file_of_a_pod_is_an_error(tmp_path: Path) -> None:
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     for file in (token, authority):
