@@ -100,6 +100,14 @@ _TIME = "tag:yaml.org,2002:timestamp"
 _Loader.add_constructor(_TIME, _checked(_Loader.yaml_constructors[_TIME]))
 
 
+def _refuse_tag(_loader: Any, node: yaml.Node) -> Any:
+    # The tag is not quoted: it may be the beginning of a password.
+    raise BrokenFile(node.start_mark.line + 1, "an unknown tag; write a text that begins with `!` in quotes")
+
+
+_Loader.add_constructor(None, _refuse_tag)
+
+
 def documents(octets: bytes) -> list[Document]:
     """The documents that are not empty; for a `List`, its items. Raises BrokenFile."""
     if len(octets) > MOST_BYTES:

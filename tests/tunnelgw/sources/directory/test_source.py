@@ -290,6 +290,27 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
 
 
 @pytest.mark.parametrize(
+    "text", ["!geheim", "!geheim wort", "!!geheim", "!<geheim>", "!ge!heim", "*geheim", "&geheim x: y"]
+)
+def test_plain_text_of_a_secret_that_means_something_in_yaml_is_not_part_of_a_message(site: Site, text: str) -> None:
+    site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  token: {text}\n")
+
+    site.look()
+
+    (problem,) = site.problems()
+    assert problem.startswith("secret.yaml:5: ")
+    assert "heim" not in problem
+
+
+def test_a_text_that_begins_like_a_tag_is_refused_with_the_remedy(site: Site) -> None:
+    site.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: !geheim }\n")
+
+    site.look()
+
+    assert site.problems() == ["secret.yaml:4: an unknown tag; write a text that begins with `!` in quotes"]
+
+
+@pytest.mark.parametrize(
     ("content", "problem"),
     [
         ("data: {tls.crt: }", "data.tls.crt is null, want base64"),
