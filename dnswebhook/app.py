@@ -5,6 +5,7 @@ The status code of every error is decided here and nowhere else, by one rule: ex
 Each request gets a `Deadline` below the client's own 15 s.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -47,6 +48,8 @@ _ROUTES = Map(
 )
 _WRITE_CHUNK_BYTES = 131072
 _RETRY_SOON_S = 5
+_LOOPBACK = ("127.", "::1", "::ffff:127.")
+_ADDRESS = re.compile(r"([0-9.]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -97,6 +100,7 @@ class WebhookApp:
         deadline = Deadline.after(self._limits.call_deadline_s, self._stop)
         try:
             route, _ = _ROUTES.bind_to_environ(environ).match(request.path)  # never empty: that would be redirected
+            _require_own_name(request)
             response = self._handlers[route](request, deadline)
         except Exception as error:
             refused = self._refusal(error, deadline)
@@ -223,6 +227,15 @@ class WebhookApp:
             request_id=request_id,
             **fields,
         )
+
+
+def _require_own_name(request: Request) -> None:
+    """On loopback, refuse a name that may be anybody's. Its owner may have pointed it here (DNS rebinding), so that a
+    web page of theirs could read the records; browsers send no `Origin` with such a GET."""
+    client, host = request.remote_addr or "", request.headers.get("Host", "")
+    if client.startswith(_LOOPBACK) and "." in host and not _ADDRESS.fullmatch(host):
+        message = f"sent to {host[:100]!r}, a name that a web page may have; want localhost or an IP address"
+        raise _Refused(403, "forbidden", message)
 
 
 def _require_acceptable(request: Request) -> None:

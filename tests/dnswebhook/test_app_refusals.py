@@ -76,6 +76,39 @@ def test_a_page_in_a_browser_writes_no_records(site: BuildSite, path: str, origi
     assert 200 == here.get("/records").status_code
 
 
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["page.example", "page.example:8888", "localhost.page.example", "127.0.0.1.nip.io:8888"]
+)
+@pytest.mark.parametrize("path", ["/", "/records"])
+def test_a_name_that_somebody_has_pointed_at_loopback_reads_nothing(
+    site: BuildSite, client: str, host: str, path: str
+) -> None:
+    """A web page of that name could (DNS rebinding)."""
+    response = site().client.get(path, headers={"Host": host}, environ_overrides={"REMOTE_ADDR": client})
+
+    assert_error(response, 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("client", "host"),
+    [
+        ("127.0.0.1", "localhost:8888"),
+        ("127.0.0.1", "127.0.0.1:8888"),
+        ("::1", "[::1]:8888"),
+        ("127.0.0.1", "dnswebhook:8888"),
+        ("192.0.2.1", "dnswebhook.example:8888"),
+        ("", "dnswebhook.example"),
+    ],
+)
+def test_external_dns_may_use_an_address_a_name_without_a_dot_and_elsewhere_any(
+    site: BuildSite, client: str, host: str
+) -> None:
+    response = site().client.get("/records", headers={"Host": host}, environ_overrides={"REMOTE_ADDR": client})
+
+    assert response.status_code == 200
+
+
 @pytest.mark.parametrize("path", ["", "//"])
 def test_an_empty_path_is_the_root_without_a_redirect(site: BuildSite, path: str) -> None:
     response = site().client.get("/", environ_overrides={"PATH_INFO": path})
