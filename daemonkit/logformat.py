@@ -164,19 +164,19 @@ class TextFormatter(logging.Formatter):
         stack = line.pop("stack", None)
         moment, level, msg = line.pop("time"), line.pop("level"), line.pop("msg")
         pairs = "".join(f" {key}={_word(value)}" for key, value in line.items())
-        text = f"{moment} {level:<7} {_one_line(str(msg))}{' ' if pairs else ''}{pairs}"
+        text = f"{moment} {level:<7} {one_line(str(msg))}{' ' if pairs else ''}{pairs}"
         if stack is not None:
-            text += "".join(f"\n    | {_one_line(row)}" for row in str(stack).splitlines())
+            text += "".join(f"\n    | {one_line(row)}" for row in str(stack).splitlines())
         return text
 
 
 def _word(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and not set(value) & set(" \"'=\\"):
         return value
-    return _one_line(json.dumps(value, ensure_ascii=False, default=_shown))
+    return one_line(json.dumps(value, ensure_ascii=False, default=_shown))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Escape control characters and line separators: they could forge a line, or drive a terminal."""
     if text.isprintable():
         return text

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from daemonkit.logformat import one_line
 from proxy import document
 from proxy.document import DocumentError, Problem, tls_parts
 from proxy.supervisor.certificates import CertificateCheck
@@ -59,7 +60,7 @@ def _count(number: int, what: str) -> str:
 
 def _print(verdict: Verdict) -> None:
     lines = [f"{verdict.file}: {problem}" for problem in verdict.problems] or [_summary(verdict)]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write("".join(f"{one_line(line)}\n" for line in lines))
 
 
 def _draw(verdict: Verdict) -> None:
@@ -70,5 +71,5 @@ def _draw(verdict: Verdict) -> None:
     table.add_column("where", overflow="fold", style="bold")
     table.add_column("what is wrong", overflow="fold")
     for problem in verdict.problems:
-        table.add_row(Text(problem.path or "(document)"), Text(problem.message))
+        table.add_row(Text(one_line(problem.path) or "(document)"), Text(one_line(problem.message)))
     Console().print(table)

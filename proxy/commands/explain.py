@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import idna
 import msgspec
 
+from daemonkit.logformat import one_line
 from proxy import document
 from proxy.commands.check import judge
 from proxy.commands.explainview import draw, lines_of
@@ -113,7 +114,9 @@ def _table_of(data: bytes) -> Table:
         builder.add_routes((place, place, document.decode_route(raw)) for place, raw in enumerate(outline.routes))
     except (msgspec.MsgspecError, DocumentError, UnicodeDecodeError, RecursionError) as error:
         problems = judge("", data).problems
-        raise SourceError("\n".join(["the document is refused:", *map(str, problems)])) from error
+        raise SourceError(
+            "\n".join(["the document is refused:", *(one_line(str(problem)) for problem in problems)])
+        ) from error
     return builder.finish()
 
 

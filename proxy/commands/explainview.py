@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from daemonkit.logformat import one_line
 from proxy.commands.report import Outcome, Report
 from proxy.routing import BackendShare, MatchPlace, Miss
 
@@ -13,7 +14,7 @@ from proxy.routing import BackendShare, MatchPlace, Miss
 def lines_of(report: Report) -> Iterator[str]:
     """`label: text`, one fact per line."""
     for label, text in _facts(report):
-        yield f"{label}: {text}"
+        yield one_line(f"{label}: {text}")
 
 
 def draw(report: Report) -> None:
@@ -23,7 +24,7 @@ def draw(report: Report) -> None:
     label_before = ""
     for label, text in _facts(report):
         style = ("green" if report.is_routed else "red") if label == "outcome" else ""
-        table.add_row("" if label == label_before else label, Text(text, style=style))
+        table.add_row("" if label == label_before else label, Text(one_line(text), style=style))
         label_before = label
     Console().print(table)
 

@@ -566,3 +566,38 @@ def test_a_closed_output_ends_the_command_by_sigpipe_without_a_message(file: str
         os.close(writing)
 
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+ESCAPES = "\x1b]0;title\x07\x1b[31m\n\u202e"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {ESCAPES: 1},
+        {"routes": [{"rules": [{"name": ESCAPES, "backends": [{"address": "10.0.0.1:80"}]}]}]},
+        {
+            "routes": [
+                {
+                    "rules": [
+                        {
+                            "matches": [{"queryParams": [{"name": ESCAPES, "value": ESCAPES}]}],
+                            "backends": [{"address": "10.0.0.1:80"}],
+                        }
+                    ]
+                }
+            ]
+        },
+    ],
+)
+def test_names_in_a_document_do_not_control_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Mapping[str, Any]
+) -> None:
+    file = tmp_path / "document.json"
+    file.write_text(json.dumps(document))
+
+    for arguments in (["check", str(file)], ["explain", "--config", str(file), "GET", "http://a.example/"]):
+        _, out, err = told(capsys, *arguments)
+
+        assert (out + err).replace("\n", "").isprintable()
+        assert "\n\u202e" not in out + err
