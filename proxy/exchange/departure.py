@@ -13,7 +13,7 @@ from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.upgrade import NONCE_BYTES, Switch, is_ignored
 from proxy.h1.grammar import is_authority
-from proxy.heads import RequestHead
+from proxy.heads import RequestHead, plain_name
 from proxy.routing import Answer, Forward
 
 RACE_REPLAY_BYTES: Final = 64 * 1024
@@ -34,6 +34,12 @@ class Departure(msgspec.Struct, eq=False):
     switch: Switch | None
     question: Question | None = None
     withheld: frozenset[bytes] = frozenset()
+
+    @property
+    def withheld_from_trailers(self) -> frozenset[bytes]:
+        """Also the fields that the rule removes or sets: some backends treat trailers like fields of the head."""
+        edits = self.decision.request_edits
+        return self.withheld if edits is None else self.withheld | frozenset(map(plain_name, edits.drop))
 
     @property
     def replay_bytes(self) -> int:

@@ -144,8 +144,8 @@ class Exchange(Attempting):
         upload, departure = self._upload, self._departure
         if upload is not None and not self._is_request_stopped:
             fields = self._terms.forwarding.request_trailers(fields)
-            if departure is not None and departure.withheld:
-                fields = without(fields, departure.withheld)
+            if departure is not None:
+                fields = without(fields, departure.withheld_from_trailers)
             for mirror in self._mirrors:
                 mirror.add_trailers(fields)
             upload.add_trailers(fields)

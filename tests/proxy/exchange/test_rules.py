@@ -211,3 +211,17 @@ def test_new_request_ids_are_all_different(make_world: MakeWorld) -> None:
 
     ids = {stream.field(b"x-request-id") for one in (world, other) for stream in one.pool.streams}
     assert len(ids) == 6
+
+
+def test_trailers_of_the_client_lack_what_the_rule_removes_from_the_head_or_sets_there(make_world: MakeWorld) -> None:
+    """Some backends treat trailers like fields of the head."""
+    changes = '{"set": [{"name": "X-User", "value": "anybody"}], "remove": ["X-Secret"]}'
+    world = make_world(config(f'"filters": {{"requestHeaderModifier": {changes}}},'))
+    client = world.begin(asked(b"POST"), end_stream=False)
+    names = (b"x-user", b"x_user", b"x-secret", b"x.secret", b"checksum")
+
+    client.exchange.on_request_trailers([(name, b"root") for name in names])
+
+    stream = world.pool.stream
+    assert stream.field(b"x-user") == b"anybody"
+    assert stream.trailers == [(b"checksum", b"root")]
