@@ -230,11 +230,14 @@ class WebhookApp:
 
 
 def _require_own_name(request: Request) -> None:
-    """On loopback, refuse a name that may be anybody's. Its owner may have pointed it here (DNS rebinding), so that a
-    web page of theirs could read the records; browsers send no `Origin` with such a GET."""
+    """On loopback, refuse a browser that asks for a name that may be anybody's. Its owner may have pointed it here (DNS
+    rebinding), so that a web page of theirs could read the records. Browsers send no `Origin` with such a GET, but
+    always `Accept-Language`; external-dns does not, also behind a proxy that keeps the name."""
     client, host = request.remote_addr or "", request.headers.get("Host", "")
-    if client.startswith(_LOOPBACK) and "." in host and not _ADDRESS.fullmatch(host):
-        message = f"sent to {host[:100]!r}, a name that a web page may have; want localhost or an IP address"
+    if "Accept-Language" not in request.headers or not client.startswith(_LOOPBACK):
+        return
+    if "." in host and not _ADDRESS.fullmatch(host):
+        message = f"a browser asks for {host[:100]!r}, a name that a web page may have; want localhost or an IP address"
         raise _Refused(403, "forbidden", message)
 
 

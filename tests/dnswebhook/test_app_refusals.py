@@ -85,7 +85,8 @@ def test_a_name_that_somebody_has_pointed_at_loopback_reads_nothing(
     site: BuildSite, client: str, host: str, path: str
 ) -> None:
     """A web page of that name could (DNS rebinding)."""
-    response = site().client.get(path, headers={"Host": host}, environ_overrides={"REMOTE_ADDR": client})
+    headers = {"Host": host, "Accept-Language": "en"}
+    response = site().client.get(path, headers=headers, environ_overrides={"REMOTE_ADDR": client})
 
     assert_error(response, 403, "forbidden")
 
@@ -101,10 +102,18 @@ def test_a_name_that_somebody_has_pointed_at_loopback_reads_nothing(
         ("", "dnswebhook.example"),
     ],
 )
-def test_external_dns_may_use_an_address_a_name_without_a_dot_and_elsewhere_any(
+def test_a_browser_may_use_an_address_a_name_without_a_dot_and_elsewhere_any(
     site: BuildSite, client: str, host: str
 ) -> None:
-    response = site().client.get("/records", headers={"Host": host}, environ_overrides={"REMOTE_ADDR": client})
+    headers = {"Host": host, "Accept-Language": "en"}
+    response = site().client.get("/records", headers=headers, environ_overrides={"REMOTE_ADDR": client})
+
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost:8888", "localhost.localdomain:8888", "dnswebhook.example"])
+def test_external_dns_may_use_any_name_also_behind_a_proxy_on_the_same_host(site: BuildSite, host: str) -> None:
+    response = site().client.get("/records", headers={"Host": host}, environ_overrides={"REMOTE_ADDR": "127.0.0.1"})
 
     assert response.status_code == 200
 
