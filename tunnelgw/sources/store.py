@@ -13,7 +13,8 @@ until everything that it names now has been read or is known to be missing.
 
 *Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete
 data. Nothing is taken for a limited time (see `behind`). Then a GatewayClass or Gateway is translated with its previous
-spec, too, if it names a configuration of such a kind that is not in the store.
+spec, too, if it names a configuration of such a kind that is not in the store. A kind that was absent is behind as soon
+as its definition has come: the kinds of a bundle are served, and found, one after the other.
 """
 
 import threading
@@ -27,7 +28,7 @@ import msgspec
 
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway, holding
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.behind import Behind
@@ -47,6 +48,12 @@ from tunnelgw.sources.tables import Tables
 from tunnelgw.sources.unread import Unread
 
 PATIENCE_S = 5.0
+_DEFINITIONS = {
+    kind: Entry(Kind.CUSTOM_RESOURCE_DEFINITION, Key("", f"{resource.plural}.{resource.group}"))
+    for kind, resource in RESOURCES.items()
+    if resource.is_optional
+}
+_DEFINED_BY = {definition: kind for kind, definition in _DEFINITIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,8 @@ class Store:
         self._home = home
         self._scope = SecretScope(secret_namespaces, home)
         self._unlisted = {part for kind in kinds for part in self._scope.parts(kind)}
+        self._absent: dict[Kind, bool] = {}
+        """Kinds that are not served, and whether they may be soon after their definition has come."""
         self._named: Counter[Entry] = Counter()
         """How many objects name each Secret and ConfigMap."""
         self._unread = Unread(patience_s)
@@ -150,6 +159,8 @@ class Store:
         """The result of a list: all objects of the kind, or of those in one namespace. Others are removed."""
         rejected = rejected or {}
         with self._turn:
+            if self._absent.pop(kind, None):
+                self._note_behind((kind, ""), is_behind=False)
             self._scope.open(namespace)
             known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
             for key in known - {item.key for item in items} - rejected.keys():
@@ -160,23 +171,23 @@ class Store:
                 self._reject(kind, key, problem)
             self._listed((kind, namespace))
 
-    def set_absent(self, kind: Kind) -> None:
-        """The kind is not installed: it has no objects, and nothing waits for it."""
+    def set_absent(self, kind: Kind, *, may_come: bool = True) -> None:
+        """The kind is not served: it has no objects, and nothing waits for it.
+
+        Once its definition is there, it is expected to be served soon, and is behind until then. `may_come` False: it
+        was not, or it is served in other versions only.
+        """
         with self._turn:
             for key in self._keys(kind):
                 self._remove(kind, key)
+            self._absent[kind] = may_come or not self._is_defined(kind)
+            self._expect(kind)
             self._listed((kind, ""))
 
     def set_behind(self, kind: Kind, namespace: str = "", *, is_behind: bool) -> None:
         """Whether the watch of a kind, or of its objects in one namespace, is broken."""
         with self._turn:
-            part = (kind, namespace)
-            if is_behind == (part in self._behind):
-                return
-            (self._behind.add if is_behind else self._behind.drop)(part, time.monotonic())
-            if self._with_previous_spec:  # what they name may now be known to be missing, so that it can be cleared
-                self._mark()
-            self._turn.notify_all()
+            self._note_behind((kind, namespace), is_behind=is_behind)
 
     def close(self, namespace: str) -> None:
         """We have no permission to read the Secrets there. Until a list of them succeeds, nothing waits for them.
@@ -305,6 +316,29 @@ class Store:
             return not self._unread.holds_up_first(now_s)
         return not (self._behind.holds_up(since_s, now_s) or self._unread.holds_up(since_s, now_s))
 
+    def _note_behind(self, part: Part, *, is_behind: bool) -> None:
+        if is_behind == (part in self._behind):
+            return
+        (self._behind.add if is_behind else self._behind.drop)(part, time.monotonic())
+        if self._with_previous_spec:  # what they name may now be known to be missing, so that it can be cleared
+            self._mark()
+        self._turn.notify_all()
+
+    def _is_defined(self, kind: Kind) -> bool:
+        definition = self._tables.get(_DEFINITIONS[kind]) if kind in _DEFINITIONS else None
+        return definition is not None and not definition.metadata.deletion_timestamp
+
+    def _expect(self, kind: Kind) -> None:
+        """The kind is absent: it is behind if it can be expected to be served soon."""
+        self._note_behind((kind, ""), is_behind=self._absent[kind] and self._is_defined(kind))
+
+    def _note_definition(self, entry: Entry) -> None:
+        """The object, which may be a definition, has come, changed or gone."""
+        kind = _DEFINED_BY.get(entry)
+        if kind is not None and kind in self._absent:
+            self._absent[kind] |= not self._is_defined(kind)  # the next one will be another one
+            self._expect(kind)
+
     def _listed(self, part: Part) -> None:
         if part in self._unlisted:
             self._unlisted.discard(part)
@@ -334,6 +368,7 @@ class Store:
         if self._tables.put(kind, item):
             self._mark()
             self._name(old, item)
+            self._note_definition(entry)
 
     def _remove(self, kind: Kind, key: Key) -> None:
         entry = Entry(kind, key)
@@ -346,6 +381,7 @@ class Store:
         if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
             self._mark()
             self._name(old, None)
+            self._note_definition(entry)
 
     def _reject(self, kind: Kind, key: Key, problem: Unreadable) -> None:
         entry = Entry(kind, key)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.tunnelgw.sources.objects import gateway, make, route
 from tests.tunnelgw.sources.stores import is_ready, listed
 from tunnelgw.model.gateways import Gateway
-from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.sources import store as store_module
 from tunnelgw.sources.store import PATIENCE_S, Store, Unreadable
@@ -293,6 +293,106 @@ def test_changes_wait_for_a_kind_that_falls_behind_later_even_if_another_stays_b
     assert not store.wait(now_s)
     now_s += PATIENCE_S
     assert store.wait(now_s)
+
+
+def definition(kind: Kind, **metadata: str) -> Object:
+    resource = RESOURCES[kind]
+    name = f"{resource.plural}.{resource.group}"
+    return make(Kind.CUSTOM_RESOURCE_DEFINITION, name, namespace="", metadata=metadata)
+
+
+def without_policies(*, may_come: bool = True) -> Store:
+    """A store that was taken when BackendTLSPolicy was not installed."""
+    store = listed(Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION)
+    store.set_absent(Kind.BACKEND_TLS_POLICY, may_come=may_come)
+    assert not is_ready(store)
+    return store
+
+
+def test_changes_wait_for_a_kind_whose_definition_has_come_until_it_is_listed() -> None:
+    """The kinds of a bundle are found one after the other: a route without its policy would be served in the clear."""
+    store = without_policies()
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    assert not is_ready(store)
+    store.set_absent(Kind.BACKEND_TLS_POLICY)
+    assert not is_ready(store), "it was not served yet"
+
+    store.replace(Kind.BACKEND_TLS_POLICY, ())
+
+    assert is_ready(store)
+
+
+def test_no_change_waits_for_a_kind_whose_definition_has_come_longer_than_the_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = without_policies()
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+    assert not store.wait(now_s)
+
+    now_s += PATIENCE_S
+
+    assert store.wait(now_s)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(
+            lambda store: store.delete(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY).key),
+            id="its definition has gone again",
+        ),
+        pytest.param(
+            lambda store: store.upsert(
+                Kind.CUSTOM_RESOURCE_DEFINITION,
+                definition(Kind.BACKEND_TLS_POLICY, deletionTimestamp="2026-01-01T00:00:00Z"),
+            ),
+            id="its definition is being deleted",
+        ),
+        pytest.param(
+            lambda store: store.set_absent(Kind.BACKEND_TLS_POLICY, may_come=False), id="only other versions are served"
+        ),
+    ],
+)
+def test_changes_wait_no_longer_for_a_kind_that_does_not_come_after_all(end: Callable[[Store], None]) -> None:
+    store = without_policies()
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+    assert not is_ready(store)
+
+    end(store)
+
+    assert is_ready(store)
+
+
+def test_a_kind_that_did_not_come_is_expected_with_the_next_definition() -> None:
+    store = without_policies()
+    for _ in range(2):
+        store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+        assert not is_ready(store)
+        store.set_absent(Kind.BACKEND_TLS_POLICY, may_come=False)
+        store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY, resourceVersion="2"))
+        assert is_ready(store)
+        store.delete(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY).key)
+        store.take()
+
+
+def test_a_kind_that_has_been_absent_for_long_is_expected_when_its_definition_comes() -> None:
+    store = without_policies(may_come=False)
+
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+
+    assert not is_ready(store)
+
+
+def test_changes_wait_for_no_kind_that_is_installed_when_a_definition_comes() -> None:
+    store = listed(Kind.CUSTOM_RESOURCE_DEFINITION, Kind.BACKEND_TLS_POLICY)
+
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, definition(Kind.BACKEND_TLS_POLICY))
+    store.upsert(Kind.CUSTOM_RESOURCE_DEFINITION, make(Kind.CUSTOM_RESOURCE_DEFINITION, "a.example.org", namespace=""))
+
+    assert is_ready(store)
 
 
 def test_waiting_is_ended_by_one_call_once() -> None:

@@ -62,6 +62,9 @@ _SOON_S: Final = 1.0
 """How long to wait even if other threads get answers: only this request may be failing."""
 _CATCHING_UP_S: Final = 0.2
 """By then a new watch has reported what was missed, unless that is very much."""
+_NOT_SOON_S: Final = 1.0
+"""If it is searched for as rarely as that, a kind that is served in other versions will not be in ours in a moment. For
+a moment after a definition was created, discovery may have only some of its versions."""
 _STRETCH: Final = 2.0
 """The search for a kind may wait longer than the retry of a broken connection, by this factor."""
 
@@ -138,6 +141,8 @@ class Watch:
         """Whether the store was told that the kind is behind."""
         self._has_objects = False
         """Whether the store has the objects of the last list."""
+        self._may_come = True
+        """While the kind is not installed: whether it may be served soon after its definition has come."""
         self._missed_since_s = 0.0
         self._missed: tuple[str, ...] | None = None
         """While the kind is not installed: the versions in which it is served instead, as last logged."""
@@ -200,18 +205,24 @@ class Watch:
                 self._set_absent()
         if instead is None:
             instead = self._missed or ()
-        if self._missed != instead:
+        is_news = self._missed != instead
+        if is_news:
             self._missed = instead
             self._say_missed(instead)
         # A kind is served only a moment after its definition was created, so after a ring we search several times.
         wait_s = min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)
+        if wait_s >= (_NOT_SOON_S if instead else self._timing.poll_s):
+            self._may_come = False
+        elif is_news or not instead:
+            self._may_come = True
+        if not self._has_objects:
+            self._set_absent()
         if self._bell.wait(heard, min(wait_s, kept_s) if kept_s > 0 else wait_s):
             self._setbacks.wait_briefly()
 
     def _set_absent(self) -> None:
-        self._has_objects = False
-        self._store.set_absent(self._kind)
-        self._caught_up()
+        self._has_objects = self._is_behind = False
+        self._store.set_absent(self._kind, may_come=self._may_come)
 
     def _say_missed(self, instead: tuple[str, ...]) -> None:
         fields = {"kind": str(self._kind), "group": self._resource.group}
@@ -248,7 +259,7 @@ class Watch:
             if not continue_:
                 break
         self._store.replace(self._kind, items.values(), rejected, self._namespace)
-        self._has_objects = True
+        self._has_objects = self._may_come = True
         self._notice(items.values())
         if self._missed is not None:
             self._missed = None

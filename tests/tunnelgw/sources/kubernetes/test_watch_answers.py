@@ -650,6 +650,68 @@ def test_a_missing_kind_is_looked_for_when_a_crd_is_created(
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
+DEFINITION = {"metadata": {"name": "httproutes.gateway.networking.k8s.io", "resourceVersion": "9"}, "spec": {}}
+SLOW_SEARCH = Timing(first_wait_s=0.05, longest_wait_s=0.5, poll_s=3600.0)
+
+
+@contextmanager
+def with_a_new_definition(api: ScriptedApi, tmp_path: Path, timing: Timing) -> Iterator[World]:
+    """The definition of HTTPRoute has come, which is not served yet; then another watch has received a Service."""
+    is_installed = threading.Event()
+
+    def definition(send: Send) -> None:
+        is_installed.wait(DEADLINE_S)
+        send({"type": "ADDED", "object": DEFINITION})
+        api.stay(send)
+
+    def service(send: Send) -> None:
+        assert wait_until(lambda: world.store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 1, DEADLINE_S)
+        send({"type": "ADDED", "object": {"metadata": route("web", "6")["metadata"], "spec": {}}})
+        api.stay(send)
+
+    api.refusals[GROUP] = api.refusals[ROUTES] = (404, {"code": 404, "reason": "NotFound"})
+    api.refusals[CRDS] = definition
+    api.refusals[SERVICES] = service
+    with running(api.kubeconfig(tmp_path), timing, Store(patience_s=3600.0)) as world:
+        world.until(lambda change: True, "the first listing, without the kind")
+        is_installed.set()
+        assert wait_until(lambda: world.store.counts()[Kind.SERVICE, True] == 1, DEADLINE_S)
+        yield world
+
+
+def test_events_wait_for_a_kind_whose_definition_has_just_been_created(api: ScriptedApi, tmp_path: Path) -> None:
+    """The kinds of a bundle are found one after the other, and their objects may refer to each other."""
+    with with_a_new_definition(api, tmp_path, SLOW_SEARCH) as world:
+        asked_before = api.answered[GROUP]
+        assert wait_until(lambda: api.answered[GROUP] > asked_before + 5, DEADLINE_S)
+        assert not world.store.wait(0.0)
+
+        for _ in range(2):  # a search that has begun already may be answered, too
+            api.lists.put((200, listing([route("a")], "9")))
+        api.watches.put(api.stay)
+        api.refusals[GROUP] = 200, {"resources": [{"name": "httproutes"}]}
+        del api.refusals[ROUTES]
+
+        world.until_here(Kind.SERVICE, Key("default", "web"))
+        assert names(world) == {"a"}
+
+
+@pytest.mark.parametrize("is_served_otherwise", [True, False])
+def test_events_do_not_wait_for_a_kind_that_its_definition_does_not_bring(
+    api: ScriptedApi, tmp_path: Path, is_served_otherwise: bool
+) -> None:
+    """It has other versions only, or another definition has its names already, so that it is never served."""
+    if is_served_otherwise:
+        group = GROUP.rpartition("/")[0]
+        api.refusals[group] = 200, {"versions": [{"version": "v1beta1"}]}
+        api.refusals[f"{group}/v1beta1"] = 200, {"resources": [{"name": "httproutes"}]}
+
+    with with_a_new_definition(api, tmp_path, SLOW_SEARCH if is_served_otherwise else QUICK) as world:
+        change = world.until(lambda change: bool(change.snapshot.all(Kind.SERVICE)), "the Service")
+
+        assert change.snapshot.all(Kind.HTTP_ROUTE) == {}
+
+
 def test_a_version_newer_than_that_of_the_server_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
     too_new = {"code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 7"}
     api.lists.put((200, listing([route("a")], "99")))
