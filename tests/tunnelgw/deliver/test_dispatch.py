@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemonkit.secret import Secret
+from proxy.document import Listener
 from tests.e2e.controller.fronts import Asked, Front
 from tests.proxy.site import TOKEN, Proxy, eventually
 from tests.support.controller.faults import Reply
@@ -197,6 +198,89 @@ def test_a_data_plane_without_proxies_or_document_counts_as_answered() -> None:
         desk.dispatch.put_document("shared", document("a.example"), (), 1)
         desk.dispatch.send(plane())
         assert desk.dispatch.has_answered("shared")
+
+
+def test_the_listeners_are_those_of_the_document_that_a_proxy_holds_until_it_takes_a_newer_one() -> None:
+    """A proxy's remarks refer to listeners by their index in its document."""
+    old, new = (Listener("old"),), (Listener("new"), Listener("old"))
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), old, 1)
+        dispatch.send(plane(front.url))
+        desk.until(lambda: dispatch.has_answered("shared"))
+
+        hold = front.hold(is_put)
+        dispatch.put_document("shared", document("b.example"), new, 2)
+        dispatch.send(plane(front.url))
+        hold.wait()
+        (receipt,) = dispatch.proxy_receipts("shared")
+        assert dispatch.listeners("shared", receipt.held) == old
+        assert dispatch.listeners("shared") == new
+        hold.release()
+
+        desk.until(lambda: dispatch.has_answered("shared"))
+        (receipt,) = dispatch.proxy_receipts("shared")
+        assert dispatch.listeners("shared", receipt.held) == new
+
+
+def test_the_listeners_of_the_oldest_of_very_many_documents_are_forgotten() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        documents = [document(f"{number}.example") for number in range(1001)]
+        for turn, made in enumerate(documents[:1000], start=1):
+            dispatch.put_document("shared", made, (Listener(made.digest),), turn)
+        assert dispatch.listeners("shared", documents[0].digest) == (Listener(documents[0].digest),)
+
+        dispatch.put_document("shared", documents[0], (Listener("again"),), 1001)  # not the oldest any more
+        dispatch.put_document("shared", documents[1000], (Listener("newest"),), 1002)
+
+        assert dispatch.listeners("shared", documents[0].digest) == (Listener("again"),)
+        assert dispatch.listeners("shared", documents[1].digest) == ()
+        assert dispatch.listeners("shared", documents[2].digest) == (Listener(documents[2].digest),)
+
+
+def test_a_data_plane_knows_no_listeners_of_documents_that_are_not_its_own() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (Listener("a"),), 1)
+
+        assert dispatch.listeners("shared", document("b.example").digest) == ()
+        assert dispatch.listeners("shop/gw", document("a.example").digest) == ()
+        assert dispatch.listeners("shop/gw") == ()
+
+
+def test_a_dropped_document_is_delivered_to_no_proxy_and_nothing_waits_for_it() -> None:
+    with (
+        Provider() as provider,
+        Proxy() as proxy,
+        Front(proxy.api) as front,
+        Front(proxy.api) as silent,
+        open_desk(provider) as desk,
+    ):
+        dispatch = desk.dispatch
+        planes = {**plane(front.url), "shop/gw": Plane((silent.url,), Credentials(Secret(TOKEN)))}
+        hold = silent.hold(lambda _: True)
+        dispatch.put_document("shared", document("a.example"), (Listener("a"),), 1)
+        dispatch.put_document("shop/gw", document("b.example"), (Listener("b"),), 1)
+        dispatch.send(planes)
+        hold.wait()
+        desk.until(lambda: dispatch.held_planes() == {"shared"})
+        assert not dispatch.is_settled()
+
+        dispatch.drop_document("shop/gw")
+        dispatch.send(planes)
+
+        assert dispatch.is_settled()
+        assert dispatch.has_answered("shop/gw", 1)
+        assert dispatch.listeners("shop/gw", document("b.example").digest) == ()
+        assert dispatch.listeners("shared") == (Listener("a"),)
+        assert dispatch.proxy_receipts("shop/gw") == ()
+        hold.release()
+        eventually(lambda: served() == {front.url}, "the courier of the dropped document has ended", WAIT_S)
+
+        dispatch.drop_document("shared")
+        assert dispatch.held_planes() == frozenset(), "whatever a proxy still holds"
+        dispatch.drop_document("shared")
 
 
 def test_hostnames_follow_the_document() -> None:
