@@ -283,6 +283,24 @@ def test_a_dropped_document_is_delivered_to_no_proxy_and_nothing_waits_for_it() 
         dispatch.drop_document("shared")
 
 
+def test_a_proxy_that_holds_a_document_from_before_a_drop_has_not_answered_about_later_ones() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        desk.until(lambda: dispatch.has_answered("shared", 1))
+        hold = front.hold(is_put)
+
+        dispatch.drop_document("shared")
+        dispatch.put_document("shared", document("b.example"), (), 5)
+        dispatch.send(plane(front.url))
+
+        hold.wait()
+        assert not dispatch.has_answered("shared", 4)
+        hold.release()
+        desk.until(lambda: dispatch.has_answered("shared", 5))
+
+
 def test_hostnames_follow_the_document() -> None:
     with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
         dispatch = desk.dispatch
