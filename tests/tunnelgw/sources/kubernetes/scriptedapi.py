@@ -26,7 +26,7 @@ class ScriptedApi:
 
     def __init__(self) -> None:
         self.lists: queue.Queue[tuple[int, Any]] = queue.Queue()
-        self.watches: queue.Queue[Answer] = queue.Queue()
+        self.watches: queue.Queue[tuple[int, Any] | Answer] = queue.Queue()
         self.asked: queue.Queue[dict[str, str]] = queue.Queue()
         """The queries of HTTPRoute, as they came."""
         self.answered: Counter[str] = Counter()

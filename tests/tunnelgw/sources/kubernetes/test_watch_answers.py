@@ -190,6 +190,18 @@ def test_an_undecodable_object_is_left_out_and_reported_without_affecting_others
         assert change.snapshot.all(Kind.HTTP_ROUTE).keys() == {Key("default", "bad")}
 
 
+def test_an_undecodable_object_that_is_deleted_is_not_reported_any_more(api: ScriptedApi, tmp_path: Path) -> None:
+    bad = route("bad", "6", spec={"hostnames": "no list"})
+    api.lists.put((200, listing([bad, route("good")], "6")))
+    api.watches.put(
+        lambda send: send({"type": "DELETED", "object": {**bad, "metadata": route("bad", "7")["metadata"]}})
+    )
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: names(world) == {"good"} and not change.unreadable, "the end of the report")
+
+
 @pytest.mark.parametrize("is_seen_in_a_watch", [False, True])
 def test_the_report_of_an_undecodable_object_has_its_generation_and_the_path_of_the_field(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_seen_in_a_watch: bool
@@ -428,6 +440,22 @@ def point_at(kubeconfig: Path, url: str) -> None:
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
     }
     kubeconfig.write_text(json.dumps(document))
+
+
+def test_a_kind_that_may_be_listed_but_not_watched_is_listed_now_and_then(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ten_seconds_a_request = SimpleNamespace(monotonic=lambda: 10.0 * api.asked.qsize())
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.watch.time", ten_seconds_a_request)
+    for _ in range(20):
+        api.lists.put((200, listing([], "5")))
+        api.watches.put((403, {"code": 403, "reason": "Forbidden"}))
+
+    with running(api.kubeconfig(tmp_path), msgspec.structs.replace(QUICK, longest_wait_s=0.05, poll_s=30.0)):
+        assert wait_until(lambda: api.asked.qsize() >= 12, DEADLINE_S)
+
+    asked = "".join("W" if "watch" in query(api) else "L" for _ in range(12))
+    assert asked == "LWWWWLWWLWWL"
 
 
 def test_a_refused_list_is_not_requested_again_before_its_wait_is_over(
@@ -712,6 +740,35 @@ def test_events_do_not_wait_for_a_kind_that_its_definition_does_not_bring(
         assert change.snapshot.all(Kind.HTTP_ROUTE) == {}
 
 
+def test_a_kind_whose_definition_has_changed_is_listed_at_once_and_again_later(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """Not all servers of a cluster know the new definition at once."""
+    is_watched = threading.Event()
+
+    def definitions(send: Send) -> None:
+        is_watched.wait(DEADLINE_S)
+        for generation in (1, 2):
+            send({"type": "MODIFIED", "object": {"metadata": {**DEFINITION["metadata"], "generation": generation}}})
+        send({"type": "ADDED", "object": {"metadata": {"name": "others.example.org", "resourceVersion": "10"}}})
+        api.stay(send)
+
+    def one_event(send: Send) -> None:
+        is_watched.set()
+        assert wait_until(lambda: world.store.counts()[Kind.CUSTOM_RESOURCE_DEFINITION, True] == 2, DEADLINE_S)
+        send({"type": "ADDED", "object": route("a", "6")})
+        api.stay(send)
+
+    api.refusals[CRDS] = definitions
+    for version in ("5", "7", "9"):
+        api.lists.put((200, listing([], version)))
+    api.watches.put(one_event)
+    api.watches.put(lambda send: send({"type": "ADDED", "object": route("a", "8")}))
+    api.watches.put(api.stay)
+    with running(api.kubeconfig(tmp_path)) as world:
+        assert [query(api).get("resourceVersion") for _ in range(5)] == [None, "5", None, "7", None]
+
+
 def test_a_version_newer_than_that_of_the_server_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
     too_new = {"code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 7"}
     api.lists.put((200, listing([route("a")], "99")))
@@ -752,6 +809,19 @@ def test_a_server_with_an_older_version_than_before_an_interruption_is_listed_ag
 
         assert names(world) == {"restored"}
         assert [query(api).get("resourceVersion") for _ in range(4)] == [None, "100", None, "20"]
+
+
+def test_after_a_watch_that_lasted_as_long_as_requested_the_server_s_version_is_not_compared(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """It would cost a request of each kind every minute."""
+    api.newest = "1"
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(lambda send: send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "6"}}}))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), Timing(watch_s=1.0)):
+        assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "6"]
 
 
 def test_a_server_that_ends_every_watch_at_once_is_asked_again_after_a_wait(
