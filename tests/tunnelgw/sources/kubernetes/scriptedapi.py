@@ -31,6 +31,8 @@ class ScriptedApi:
         """The queries of HTTPRoute, as they came."""
         self.answered: Counter[str] = Counter()
         """How often each other path was."""
+        self.limits: dict[str, str] = {}
+        """Of each list by path, as last requested."""
         self.newest = "999"
         """What the server says of its version when it is asked for nothing else."""
         self.has_chunks = True
@@ -76,6 +78,7 @@ class ScriptedApi:
 
     def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
         self.answered[path] += path != _PATH
+        self.limits.update({path: query["limit"]} if "limit" in query else {})
         if path == self.recovers_at:
             self.refusals.clear()
         refusal = self.refusals.get(path)

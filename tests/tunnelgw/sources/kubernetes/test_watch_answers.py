@@ -811,6 +811,19 @@ def test_a_server_with_an_older_version_than_before_an_interruption_is_listed_ag
         assert [query(api).get("resourceVersion") for _ in range(4)] == [None, "100", None, "20"]
 
 
+@pytest.mark.parametrize("newest", ["5", "6", "of-no-order"])
+def test_after_an_interruption_the_watch_continues_unless_the_server_s_version_is_older(
+    api: ScriptedApi, tmp_path: Path, newest: str
+) -> None:
+    api.newest = newest
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(lambda send: send(b"not JSON\n"))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "5"]
+
+
 def test_after_a_watch_that_lasted_as_long_as_requested_the_server_s_version_is_not_compared(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
@@ -887,6 +900,18 @@ def test_a_list_whose_pages_repeat_under_new_names_is_started_over(api: Scripted
 
         assert asked.count(None) == 2
         assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 1
+
+
+def test_secrets_and_config_maps_are_listed_in_smaller_pages(api: ScriptedApi, tmp_path: Path) -> None:
+    """Each of them can be a megabyte."""
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), Timing(page_size=7, page_size_with_data=3)) as world:
+        world.until(lambda change: True, "the whole list")
+
+    limits = [api.limits[f"/api/v1/{plural}"] for plural in ("services", "secrets", "configmaps")]
+    assert limits == ["7", "3", "3"]
 
 
 def test_a_list_may_have_empty_pages(api: ScriptedApi, tmp_path: Path) -> None:
