@@ -403,6 +403,26 @@ def test_the_ca_file_of_a_pod_is_read_for_each_connection(tmp_path: Path) -> Non
             server.close()
 
 
+def test_a_token_that_is_replaced_in_a_pod_is_used_before_the_server_refuses_the_old_one(tmp_path: Path) -> None:
+    with closing(Authority()) as authority:
+        token, trusted = tmp_path / "token", tmp_path / "ca.crt"
+        token.write_text("first")
+        trusted.write_text(authority.pem)
+        with echoing(authority.server_context(authority.issue("127.0.0.1"))) as url:
+            place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": url.rpartition(":")[2]}
+            loader: Any = InClusterConfigLoader(str(token), str(trusted), environ=place)  # type: ignore[no-untyped-call]
+            configuration = Configuration()
+            loader.load_and_set(configuration)
+            server = ApiServer(lambda: configuration)
+            assert server.request("GET", "/version") == b"bearer first"
+
+            token.write_text("second")
+            loader.token_expires_at = datetime.now()  # noqa: DTZ005  # as the package has it: it is read again
+
+            assert server.request("GET", "/version") == b"bearer second"
+            server.close()
+
+
 @pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])
 def test_the_error_about_a_token_that_fits_no_header_does_not_show_it(tmp_path: Path, url: str, token: str) -> None:
     with pytest.raises(Unreachable) as told:

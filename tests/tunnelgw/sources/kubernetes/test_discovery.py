@@ -60,3 +60,16 @@ def test_a_server_that_forbids_discovery_counts_as_present(api: ScriptedApi, ser
     api.refusals[EVERY_SERVER_HAS_IT] = (403, {"code": 403, "reason": "Forbidden"})
 
     assert find(server, RESOURCES[Kind.HTTP_ROUTE]) is None
+
+
+@pytest.mark.parametrize("serves_v1", [True, False])
+def test_a_kind_is_read_in_the_first_of_our_versions_that_is_served(
+    api: ScriptedApi, server: ApiServer, *, serves_v1: bool
+) -> None:
+    """Gateway API has ReferenceGrant in v1 only from v1.5 on."""
+    beta = GROUP.replace("v1", "v1beta1")
+    served = {"resources": [{"name": "referencegrants"}]}
+    api.refusals[GROUP] = (200, served if serves_v1 else {"resources": [{"name": "httproutes"}]})
+    api.refusals[beta] = (200, served)
+
+    assert find(server, RESOURCES[Kind.REFERENCE_GRANT]) == f"{GROUP if serves_v1 else beta}/referencegrants"

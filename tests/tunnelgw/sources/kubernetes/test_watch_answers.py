@@ -636,6 +636,29 @@ def test_objects_of_a_kind_that_is_served_in_other_versions_only_are_kept_for_a_
         assert names(world) == {"b", "c"}
 
 
+def test_objects_of_a_kind_that_is_served_in_no_version_any_more_are_removed_at_once(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """The server has deleted them with the definition of their kind."""
+    group = GROUP.rpartition("/")[0]
+    is_over = threading.Event()
+    api.lists.put((200, listing([route("a")], "5")))
+
+    def stay_until_then(_send: Send) -> None:
+        is_over.wait(DEADLINE_S)
+
+    api.watches.put(stay_until_then)
+    with running(api.kubeconfig(tmp_path), msgspec.structs.replace(QUICK, unserved_s=3600.0)) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+
+        api.refusals[group] = 200, {"versions": [{"version": "v1"}]}
+        api.refusals[GROUP] = 200, {"resources": [{"name": "gateways"}]}
+        api.refusals[ROUTES] = 404, {"code": 404, "reason": "NotFound"}
+        is_over.set()
+
+        world.until_gone(Kind.HTTP_ROUTE, Key("default", "a"))
+
+
 def test_a_kind_that_can_be_neither_discovered_nor_listed_counts_as_absent(api: ScriptedApi, tmp_path: Path) -> None:
     """An account without rights on the kind cannot see whether it is there."""
     api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
