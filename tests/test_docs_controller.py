@@ -75,7 +75,7 @@ def test_every_condition_and_reason_that_a_status_may_have_is_explained() -> Non
 
 
 def test_options_of_the_manual_exist() -> None:
-    known = {spec.flag for spec in SPECS} | {"--all", "--json"}  # of other commands
+    known = {spec.flag for spec in SPECS} | {"--all", "--client", "--json"}  # of other commands
     prose = re.sub(r"^```.*?^```$", "", MANUAL, flags=re.M | re.S)
     named = set(re.findall(r"`(--[a-z-]+)", prose))
 

@@ -1,5 +1,6 @@
 """`tunnelgw-proxy explain`: by which doors a request can arrive, and what would be done with it at each."""
 
+import ipaddress
 import sys
 import time
 from collections.abc import Sequence
@@ -16,11 +17,27 @@ from proxy.commands.explainview import draw, lines_of
 from proxy.commands.report import report_of
 from proxy.commands.sources import SourceError
 from proxy.document import DocumentError
-from proxy.heads import TOKEN
-from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, compile_table, socket_door
+from proxy.doors.networks import networks_of
+from proxy.exchange.client import Arrival
+from proxy.exchange.forwarding import Forwarding
+from proxy.heads import TOKEN, Fields, RequestHead
+from proxy.routing import (
+    TUNNEL_HTTP,
+    TUNNEL_HTTPS,
+    Listener,
+    PlainHead,
+    Table,
+    TableBuilder,
+    compile_table,
+    socket_door,
+)
 from proxy.routing import explain as explain_request
 
+STRANGER = "192.0.2.1"
+"""The client if none is named: an address for examples (RFC 5737), which nobody has."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_TUNNEL = (TUNNEL_HTTP, TUNNEL_HTTPS)
+_NEW_ID = b"000000000000-1"
 
 
 @dataclass(frozen=True)
@@ -33,11 +50,19 @@ class Question:
     head: PlainHead
     listener: str | None
     """The only listener to consider; None: all that fit."""
+    client: str = STRANGER
+    """The address that connects to a direct listener, which may be one of the document's trusted proxies."""
 
     @classmethod
-    def parse(cls, method: str, url: str, headers: Sequence[str], listener: str | None) -> "Question":
+    def parse(
+        cls, method: str, url: str, headers: Sequence[str], listener: str | None, client: str = STRANGER
+    ) -> "Question":
         """Raises SourceError."""
         _check_method(method)
+        try:
+            client = str(ipaddress.ip_address(client))
+        except ValueError:
+            raise SourceError(f"seen client {client!r}, want an IP address") from None
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -57,7 +82,26 @@ class Question:
                 fields.append((_octets(name.strip().lower()), _octets(value.strip())))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         head = PlainHead(method.encode(), authority, _octets(path), tuple(fields))
-        return cls(parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
+        return cls(parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener, client)
+
+
+class _Sender:
+    """The question's client, or the edge at a door of the tunnel; see `routing.Sender`."""
+
+    def __init__(self, table: Table, door: str, question: Question) -> None:
+        self._forwarding = Forwarding(table.settings.forwarding)
+        self._door = door
+        self._question = question
+        self._is_edge = door in _TUNNEL
+        trusted = networks_of(table.settings.forwarding.trusted_proxies)
+        self.is_trusted = self._is_edge or trusted.contain(question.client)
+
+    def forwarded_fields(self, listener: Listener) -> Fields:
+        scheme, plain = listener.scheme, self._question.head
+        head = RequestHead(plain.method, scheme, plain.authority, plain.path, list(plain.fields))
+        given = self._forwarding.request_id_of(head) if self.is_trusted else None
+        arrival = Arrival(self._door, scheme, self._question.client, "HTTP/1.1", self.is_trusted, is_edge=self._is_edge)
+        return self._forwarding.request_fields(arrival, listener, head, given or _NEW_ID)
 
 
 def _check_method(method: str) -> None:
@@ -90,7 +134,8 @@ def explain(data: bytes, question: Question, *, as_json: bool) -> bool:
     """Print the explanation. Returns whether a route would serve the request at every door by which it can arrive."""
     table = _table_of(data)
     reports = [
-        report_of(explain_request(table, door, question.head, time.time())) for door in _doors_for(table, question)
+        report_of(explain_request(table, door, question.head, time.time(), _Sender(table, door, question)))
+        for door in _doors_for(table, question)
     ]
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(reports), indent=2).decode() + "\n")

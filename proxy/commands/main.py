@@ -56,7 +56,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 
 
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    from proxy.commands.explain import Question, explain
+    from proxy.commands.explain import STRANGER, Question, explain
 
     parser = argparse.ArgumentParser(
         prog=f"{PROG} explain",
@@ -80,6 +80,12 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "--ca-file", metavar="FILE", help="with --proxy and https: CAs to trust (PEM) instead of the system's"
     )
     parser.add_argument("--listener", metavar="NAME", help="the listener that the client connects to, by name")
+    parser.add_argument(
+        "--client",
+        metavar="ADDRESS",
+        default=STRANGER,
+        help="the address that connects to a direct listener, of a client or of a trusted proxy; default: %(default)s",
+    )
     parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("method", metavar="METHOD", help="such as GET")
@@ -89,7 +95,7 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         data = read_file(found.config)
     else:
         data = read_running(found.proxy, read_token(found.auth_token_file, environ), found.ca_file)
-    question = Question.parse(found.method, found.url, found.header, found.listener)
+    question = Question.parse(found.method, found.url, found.header, found.listener, found.client)
     return EXIT_WELL if explain(data, question, as_json=found.json) else EXIT_NOT_WELL
 
 

@@ -38,7 +38,8 @@ class PathMatch(Part, frozen=True):
 
 
 class HeaderMatch(Part, frozen=True):
-    """A condition on a header field. A field sent several times is compared as one value, joined by ", "."""
+    """A condition on a header field. A field sent several times is compared as one value, joined by ", ". Fields that
+    describe clients, such as X-Forwarded-For, are compared as the backend gets them."""
 
     name: FieldName
     value: FieldValue

@@ -54,10 +54,7 @@ class Exchange(Attempting):
                 self._answer(_NOT_IMPLEMENTED)
                 return
             head = upgrade.as_get(head)
-        arrival = self._client.arrival
-        decision = decide(
-            shared.table, arrival.door, head, shared.draw, self._began_wall_s, is_trusted=arrival.is_trusted
-        )
+        decision = decide(shared.table, self._client.arrival.door, head, shared.draw, self._began_wall_s, self)
         if decision.listener is not None:
             self._listener_name = decision.listener.name
         self._count_in(decision.rule)
@@ -71,6 +68,15 @@ class Exchange(Attempting):
             self._answer(msgspec.structs.replace(_NO_WEBSOCKET, response_edits=decision.response_edits))
         else:
             self._answer(decision)
+
+    # -- what `decide` asks, see `routing.Sender` ----------------------------------------------------------------------
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._client.arrival.is_trusted
+
+    def forwarded_fields(self, listener: Listener) -> Fields:
+        return self._terms.forwarding.request_fields(self._client.arrival, listener, self._head, self._request_id)
 
     def _request(self, departure: Departure, wish: Wish) -> BackendStream:
         backend = departure.decision.backend

@@ -17,6 +17,7 @@ does not know the field: in a request from there it came from a client.
 The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched. A field
 `Proxy`, which HTTP does not know, is dropped from all: programs of the CGI family take it for the variable HTTP_PROXY,
 and send their own requests where it says (CVE-2016-5385).
+The names are in `routing.clientfields`, since header conditions see these fields as the backend gets them.
 Pure. What the requests of a connection have in common is computed once per connection.
 """
 
@@ -40,15 +41,18 @@ from proxy.exchange.hopbyhop import (
 )
 from proxy.heads import Field, Fields, RequestHead
 from proxy.routing import Listener, header
+from proxy.routing.clientfields import (
+    CERTIFICATES,
+    FORWARDED,
+    FORWARDED_FOR,
+    IMPERSONAL,
+    PREFIXES,
+    REQUESTED,
+)
 
 _FORWARDED_FOR, _FORWARDED, _GIVEN = range(FIRST_FREE, FIRST_FREE + 3)
-_FOR: Final = b"x-forwarded-for"
-_OTHERS: Final = (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port")
-_CLIENT_CERT: Final = b"client-cert"
-_CERTIFICATES: Final = (_CLIENT_CERT, b"client-cert-chain")
-_IMPERSONAL: Final = (b"x-real-ip", b"true-client-ip")
-_PREFIXES: Final = (b"x-forwarded-", b"cf-")
-_OF_PROXIES: Final = (*_PREFIXES, *_IMPERSONAL, *_CERTIFICATES)
+_CLIENT_CERT: Final = CERTIFICATES[0]
+_OF_PROXIES: Final = (*PREFIXES, *IMPERSONAL, *CERTIFICATES)
 _MAX_ID_BYTES: Final = 128
 _MAX_DESCRIPTIONS: Final = 8192
 _MAX_KEPT_AUTHORITY_BYTES: Final = 260
@@ -90,16 +94,16 @@ class Forwarding:
         self._has_client_cert = spec.client_cert
         self._has_forwarded = spec.forwarded
         self._has_via = spec.via
-        ours = dict.fromkeys((_FOR, b"forwarded", *_OTHERS, *_IMPERSONAL, *_CERTIFICATES), DROP)
+        ours = dict.fromkeys((FORWARDED_FOR, FORWARDED, *REQUESTED, *IMPERSONAL, *CERTIFICATES), DROP)
         shared = {b"te": TE, b"cookie": COOKIE, b"proxy": DROP, self.request_id_name: DROP}
-        believed = {**shared, **dict.fromkeys(_OTHERS, _GIVEN)}
+        believed = {**shared, **dict.fromkeys(REQUESTED, _GIVEN)}
         if spec.forwarded:
-            believed[b"forwarded"] = _FORWARDED
-        self._untrusted = Verdicts({**ours, **shared}, _PREFIXES)
-        self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR}, usual_prefixes=_OF_PROXIES)
-        unknown_there = dict.fromkeys(_CERTIFICATES, DROP)
+            believed[FORWARDED] = _FORWARDED
+        self._untrusted = Verdicts({**ours, **shared}, PREFIXES)
+        self._trusted = Verdicts({**believed, FORWARDED_FOR: _FORWARDED_FOR}, usual_prefixes=_OF_PROXIES)
+        unknown_there = dict.fromkeys(CERTIFICATES, DROP)
         self._edge = Verdicts(
-            {**believed, **unknown_there, _FOR: _GIVEN if spec.forwarded else KEEP}, usual_prefixes=_OF_PROXIES
+            {**believed, **unknown_there, FORWARDED_FOR: _GIVEN if spec.forwarded else KEEP}, usual_prefixes=_OF_PROXIES
         )
         self._descriptions: dict[DescriptionKey, Description] = {}
 
@@ -144,7 +148,7 @@ class Forwarding:
     def _describe(self, arrival: Arrival, listener: Listener, authority: bytes) -> Description:
         fields: list[Field] = []
         if not arrival.is_edge and arrival.address != "unix":
-            fields.append((_FOR, arrival.address.encode()))
+            fields.append((FORWARDED_FOR, arrival.address.encode()))
         fields.append((b"x-forwarded-proto", arrival.scheme))
         if authority:
             fields.append((b"x-forwarded-host", authority))
@@ -153,11 +157,11 @@ class Forwarding:
             fields.append((_CLIENT_CERT, arrival.client_cert))
         if self._has_forwarded:
             address = b"" if arrival.is_edge else arrival.address.encode()
-            fields.append((b"forwarded", _forwarded(address, arrival.scheme, authority)))
+            fields.append((FORWARDED, _forwarded(address, arrival.scheme, authority)))
         if self._has_via:
             fields.append((b"via", _VERSIONS.get(arrival.protocol, b"1.1") + b" tunnelgw"))
         # Only of use for trusted clients.
-        names = _OTHERS if arrival.is_trusted else ()
+        names = REQUESTED if arrival.is_trusted else ()
         besides = {name: tuple(field for field in fields if field[0] != name) for name in names}
         return Description(arrival, listener, tuple(fields), besides)
 
@@ -178,8 +182,8 @@ class Forwarding:
             if verdict != _GIVEN and value:
                 chains.setdefault(name, []).append(value)
         for name, value in description.fields:
-            if name == b"forwarded" and arrival.is_edge:
-                addresses = [given_value for given_name, given_value in fields if given_name == _FOR]
+            if name == FORWARDED and arrival.is_edge:
+                addresses = [given_value for given_name, given_value in fields if given_name == FORWARDED_FOR]
                 client = addresses[-1].rpartition(b",")[2].strip() if addresses else b""
                 value = _forwarded(client, arrival.scheme, authority)  # noqa: PLW2901
             if name in chains:

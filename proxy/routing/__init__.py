@@ -5,7 +5,7 @@ Pure: no sockets, and no clock or random numbers of its own. A table is built on
 `match` and `hosts`; how hosts and paths are normalised is in `paths`.
 
     table = compile_table(document.decode(data))
-    decision = decide(table, TUNNEL_HTTPS, head, random.random, now_s)
+    decision = decide(table, TUNNEL_HTTPS, head, random.random, now_s, sender)
 """
 
 from proxy.routing.decide import decide
@@ -17,10 +17,12 @@ from proxy.routing.hosts import is_grpc
 from proxy.routing.listener import TUNNEL_HTTP, TUNNEL_HTTPS, Door, Listener, socket_door
 from proxy.routing.paths import host_of
 from proxy.routing.rule import Backend, RetryPolicy, Rule
+from proxy.routing.sender import STRANGER, Sender
 from proxy.routing.session import Persistence, Session, fingerprint
 from proxy.routing.table import Table, TableBuilder, compile_table
 
 __all__ = [
+    "STRANGER",
     "TUNNEL_HTTP",
     "TUNNEL_HTTPS",
     "Answer",
@@ -41,6 +43,7 @@ __all__ = [
     "Redirect",
     "RetryPolicy",
     "Rule",
+    "Sender",
     "Session",
     "Table",
     "TableBuilder",

@@ -17,6 +17,7 @@ from proxy.routing.listener import Listener
 from proxy.routing.match import Match
 from proxy.routing.paths import UnusablePath, host_of, is_normal, normalise, with_full_path, with_prefix
 from proxy.routing.rule import NO_ADDRESS, Branch, FixedAnswer, PathChange, RedirectPlan
+from proxy.routing.sender import STRANGER, SeenHead, Sender
 from proxy.routing.session import Session
 from proxy.routing.table import Table
 
@@ -43,13 +44,13 @@ _HOST = re.compile(rb"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 def decide(
-    table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0, *, is_trusted: bool = False
+    table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0, sender: Sender = STRANGER
 ) -> Decision:
     """Decide what to do with a request that came in at `door`, see `listener.socket_door`.
 
     `draw` returns numbers in [0.0, 1.0), such as `random.random`; it is called only where chance decides. `now_s`, in
-    seconds since 1970, tells which sessions have expired. `is_trusted`: the request comes from a trusted proxy, whose
-    X-Forwarded-Proto is believed.
+    seconds since 1970, tells which sessions have expired. What becomes of fields that describe clients depends on
+    `sender`.
     """
     entrance = table.doors.get(door)
     if entrance is None:
@@ -73,7 +74,12 @@ def decide(
         if listener is None:
             return NO_LISTENER
     try:
-        match = listener.routes.find(host, path, query, head)
+        match = listener.routes.find(
+            host,
+            path,
+            query,
+            head if table.client_fields is None else SeenHead(head, listener, sender, table.client_fields),
+        )
     except TooMuchToFit:
         return TOO_MUCH
     if match is None:
@@ -93,16 +99,16 @@ def decide(
             None,
             None,
         )
-    return _Request(listener, match, head, path, mark + query, host, is_trusted=is_trusted).act(draw, now_s)
+    return _Request(listener, match, head, path, mark + query, host, sender).act(draw, now_s)
 
 
 class _Request:
     """A request whose rule does more than forward it."""
 
-    __slots__ = ("_cors_edits", "_head", "_host", "_is_trusted", "_listener", "_match", "_path", "_rule", "_suffix")
+    __slots__ = ("_cors_edits", "_head", "_host", "_listener", "_match", "_path", "_rule", "_sender", "_suffix")
 
     def __init__(
-        self, listener: Listener, match: Match, head: Head, path: bytes, suffix: bytes, host: bytes, *, is_trusted: bool
+        self, listener: Listener, match: Match, head: Head, path: bytes, suffix: bytes, host: bytes, sender: Sender
     ) -> None:
         self._listener = listener
         self._match = match
@@ -112,7 +118,7 @@ class _Request:
         self._suffix = suffix
         """The query with its question mark; empty: none."""
         self._host = host
-        self._is_trusted = is_trusted
+        self._sender = sender
         self._cors_edits: HeaderEdits | None = None
 
     def act(self, draw: Callable[[], float], now_s: float) -> Decision:
@@ -144,7 +150,7 @@ class _Request:
 
     def _redirect(self, plan: RedirectPlan) -> Decision:
         own = self._listener.scheme
-        scheme = plan.scheme or client_scheme(self._head, own, is_trusted=self._is_trusted)
+        scheme = plan.scheme or client_scheme(self._head, own, is_trusted=self._sender.is_trusted)
         host = plan.hostname or self._host
         if not _HOST.fullmatch(host):
             return NO_LISTENER

@@ -17,6 +17,7 @@ from proxy.routing.listener import Listener
 from proxy.routing.match import Condition, GrpcMatch, Match
 from proxy.routing.paths import UnusablePath, host_of, normalise
 from proxy.routing.rule import Branch, Rule
+from proxy.routing.sender import STRANGER, SeenHead, Sender
 from proxy.routing.table import Table
 
 MAX_MISSES = 5
@@ -85,14 +86,16 @@ class Explanation(msgspec.Struct, frozen=True):
     """What `decide` returns when every `draw` returns 0.0."""
 
 
-def explain(table: Table, door: str, head: Head, now_s: float = 0.0) -> Explanation:
+def explain(table: Table, door: str, head: Head, now_s: float = 0.0, sender: Sender = STRANGER) -> Explanation:
     """Explain what `decide` does with the same arguments."""
-    decision = decide(table, door, head, lambda: 0.0, now_s)
-    request = _Request(table, head)
+    decision = decide(table, door, head, lambda: 0.0, now_s, sender)
     entrance = table.doors.get(door)
     listeners = list(entrance or ())
-    listener = entrance.listener_for(request.host) if entrance is not None else None
+    listener = entrance.listener_for(host_of(head.authority)) if entrance is not None else None
     others = [other for other in listeners if other is not listener]
+    if table.client_fields is not None and listeners:
+        head = SeenHead(head, listener or listeners[0], sender, table.client_fields)
+    request = _Request(table, head)
     is_routed = listener is not None and not (isinstance(decision, Answer) and decision.reason in _UNROUTED)
     ranked = list(request.accepted(listener.routes)) if listener is not None and is_routed else []
     winner, runner_up = (*ranked, None, None)[:2]

@@ -7,6 +7,7 @@ import msgspec
 
 from proxy import document
 from proxy.pattern import automaton
+from proxy.routing.clientfields import ClientFields
 from proxy.routing.hosts import RouteSet, emptied
 from proxy.routing.listener import Door, make_doors
 from proxy.routing.match import GrpcMatch, HttpMatch, Match, seniority
@@ -30,6 +31,8 @@ class CompiledRoute(msgspec.Struct, frozen=True, gc=False):
     """At least one; an empty one means every host."""
     rules: tuple[Rule, ...]
     matches: tuple[Match, ...]
+    header_names: tuple[bytes, ...]
+    """The fields that its matches have conditions on."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -43,6 +46,8 @@ class Table(msgspec.Struct, frozen=True):
     """By key: the document's `backends`, and those that are described inside rules."""
     probed: frozenset[str]
     """Keys of the backends with active health checks."""
+    client_fields: ClientFields | None
+    """The fields that conditions see as a backend would, see `sender`; None if there is no condition on any."""
     routes: dict[int, CompiledRoute]
     """By number. This and the fields below are for the builder of the next table."""
     sets: dict[str, RouteSet]
@@ -51,6 +56,8 @@ class Table(msgspec.Struct, frozen=True):
     """The hostname of each listener in `sets`."""
     uses: dict[str, int]
     """By key, the number of references to each backend that is described inside rules."""
+    client_routes: int
+    """The number of routes with conditions on fields that describe clients."""
 
     def dismantle(self) -> Iterator[None]:
         """Drop the parts, a few at each step: dropping 10,000 routes at once would take tens of milliseconds.
@@ -74,6 +81,13 @@ class TableBuilder:
         self._compiler = RuleCompiler(previous.backends, previous.uses) if previous else RuleCompiler()
         self._probed = set(previous.probed) if previous else set()
         self._routes = previous.routes.copy() if previous else {}
+        id_name = settings.forwarding.request_id_header.lower()
+        self._client_fields = ClientFields(id_name.encode())
+        if previous and previous.settings.forwarding.request_id_header.lower() == id_name:
+            self._client_routes = previous.client_routes
+        else:
+            conditional = (route for route in self._routes.values() if route.header_names)
+            self._client_routes = sum(map(self._reads_client_fields, conditional))
         self._hostnames = {listener.name: listener.hostname or "" for listener in settings.listeners} or {"": ""}
         self._replaced: list[object] = []
         """Parts of the previous table that the new one has replaced."""
@@ -96,6 +110,7 @@ class TableBuilder:
             route = self._routes.pop(number)
             self._replaced.append(route)
             self._compiler.forget(route.rules)
+            self._client_routes -= self._reads_client_fields(route)
             yield from self._changing(route, filled, RouteSet.remove)
 
     def remove_backends(self, names: Iterable[str]) -> None:
@@ -128,6 +143,7 @@ class TableBuilder:
         self._looks = 0
         for number, place, route in routes:
             compiled = self._routes[number] = yield from self._compiling(route, place)
+            self._client_routes += self._reads_client_fields(compiled)
             yield from self._changing(compiled, self._sets, RouteSet.add)
 
     def finish(self) -> Table:
@@ -140,10 +156,12 @@ class TableBuilder:
             make_doors(settings.listeners, self._sets),
             self._compiler.backends,
             frozenset(self._probed),
+            self._client_fields if self._client_routes else None,
             self._routes,
             self._sets,
             self._hostnames,
             self._compiler.uses,
+            self._client_routes,
         )
 
     def let_go(self) -> Iterator[None]:
@@ -168,6 +186,9 @@ class TableBuilder:
                 elif self._is_step_over(1):
                     yield
 
+    def _reads_client_fields(self, route: CompiledRoute) -> bool:
+        return any(name in self._client_fields for name in route.header_names)
+
     def _is_step_over(self, looks: int) -> bool:
         """Add to the work of this step; True if it is enough, and then a new step begins."""
         self._looks += looks
@@ -182,17 +203,21 @@ class TableBuilder:
         age = seniority(route, place)
         rules: list[Rule] = []
         matches: list[Match] = []
+        header_names: set[bytes] = set()
         for index, spec in enumerate(route.all_rules):
             rule = self._compiler.compile(spec, index, name, route)
             rules.append(rule)
             for match_place, match in enumerate(spec.matches or _EVERYTHING):
                 yield from _building(match)
-                matches.append(kind(rule, match_place, match, age))
+                compiled = kind(rule, match_place, match, age)
+                matches.append(compiled)
+                if compiled.headers:
+                    header_names.update(condition.name for condition in compiled.headers)
                 if len(matches) % _MATCHES_PER_STEP == 0:
                     yield
         # Without repeats: a name that is listed twice would be added twice, but could be removed only once.
         listeners, hostnames = dict.fromkeys(route.listeners), dict.fromkeys(route.hostnames or ("",))
-        return CompiledRoute(tuple(listeners), tuple(hostnames), tuple(rules), tuple(matches))
+        return CompiledRoute(tuple(listeners), tuple(hostnames), tuple(rules), tuple(matches), tuple(header_names))
 
 
 def _building(match: document.Match) -> Iterator[None]:

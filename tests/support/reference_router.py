@@ -90,6 +90,14 @@ def route_rank(route: Json) -> tuple[str, str]:
     return route.get("createdAt", MAX_TIME), route["name"]
 
 
+def is_of_clients(name: str) -> bool:
+    """Whether a field of this name describes a client; an unknown client's own ones count for nothing."""
+    plain = re.sub("[^a-z0-9]", "-", name)
+    return (
+        re.fullmatch("(x-forwarded|cf)-.*|forwarded|x-real-ip|true-client-ip|client-cert(-chain)?", plain) is not None
+    )
+
+
 def match_fits(match: Json, rule: Json, head: Json) -> bool:
     """A preflight fits, too, if the rule has CORS and may get the request that the preflight announces."""
     method, names = announced(head) if "cors" in rule.get("filters", {}) else (None, [])
@@ -110,7 +118,8 @@ def announced(head: Json) -> tuple[str | None, list[str]]:
     method = header_value(head, "access-control-request-method")
     if head["method"] != "OPTIONS" or method is None or header_value(head, "origin") is None:
         return None, []
-    return method, re.split(" *, *", (header_value(head, "access-control-request-headers") or "").lower())
+    names = re.split(" *, *", (header_value(head, "access-control-request-headers") or "").lower())
+    return method, [name for name in names if not is_of_clients(name)]
 
 
 def is_call(head: Json) -> bool:
@@ -129,7 +138,7 @@ def query_conditions(match: Json) -> dict[str, Json]:
 
 def header_value(head: Json, name: str) -> str | None:
     """Fields of one name as one list (RFC 9110, 5.3), cookies as RFC 9113 joins them."""
-    values = [value for key, value in head["headers"] if key == name]
+    values = [value for key, value in head["headers"] if key == name and not is_of_clients(name)]
     if len(values) < 2:
         return values[0] if values else None
     return ("; " if name == "cookie" else ", ").join(value for value in values if value)

@@ -1,10 +1,11 @@
 """Short forms for a document, a request, and its outcome."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from proxy import document, routing
+from proxy.heads import Field
 
 DOOR = routing.socket_door("", 8080)
 
@@ -54,15 +55,29 @@ def head_of(plain: dict[str, Any]) -> routing.PlainHead:
     return routing.PlainHead(plain["method"].encode(), plain["host"].encode(), target.encode(), fields)
 
 
+class Sender:
+    """A sender whose requests reach backends with these fields, see `routing.Sender`."""
+
+    def __init__(self, *fields: Field, is_trusted: bool = False) -> None:
+        self.is_trusted = is_trusted
+        self.asked: list[str] = []
+        """The listeners for which the fields were asked for."""
+        self._fields = fields
+
+    def forwarded_fields(self, listener: routing.Listener) -> Sequence[Field]:
+        self.asked.append(listener.name)
+        return self._fields
+
+
 def draws(*values: float) -> Callable[[], float]:
     """Random draws with known outcomes; drawing more of them fails."""
     left: Iterator[float] = iter(values)
     return lambda: next(left)
 
 
-def taken(table: routing.Table, head: routing.Head, door: str = DOOR) -> str:
+def taken(table: routing.Table, head: routing.Head, door: str = DOOR, sender: routing.Sender = routing.STRANGER) -> str:
     """The backend that a request goes to, by the name in its address; else the response's status code and reason."""
-    decision = routing.decide(table, door, head, draws(0.0))
+    decision = routing.decide(table, door, head, draws(0.0), 0.0, sender)
     match decision:
         case routing.Forward(backend=chosen):
             return chosen.spec.addresses[0].partition(".test:")[0]

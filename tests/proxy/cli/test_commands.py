@@ -138,6 +138,50 @@ def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file
 
 
 @pytest.mark.parametrize(
+    ("where", "rule"),
+    [
+        (["http://a.example:8080/"], "outside"),
+        (["--client", "10.0.0.1", "http://a.example:8080/"], "inside"),
+        (["--client", "::1", "http://a.example:8080/"], "outside"),
+        (["https://a.example/"], "inside"),
+    ],
+    ids=["unknown", "trusted", "untrusted", "tunnel"],
+)
+def test_explain_believes_fields_that_describe_clients_as_the_proxy_would(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, where: list[str], rule: str
+) -> None:
+    believing = {"name": "inside", "matches": [{"headers": [{"name": "X-Real-IP", "value": "10.1.1.1"}]}]}
+    rules = [{**one, "backends": [{"address": "b.test:80"}]} for one in (believing, {"name": "outside"})]
+    listeners = [{"name": "web", "port": 8080}, {"name": "edge", "protocol": "HTTPS", "tunnel": True}]
+    document = tmp_path / "document.json"
+    document.write_text(
+        json.dumps(
+            {"listeners": listeners, "forwarding": {"trustedProxies": ["10.0.0.0/8"]}, "routes": [{"rules": rules}]}
+        )
+    )
+
+    code, out, _ = told(capsys, "explain", "--config", str(document), "-H", "X-Real-IP: 10.1.1.1", "GET", *where)
+
+    assert code == 0
+    assert f"route: routes[0] (http), {rule}, match 0" in out
+
+
+def test_explain_shows_what_a_condition_sees_in_place_of_what_was_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    condition = {"name": "X-Forwarded-For", "value": "10.1.1.1"}
+    rule = {"matches": [{"headers": [condition]}], "backends": [{"address": "b.test:80"}]}
+    document = tmp_path / "document.json"
+    document.write_text(json.dumps({"listeners": [{"name": "web", "port": 80}], "routes": [{"rules": [rule]}]}))
+    where = ["--client", "203.0.113.7", "-H", "X-Forwarded-For: 10.1.1.1", "GET", "http://a.example/"]
+
+    code, out, _ = told(capsys, "explain", "--config", str(document), *where)
+
+    assert code == 1
+    assert "header x-forwarded-for wants 'Exact 10.1.1.1', seen '203.0.113.7'" in out
+
+
+@pytest.mark.parametrize(
     ("body", "shown"),
     [
         ("", ""),
@@ -364,6 +408,7 @@ def test_explain_says_that_a_document_has_no_listeners(capsys: pytest.CaptureFix
         (["-H", "nonsense", "GET", "http://shop.example/"], ["'nonsense'", "name: value"]),
         (["-H", " : value", "GET", "http://shop.example/"], ["' : value'", "name: value"]),
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
+        (["--client", "proxy.lan", "GET", "http://shop.example/"], ["'proxy.lan'", "want an IP address"]),
         (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
         (["CONNECT", "http://shop.example/"], ["answered with 501", "ask about that"]),
         (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -45,15 +46,22 @@ class Proxy(Rig):
             rule["backends"] = self._backends
         sock = listening_socket()
         self.port = port_of(sock)
-        table = table_of(plain(self.port), routes=[{"rules": [rule]}], **self._settings)
+        self._serve(rule, sockets={socket_door("127.0.0.1", self.port): sock})
+        return self
+
+    def serve(self, *rules: dict[str, Any], **settings: Any) -> None:
+        """From now on, with other settings of the document. Connections last."""
+        self._serve(*rules, sockets={}, **settings)
+
+    def _serve(self, *rules: dict[str, Any], sockets: dict[str, socket.socket], **settings: Any) -> None:
+        table = table_of(plain(self.port), routes=[{"rules": rules}], **{**self._settings, **settings})
 
         def use() -> None:
             self.real.use(table)
             self.pools.use(table)
-            self.doors.prepare(table, {socket_door("127.0.0.1", self.port): sock})()
+            self.doors.prepare(table, sockets)()
 
         self.call(use)
-        return self
 
 
 Chain = tuple[Proxy, Rig]

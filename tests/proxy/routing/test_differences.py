@@ -13,6 +13,11 @@ from tests.proxy.routing.served import Served
 HOSTS = ["a.example", "b.a.example", "other.test"]
 PATHS = ["/", "/a", "/a/b", "/s/m", "/t/m"]
 hostnames = st.lists(st.sampled_from([*HOSTS, "*.example", "*.test"]), max_size=2)
+conditions: st.SearchStrategy[list[dict[str, str]]] = st.lists(
+    st.builds(dict, name=st.sampled_from(["p", "X-Real-IP", "X-Trace"]), value=st.just("1")),
+    max_size=2,
+    unique_by=lambda condition: condition["name"],
+)
 http_matches = st.fixed_dictionaries(
     {},
     optional={
@@ -23,10 +28,12 @@ http_matches = st.fixed_dictionaries(
             }
         ),
         "method": st.sampled_from(["GET", "POST"]),
+        "headers": conditions,
     },
 )
 grpc_matches = st.fixed_dictionaries(
-    {"grpc": st.sampled_from([{"service": "s"}, {"service": "s", "method": "m"}, {"method": "m"}])}
+    {"grpc": st.sampled_from([{"service": "s"}, {"service": "s", "method": "m"}, {"method": "m"}])},
+    optional={"headers": conditions},
 )
 targets = st.one_of(
     st.fixed_dictionaries({"address": st.sampled_from(["x.test:80", "y.test:80"])}),
@@ -86,6 +93,7 @@ def histories(draw: st.DrawFn) -> list[bytes]:
     history = []
     for _ in range(draw(st.integers(2, 5))):
         parts = {
+            "forwarding": draw(st.sampled_from([{}, {}, {"requestIdHeader": "X-Trace"}])),
             "listeners": draw(listeners),
             "backends": draw(st.lists(backends, max_size=2)),
             "routes": draw(st.lists(st.sampled_from(shared), max_size=6)),
@@ -95,7 +103,8 @@ def histories(draw: st.DrawFn) -> list[bytes]:
 
 
 def heads() -> list[routing.PlainHead]:
-    fields = [(), ((b"content-type", b"application/grpc"),)]
+    said = ((b"p", b"1"), (b"x-real-ip", b"1"), (b"x-trace", b"1"))
+    fields = [(), said, ((b"content-type", b"application/grpc"), *said)]
     return [
         routing.PlainHead(method, host.encode(), path.encode(), of_call)
         for host in HOSTS
@@ -133,10 +142,14 @@ def decisions(table: routing.Table) -> list[object]:
 
 def holdings(table: routing.Table) -> dict[str, object]:
     """All that is in the table, so that nothing stays of what has left."""
-    return {
-        name: sorted((hostname, match.rule.route_kind, match.rank) for hostname, match in routes)
-        for name, routes in table.sets.items()
-    } | {"backends": table.backends, "probed": table.probed, "uses": table.uses, "doors": sorted(table.doors)}
+    return (
+        {
+            name: sorted((hostname, match.rule.route_kind, match.rank) for hostname, match in routes)
+            for name, routes in table.sets.items()
+        }
+        | {"client routes": table.client_routes, "reads them": table.client_fields is not None}
+        | {"backends": table.backends, "probed": table.probed, "uses": table.uses, "doors": sorted(table.doors)}
+    )
 
 
 @given(histories())

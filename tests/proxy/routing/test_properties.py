@@ -26,7 +26,7 @@ path_matches = st.one_of(
     ),
 )
 conditions = st.lists(
-    st.fixed_dictionaries({"name": st.sampled_from(["p", "q"]), "value": st.sampled_from(["1", "2"])}),
+    st.fixed_dictionaries({"name": st.sampled_from(["p", "q", "cf-x"]), "value": st.sampled_from(["1", "2"])}),
     max_size=2,
     unique_by=lambda condition: condition["name"],
 )
@@ -54,7 +54,7 @@ heads = st.fixed_dictionaries(
         "path": request_paths,
         "query": st.sampled_from(["", "p=1", "q=2&p=1", "p=1&p=2", "q"]),
         "method": st.sampled_from(["GET", "POST", "PUT"]),
-        "headers": st.lists(st.tuples(st.sampled_from(["p", "q"]), st.sampled_from(["1", "2"])), max_size=2),
+        "headers": st.lists(st.tuples(st.sampled_from(["p", "q", "cf-x"]), st.sampled_from(["1", "2"])), max_size=2),
     }
 )
 
@@ -98,7 +98,7 @@ preflights = st.fixed_dictionaries(
             optional={
                 "origin": st.just("https://a.example"),
                 "access-control-request-method": st.sampled_from(["GET", "POST"]),
-                "access-control-request-headers": st.sampled_from(["p", "q,p", "r, p"]),
+                "access-control-request-headers": st.sampled_from(["p", "q,p", "r, p", "cf-x,p"]),
                 "p": st.sampled_from(["1", "2"]),
             },
         ).map(lambda given: list(({**PREFLIGHT, **given} if len(given) > 2 else given).items())),

@@ -40,7 +40,7 @@ def conditions(names: list[str], values: list[str]) -> st.SearchStrategy[list[di
     return st.lists(exact | expression, max_size=3, unique_by=lambda condition: condition["name"])
 
 
-headers = conditions(["p", "P", "cookie"], ["1", "2", "1, 2", "1; 2", "1; 2"])
+headers = conditions(["p", "P", "cookie", "X-Real-IP", "x_forwarded_for"], ["1", "2", "1, 2", "1; 2", "1; 2"])
 parameters = conditions(["p", "P", "p q"], ["1", "a+b", "a b", "ü"])
 http_matches = st.fixed_dictionaries(
     {},
@@ -126,7 +126,11 @@ sent_parameters = st.builds(
 )
 queries = st.lists(sent_parameters | st.sampled_from(["", "p"]), max_size=3).map("&".join)
 sent_fields = st.lists(
-    st.tuples(st.sampled_from(["p", "cookie"]), st.sampled_from(["1", "2", "1", "2", ""])), max_size=4
+    st.tuples(
+        st.sampled_from(["p", "cookie", "p", "cookie", "x-real-ip", "x_forwarded_for"]),
+        st.sampled_from(["1", "2", "1", "2", ""]),
+    ),
+    max_size=4,
 )
 elements = st.sampled_from(["a", "a", "a", "b", "b", "ab", "a.a", "%61", "~", "", "ü", "a b", "a%20b", "%2f"])
 heads = st.fixed_dictionaries(
@@ -139,7 +143,12 @@ heads = st.fixed_dictionaries(
         "headers": st.builds(
             lambda preflight, content_type, others: [*preflight, *content_type, *others],
             st.sampled_from(
-                [[], PREFLIGHT[:1], PREFLIGHT, [*PREFLIGHT, ("access-control-request-headers", "x, P,Cookie")]]
+                [
+                    [],
+                    PREFLIGHT[:1],
+                    PREFLIGHT,
+                    [*PREFLIGHT, ("access-control-request-headers", "x, P,Cookie , X-Real-IP")],
+                ]
             ),
             st.lists(st.tuples(st.just("content-type"), st.sampled_from(CONTENT_TYPES)), max_size=1),
             sent_fields,

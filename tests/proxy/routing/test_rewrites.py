@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy import routing
 from proxy.routing.paths import UnusablePath, normalise
 from tests.support.goldencases import NORMAL_FORMS, PREFIX_CHANGES, REDIRECT_HOSTS
-from tests.support.routes import DOOR, draws, forwarded, path, request, route, table_of, taken
+from tests.support.routes import DOOR, Sender, draws, forwarded, path, request, route, table_of, taken
 
 
 @pytest.mark.parametrize("authority", ["example.org", "example.org:8080", "EXAMPLE.org"])
@@ -51,7 +51,7 @@ def test_x_forwarded_proto_of_a_trusted_proxy_sets_the_scheme_of_redirects(
     )
     head = request("example.org/a", x_forwarded_proto=given)
 
-    believed = routing.decide(table, DOOR, head, draws(), is_trusted=True)
+    believed = routing.decide(table, DOOR, head, draws(), 0.0, Sender(is_trusted=True))
     ignored = routing.decide(table, DOOR, head, draws())
 
     assert isinstance(believed, routing.Redirect)
