@@ -45,6 +45,23 @@ def test_fields_about_the_client_reach_the_backend_with_joined_cookies_and_no_tr
     assert line["client"] == "192.0.2.7"
 
 
+def test_conditions_believe_the_edge_but_not_what_it_does_not_know(proxy: Connector) -> None:
+    def taker_of(*names: str) -> dict[str, object]:
+        conditions = [{"name": name, "value": "1"} for name in names]
+        answer = {"respond": {"statusCode": 200, "body": f"{names or 'others'}"}}
+        return {"matches": [{"headers": conditions}], "backends": [answer]}
+
+    rules = [taker_of("CF-IPCountry"), taker_of("Client-Cert"), taker_of("X_Real_IP"), taker_of()]
+    serve(proxy, {"rules": rules})
+    bodies = []
+    for name in (b"cf-ipcountry", b"client-cert", b"x_real_ip"):
+        call = proxy.edge.call(fields=[(b"x-forwarded-proto", b"https"), (name, b"1")])
+        assert call.response().status_code == 200
+        bodies.append(call.read_all())
+
+    assert bodies == [b"('CF-IPCountry',)", b"others", b"others"]
+
+
 def test_reserved_fields_of_a_backend_are_dropped(proxy: Connector, backend: RecordingBackend) -> None:
     def respond(_: Received) -> Reply:
         names = ("Cf-Int-X", "Cf-Cloudflared-X", "Cf-Proxy-X", "X-Kept", "Set-Cookie", "Set-Cookie")

@@ -1,10 +1,12 @@
 """What header conditions see of a client: what its backend would be told."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy import document
 from proxy.exchange.client import Arrival
-from proxy.heads import Fields
+from proxy.heads import Field, Fields
 from proxy.routing import compile_table
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import GRPC, World, arrived, asked, config_of
@@ -69,6 +71,36 @@ def test_a_condition_sees_a_field_about_the_client_as_the_backend_gets_it(
     assert expected == taker(world)
     got = [told for field, told in world.pool.stream.head.fields if field == name.lower().encode()]
     assert (expected == "in") == (got == [value.encode()])
+
+
+said = st.tuples(
+    st.sampled_from(
+        [b"x-forwarded-for", b"x_forwarded_for", b"x-forwarded-proto", b"forwarded", b"cf-x", b"client-cert"]
+    ),
+    st.sampled_from([b"1", b"http", b"203.0.113.7", b""]),
+)
+settled = st.sampled_from(["{}", '{"forwarded": true}', '{"requestIdHeader": "Cf-X"}'])
+
+
+@given(
+    st.lists(said, max_size=4),
+    said,
+    st.sampled_from([STRANGER, TRUSTED, EDGE]),
+    st.sampled_from([b"close", b"cf-x, x-forwarded-for", b"forwarded"]),
+    settled,
+)
+@settings(max_examples=200, deadline=None)
+def test_a_condition_holds_exactly_if_the_backend_gets_its_value(
+    fields: Fields, wanted: Field, arrival: Arrival, options: bytes, forwarding: str
+) -> None:
+    name, value = wanted[0].decode(), wanted[1].decode() or "1"
+    world = World(split(exactly(name, value), more=f'"forwarding": {forwarding},'))
+    world.begin(asked(fields=[(b"connection", options), *fields]), arrival=arrival)
+    world.close()
+
+    got = [told for field, told in world.pool.stream.head.fields if field == wanted[0]]
+    whole = b", ".join(filter(None, got)) if got else None
+    assert (taker(world) == "in") == (whole == value.encode())
 
 
 def test_a_condition_on_the_request_id_sees_the_new_one(make_world: MakeWorld) -> None:

@@ -431,6 +431,15 @@ def test_explain_shows_route_backend_and_near_misses(folder: Path) -> None:
     assert "near miss: shop/shop" in missed.stdout
 
 
+def test_explain_takes_the_address_of_the_client(folder: Path) -> None:
+    known = run("explain", "--manifests", str(folder), "--client", "2001:DB8::1", "http://shop.example.org/cart/1")
+    named = run("explain", "--manifests", str(folder), "--client", "lan", "http://shop.example.org/cart/1")
+
+    assert known.returncode == 0
+    assert (named.returncode, named.stdout) == (2, "")
+    assert "seen client 'lan', want an IP address" in named.stderr
+
+
 def test_explain_says_so_when_no_listener_takes_the_scheme(folder: Path) -> None:
     result = run("explain", "--manifests", str(folder), "https://shop.example.org/cart")
 
