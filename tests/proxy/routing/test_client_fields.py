@@ -114,7 +114,8 @@ def test_the_answer_to_a_preflight_depends_on_all_that_it_announces() -> None:
 
 
 def test_the_sender_is_asked_for_its_fields_only_if_a_condition_needs_them() -> None:
-    guarded = route("guarded", {"headers": headers(Forwarded="x")}, hostnames=["g.example"])
+    matches = [{"headers": headers(Forwarded="x")}, {"headers": headers(Origin="x")}]
+    guarded = route("guarded", *matches, hostnames=["g.example"])
     sender = Sender()
     plain, mixed = table_of(route("r")), table_of(guarded, route("r"))
 
@@ -133,11 +134,29 @@ def test_explain_sees_what_decide_sees() -> None:
     told = routing.explain(table, DOOR, spoofed, 0.0, Sender((b"x-real-ip", b"2")))
 
     assert told.winner is not None
+    assert told.decision.rule is rule_of(table, "outside")
     assert "outside" == told.winner.route
     assert [("header x-real-ip", "2")] == [(miss.criterion, miss.seen) for miss in told.misses]
     believed = routing.explain(table, DOOR, spoofed, 0.0, Sender((b"x-real-ip", b"1"), is_trusted=True))
     assert believed.winner is not None
     assert "inside" == believed.winner.route
+    assert believed.decision.rule is rule_of(table, "inside")
+
+
+def rule_of(table: routing.Table, name: str) -> object:
+    (rule,) = (rule for compiled in table.routes.values() for rule in compiled.rules if rule.route_name == name)
+    return rule
+
+
+def test_explain_asks_for_the_fields_that_the_listener_of_the_request_would_send() -> None:
+    """As each has a port of its own to tell."""
+    listeners = [{"name": "other", "port": 8080, "hostname": "b.example"}, {"name": "web", "port": 8080}]
+    table = table_of(inside(("X-Real-IP", "1")), listeners=listeners)
+    sender = Sender()
+
+    routing.explain(table, DOOR, sent(), 0.0, sender)
+
+    assert {"web"} == set(sender.asked)
 
 
 def encoded(*routes: dict[str, Any], request_id: str = "X-Request-Id") -> bytes:
@@ -160,7 +179,7 @@ def test_documents_with_and_without_such_conditions_may_follow_each_other() -> N
 
 
 def test_another_field_for_the_request_id_is_noticed_although_no_route_has_changed() -> None:
-    spoofed = sent((b"x-trace", b"1"))
+    spoofed, odd = sent((b"x-trace", b"1")), sent((b"x_trace", b"1"))
     served = Served()
     routes = [inside(("X-Trace", "1")), route("outside")]
 
@@ -169,6 +188,9 @@ def test_another_field_for_the_request_id_is_noticed_although_no_route_has_chang
     ]
 
     assert ["inside", "outside", "outside", "inside"] == takers
+    assert "outside" == taken(
+        served.take(encoded(inside(("x_trace", "1")), route("outside"), request_id="X_Trace")), odd
+    )
     served.take(encoded(route("outside"), request_id="x-trace"))
     assert served.table is not None
     assert 0 == served.table.client_routes
