@@ -9,10 +9,12 @@ What a peer answers may still contain it; `without` takes it out of that.
 import hmac
 import html
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 REDACTED: Final = "<redacted>"
+_LONG: Final = 8
 
 
 class Secret:
@@ -76,9 +78,13 @@ class Secret:
 
 def without(octets: bytes, secrets: Iterable[str]) -> bytes:
     """An answer with `<redacted>` in place of these texts, before it is shortened and quoted: servers, and what stands
-    in front of them, repeat requests in their errors."""
-    for secret in secrets:
-        for spelling in sorted(set(_spellings(secret)), key=len, reverse=True):
+    in front of them, repeat requests in their errors. A short text may be a part of many words, and is replaced only
+    where it is none."""
+    is_short = {spelling: len(secret) < _LONG for secret in secrets for spelling in _spellings(secret)}
+    for spelling in sorted(is_short, key=len, reverse=True):
+        if is_short[spelling]:
+            octets = re.sub(rb"(?<!\w)%b(?!\w)" % re.escape(spelling), REDACTED.encode(), octets)
+        else:
             octets = octets.replace(spelling, REDACTED.encode())
     return octets
 

@@ -107,3 +107,19 @@ def test_a_secret_is_taken_out_of_an_answer_that_repeats_it(text: str, repeat: C
 
 def test_an_answer_without_the_secret_stays_as_it_is() -> None:
     assert without(b"502 \xff Bad Gateway", (TEXT, "")) == b"502 \xff Bad Gateway"
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        (b'{"password":"pin7","at":"pin77, spin7"}', b'{"password":"<redacted>","at":"pin77, spin7"}'),
+        (b"pin7", b"<redacted>"),
+        (b"Bearer pin7, pin7.", b"Bearer <redacted>, <redacted>."),
+    ],
+)
+def test_a_short_secret_is_not_taken_out_of_words_that_contain_it(answer: bytes, left: bytes) -> None:
+    assert without(answer, ("pin7",)) == left
+
+
+def test_nothing_is_left_of_a_secret_that_contains_another() -> None:
+    assert without(b"session=opensesame-shut;", ("opensesame", "session=opensesame-shut")) == b"<redacted>;"

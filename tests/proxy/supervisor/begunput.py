@@ -13,9 +13,11 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BegunPut:
-    """The proxy has received its head, as its 100 (Continue) shows, and is about to wait for the body."""
+    """The proxy has received its head, as its 100 (Continue) shows, and is about to wait for the body.
 
-    def __init__(self, proxy: Proxy, document: Document) -> None:
+    `is_asked` False: the proxy is expected to answer at once instead."""
+
+    def __init__(self, proxy: Proxy, document: Document, *, is_asked: bool = True) -> None:
         self._body = json.dumps(document).encode()
         host, _, port = proxy.api.removeprefix("http://").rpartition(":")
         self._sock = socket.create_connection((host, int(port)), DEADLINE_S)
@@ -28,15 +30,16 @@ class BegunPut:
             "Expect: 100-continue",
         ]
         self._sock.sendall("\r\n".join([*head, "", ""]).encode())
-        assert self._sock.recv(len(_CONTINUE), socket.MSG_WAITALL) == _CONTINUE
-
-    def fileno(self) -> int:
-        """Readable if the proxy answers before any part of the body has arrived: it is refused."""
-        return self._sock.fileno()
+        if is_asked:
+            assert self._sock.recv(len(_CONTINUE), socket.MSG_WAITALL) == _CONTINUE
 
     def finish(self) -> bytes:
         """Send the body; returns the answer."""
         self._sock.sendall(self._body)
+        return self.answer()
+
+    def answer(self) -> bytes:
+        """All that the proxy sends from now on."""
         answer = b""
         while data := self._sock.recv(65536):
             answer += data
