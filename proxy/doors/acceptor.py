@@ -71,8 +71,10 @@ class Acceptor:
         self._on_closed: Callable[[], None] | None = None
         sock.setblocking(False)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
-            # Accepted sockets inherit it.
+            # Accepted sockets inherit both. Where the document sets no time limit, only keepalive notices a client that
+            # has vanished from a silent WebSocket.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         loop.watch(sock, self)
 
     @property

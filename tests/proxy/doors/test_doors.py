@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -383,8 +385,9 @@ def test_a_worker_without_clients_is_not_idle_while_its_doors_are_open() -> None
         assert rig.is_idle.wait(WAIT_S)
 
 
-def test_tcp_nodelay_is_set_on_accepted_connections() -> None:
-    """Otherwise the end of each response would wait for the acknowledgement of the data before it."""
+@contextmanager
+def accepted_connection() -> Iterator[socket.socket]:
+    """The proxy's end of a client's connection."""
 
     class Owner:
         def on_accepted(self, sock: socket.socket, _address: object) -> None:
@@ -398,12 +401,24 @@ def test_tcp_nodelay_is_set_on_accepted_connections() -> None:
     acceptor = Acceptor(loop, waiting, reserve, Owner())
     with connect(port_of(waiting)):
         loop.turn()
-        assert [1] == [sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for sock in accepted]
-    for sock in accepted:
+        (sock,) = accepted
+        yield sock
         sock.close()
     acceptor.close()
     reserve.close()
     loop.close()
+
+
+def test_tcp_nodelay_is_set_on_accepted_connections() -> None:
+    """Otherwise the end of each response would wait for the acknowledgement of the data before it."""
+    with accepted_connection() as sock:
+        assert 1 == sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_tcp_keepalive_is_set_on_accepted_connections() -> None:
+    """Otherwise a client that vanishes would keep a silent WebSocket for ever where `streamIdleTimeout` is 0s."""
+    with accepted_connection() as sock:
+        assert 1 == sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 @pytest.mark.usefixtures("with_an_error")
