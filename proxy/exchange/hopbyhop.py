@@ -106,10 +106,12 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
     """Apply the verdicts of this module; returns what is kept then, and what is left to the caller."""
     rest: Special = []
     cookies: list[Field] = []
-    takes_trailers = False
+    takes_trailers = drops_cookies = False
     for verdict, field in special:
         if verdict == CONNECTION:
-            kept = _without_named(kept, field[1])
+            if field[1] not in _USUAL_OPTIONS:
+                kept = _without_named(kept, field[1])
+                drops_cookies = drops_cookies or b"cookie" in options_of([field[1]])
         elif verdict == TE:
             takes_trailers = takes_trailers or b"trailers" in options_of([field[1]])
         elif verdict == COOKIE:
@@ -119,7 +121,7 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
     if takes_trailers:
         # A new field for the next hop: the client's was for us, as its Connection field says (RFC 9110, 10.1.4).
         kept.append(_TE_TRAILERS)
-    if cookies:
+    if cookies and not drops_cookies:
         # HTTP/2 may split a cookie field, HTTP/1.1 must not (RFC 9113, 8.2.3).
         pieces = (value for _, value in cookies if value)
         kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(pieces)))

@@ -109,6 +109,15 @@ def test_fields_named_by_connection_are_removed(options: bytes, is_kept: bool) -
     assert ((b"x-mine", b"1") in response_fields([(b"x-mine", b"1"), (b"connection", options)])) is is_kept
 
 
+@pytest.mark.parametrize("cookies", [[b"a=1"], [b"a=1", b"b=2"]])
+@pytest.mark.parametrize("options", [b"cookie", b"close, Cookie"])
+def test_cookies_named_by_connection_are_removed_wherever_it_stands(options: bytes, cookies: list[bytes]) -> None:
+    fields = [(b"cookie", cookie) for cookie in cookies]
+
+    assert b"cookie" not in dict(sent([(b"connection", options), *fields]))
+    assert b"cookie" not in dict(sent([*fields, (b"connection", options)]))
+
+
 def test_connection_options_cannot_remove_our_own_fields() -> None:
     assert sent([(b"connection", b"close, x-forwarded-for, x-request-id")]) == described()
 
