@@ -37,6 +37,7 @@ _MAX_COOKIES = 32
 _STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
 _HINT_EXCHANGED = "with the password that was read at the start: restart dnswebhook after changing it"
+_HINT_LOCAL = "give UNIFI_USER a local account without one, or use an API key, and restart dnswebhook"
 _HINT_ROLE = "if reading works and writing does not, make UNIFI_USER an administrator of the site"
 _HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
 
@@ -273,13 +274,15 @@ class SessionCredentials:
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
         """The error for a login that was understood and refused, as opposed to one that met a restarting console."""
-        if reply.status_code == _STATUS_SECOND_FACTOR:
-            return self._pause("the account asks for a second factor, want a local account without one")
+        body = replies.error_body(reply)
+        # The words of a self-hosted application: api.err.Ubic2faTokenRequired.
+        if reply.status_code == _STATUS_SECOND_FACTOR or (not reply.is_success and "2fa" in body.words.lower()):
+            message = "the account asks for a second factor, want a local account without one"
+            return self._pause(message, hint=_HINT_LOCAL)
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
-            return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s, _HINT_WAIT)
+            return self._pause(f"too many logins: {body.text}", asked_s, _HINT_WAIT)
         if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
-            body = replies.error_body(reply)
             text = body.text or excerpt(reply.quotable[:1000].decode("utf-8", "replace"))
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)

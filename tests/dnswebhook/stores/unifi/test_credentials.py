@@ -28,6 +28,10 @@ from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset, Sl
 from tests.support.controller.faults import html_page
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
+SECOND_FACTOR = (
+    '{"meta":{"rc":"error","msg":"api.err.Ubic2faTokenRequired"},'
+    '"data":[{"mfa_cookie":"half-a-login","authenticators":[{"type":"email","email":"admin@example.com"}]}]}'
+)
 OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
 UNAUTHORIZED = transports.Reply(transports.Request("POST", "/"), 401, "application/json", HTTPHeaderDict(), b"{}")
 
@@ -475,11 +479,24 @@ def test_a_session_in_which_there_were_only_pages_is_renewed_after_a_while_witho
     assert controller.sessions.logins == 4
 
 
-def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
-    controller.fault(Reply(status=499, body='{"code":"MFA"}'), on="login")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=499, body='{"code":"MFA_AUTH_REQUIRED","data":{"mfaCookie":"half-a-login"}}'),
+        Reply(status=400, body=SECOND_FACTOR),
+    ],
+    ids=["console", "self-hosted application"],
+)
+def test_a_second_factor_is_explained_and_not_asked_for_again_soon(
+    store: UnifiStore, controller: Controller, deadline: Deadline, reply: Reply
+) -> None:
+    """Each attempt sends its owner another mail, or another question to the phone."""
+    controller.fault(reply, on="login")
 
-    with pytest.raises(CredentialsRefused, match="local account without"):
-        store.list_records(deadline)
+    for _ in range(3):
+        with pytest.raises(CredentialsRefused, match="local account without"):
+            store.list_records(deadline)
+    assert controller.calls.count(operation="login") == 1
 
 
 def test_a_login_that_fails_in_a_restart_is_retried_at_the_next_call(
