@@ -254,7 +254,9 @@ class SessionCredentials:
             reply = self._transport.exchange(request, {}, deadline)
         except NoReply as failure:
             raise failure.error from failure
-        failure_seen = self._refusal(reply) or replies.failure_of(reply)
+        failure_seen = replies.failure_of(reply)
+        if failure_seen is not None:
+            failure_seen = self._refusal(reply) or failure_seen
         if isinstance(failure_seen, RecordError):  # a login is about no record: without a session, all calls fail
             failure_seen = StoreUnreachable(f"{replies.described(reply)}; {replies.HINT_FLAVOUR}")
         if failure_seen is not None:
@@ -273,16 +275,18 @@ class SessionCredentials:
         log.info("logged in to the controller", logins=self._logins)
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
-        """The error for a login that was understood and refused, as opposed to one that met a restarting console."""
+        """The error for a login that was understood and refused, as opposed to one that met a restarting console. Only
+        the text of the error is quoted: what a self-hosted application sends with it may be half of a login."""
         body = replies.error_body(reply)
         # The words of a self-hosted application: api.err.Ubic2faTokenRequired.
-        if reply.status_code == _STATUS_SECOND_FACTOR or (not reply.is_success and "2fa" in body.words.lower()):
+        if reply.status_code == _STATUS_SECOND_FACTOR or "2fa" in body.words.lower():
             message = "the account asks for a second factor, want a local account without one"
             return self._pause(message, hint=_HINT_LOCAL)
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
             return self._pause(f"too many logins: {body.text}", asked_s, _HINT_WAIT)
-        if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
+        is_understood = reply.is_success or reply.status_code in (400, _STATUS_UNAUTHORIZED, 403)
+        if is_understood and replies.is_json(reply):
             text = body.text or excerpt(reply.quotable[:1000].decode("utf-8", "replace"))
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)

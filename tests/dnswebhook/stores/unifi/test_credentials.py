@@ -484,8 +484,9 @@ def test_a_session_in_which_there_were_only_pages_is_renewed_after_a_while_witho
     [
         Reply(status=499, body='{"code":"MFA_AUTH_REQUIRED","data":{"mfaCookie":"half-a-login"}}'),
         Reply(status=400, body=SECOND_FACTOR),
+        Reply(status=200, body=SECOND_FACTOR),
     ],
-    ids=["console", "self-hosted application"],
+    ids=["console", "self-hosted application", "self-hosted application with status 200"],
 )
 def test_a_second_factor_is_explained_and_not_asked_for_again_soon(
     store: UnifiStore, controller: Controller, deadline: Deadline, reply: Reply
@@ -494,7 +495,21 @@ def test_a_second_factor_is_explained_and_not_asked_for_again_soon(
     controller.fault(reply, on="login")
 
     for _ in range(3):
-        with pytest.raises(CredentialsRefused, match="local account without"):
+        with pytest.raises(CredentialsRefused, match="local account without") as refusal:
+            store.list_records(deadline)
+        assert "half-a-login" not in str(refusal.value)
+    assert controller.calls.count(operation="login") == 1
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 403])
+def test_a_login_is_refused_by_its_error_whatever_the_status(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int
+) -> None:
+    body = '{"meta":{"rc":"error","msg":"api.err.Invalid"},"data":[]}'
+    controller.fault(Reply(status=status, body=body), on="login")
+
+    for _ in range(3):
+        with pytest.raises(CredentialsRefused, match=r"api\.err\.Invalid"):
             store.list_records(deadline)
     assert controller.calls.count(operation="login") == 1
 
