@@ -15,6 +15,7 @@ from dnswebhook.stores.unifi.address import ControllerAddress, Flavour, parse_ad
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 # Bytes of the environment that are not UTF-8: no JSON and no URL can carry them.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
+_QUOTED = re.compile("([\"']).*\\1", re.DOTALL)
 _SITE = re.compile("[^\\s/?#\ud800-\udfff]{1,128}")
 
 
@@ -84,8 +85,15 @@ class UnifiSettings:
             raise ValueError("no credentials are set, want UNIFI_API_KEY (or UNIFI_USER and UNIFI_PASS)")
         if _NO_CHARACTER.search(self.user + self.password.reveal()):
             raise ValueError("UNIFI_USER and UNIFI_PASS must be UTF-8 text")
-        if self.api_key and not self.api_key.fits_header():
-            raise ValueError("UNIFI_API_KEY contains characters that no API key has, want printable ASCII")
+        key = self.api_key.reveal()
+        if _QUOTED.fullmatch(key):  # Docker's env files keep them
+            raise ValueError("UNIFI_API_KEY is in quotes, which are part of it: write it without them")
+        if _QUOTED.fullmatch(self.user):
+            raise ValueError("UNIFI_USER is in quotes, which are part of it: write it without them")
+        if " " in key or not self.api_key.fits_header():
+            raise ValueError(
+                "UNIFI_API_KEY contains characters that no API key has, want the key alone: printable ASCII, no spaces"
+            )
 
     def _check_tls(self) -> None:
         if self.tls_fingerprint and self.ca_cert is not None:

@@ -18,6 +18,10 @@ FINGERPRINT = "ab" * 32
         ({"api_key": Secret(""), "user": "dns"}, "only one of UNIFI_USER and UNIFI_PASS"),
         ({"api_key": Secret("")}, "no credentials are set"),
         ({"api_key": Secret("a\nb")}, "no API key has"),
+        ({"api_key": Secret("Bearer a-key")}, "want the key alone"),
+        ({"api_key": Secret('"a-key"')}, "UNIFI_API_KEY is in quotes"),
+        ({"api_key": Secret("'a-key'")}, "UNIFI_API_KEY is in quotes"),
+        ({"api_key": Secret(""), "user": '"dns"', "password": Secret("p")}, "UNIFI_USER is in quotes"),
         ({"tls_fingerprint": FINGERPRINT, "ca_cert": Path("ca.pem")}, "both UNIFI_TLS_FINGERPRINT and UNIFI_CA_CERT"),
         ({"skip_tls_verify": True, "ca_cert": Path("ca.pem")}, "UNIFI_SKIP_TLS_VERIFY"),
         ({"skip_tls_verify": True, "tls_fingerprint": FINGERPRINT}, "UNIFI_SKIP_TLS_VERIFY"),
@@ -61,6 +65,18 @@ def test_a_fingerprint_is_accepted_in_every_usual_spelling(typed: str) -> None:
 )
 def test_the_flavour_is_known_where_settings_imply_it(changes: dict[str, Any], flavour: Flavour | None) -> None:
     assert UnifiSettings(**{"base_url": "unifi.lan", "api_key": KEY, **changes}).known_flavour is flavour
+
+
+def test_a_password_may_be_in_quotes_and_contain_spaces() -> None:
+    for password in ('"hunter 2"', "'", '"'):
+        assert UnifiSettings(base_url="unifi.lan", user="dns", password=Secret(password)).password.matches(password)
+
+
+def test_the_error_for_a_key_does_not_show_it() -> None:
+    for text in ("'hunter2'", "Bearer hunter2"):
+        with pytest.raises(ValueError, match="UNIFI_API_KEY") as refusal:
+            UnifiSettings(base_url="unifi.lan", api_key=Secret(text))
+        assert "hunter2" not in str(refusal.value)
 
 
 def test_settings_never_show_their_secrets() -> None:
