@@ -196,7 +196,8 @@ class SessionCredentials:
             return False
         if reply.request.wants_array:
             return reply.body[:64].lstrip()[:1] == b"{" and not self._is_about_site(ticket, reply)
-        return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
+        error = replies.error_inside_success(reply)
+        return error is not None and replies.is_session_word(error.words)
 
     def _is_about_site(self, ticket: Ticket, reply: Reply) -> bool:
         """Whether it concerns the site. If the session has worked before, only the next session's reply is believed;

@@ -180,15 +180,21 @@ def _redirect(reply: Reply) -> StoreError:
 
 
 def _failure_inside_success(reply: Reply) -> StoreError | None:
-    """The error in `{"meta":{"rc":"error"}}`, which arrives with status 200; no list and no row begins like that."""
-    if reply.body[:1] != b"{" or b'"meta"' not in reply.body[:512]:
-        return None
-    body = error_body(reply)
-    if body.meta is None or body.meta.rc != "error":
+    body = error_inside_success(reply)
+    if body is None:
         return None
     if is_session_word(body.words) or body.words.endswith("NoPermission"):
         return CredentialsRefused(f"{described(reply)}; {HINT_KEY}")
     return _by_code(reply, body)
+
+
+def error_inside_success(reply: Reply) -> ErrorBody | None:
+    """The error in `{"meta":{"rc":"error"}}`, which arrives with status 200, its members in any order; no list and no
+    row looks like that."""
+    if reply.body[:1] != b"{" or b'"meta"' not in reply.body[:512]:
+        return None
+    body = error_body(reply)
+    return body if body.meta is not None and body.meta.rc == "error" else None
 
 
 def is_session_word(words: str) -> bool:

@@ -79,6 +79,34 @@ def test_an_expired_session_is_renewed_and_the_call_repeated_whole(
     assert controller.sessions.logins == 2
 
 
+@pytest.mark.parametrize("operation", ["list", "create", "update", "delete"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"data":[],"meta":{"msg":"api.err.LoginRequired","rc":"error"}}',
+        '{ "data" : [ ] , "meta" : { "msg" : "api.err.LoginRequired" , "rc" : "error"}}',
+        '{ "meta" : { "rc" : "error" , "msg" : "api.err.LoginRequired"} , "data" : [ ]}',
+    ],
+    ids=["data first", "data first with spaces", "with spaces"],
+)
+def test_a_session_is_renewed_however_the_error_inside_a_success_is_spelled(
+    store: UnifiStore, controller: Controller, deadline: Deadline, body: str, operation: str
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(Reply(status=200, body=body), on=operation, count=1)
+    match operation:
+        case "list":
+            store.list_records(deadline)
+        case "create":
+            store.create(OTHER, deadline)
+        case "update":
+            store.update(record, OTHER, deadline)
+        case "delete":
+            store.delete(record, deadline)
+
+    assert controller.sessions.logins == 2
+
+
 @pytest.mark.parametrize("answer", [answer for answer in ExpiredAnswer if answer is not ExpiredAnswer.OBJECT])
 def test_an_expired_session_is_renewed_although_each_refusal_sets_another_token_and_cookie(
     store: UnifiStore, controller: Controller, deadline: Deadline, answer: ExpiredAnswer
