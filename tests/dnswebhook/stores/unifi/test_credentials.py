@@ -542,6 +542,20 @@ def test_a_login_is_refused_by_its_error_whatever_the_status(
     assert controller.calls.count(operation="login") == 1
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("body", ["", "<h1>Forbidden</h1>"])
+def test_a_login_is_refused_by_its_status_whatever_the_body(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int, body: str
+) -> None:
+    """A server in front of the application may answer; whether the account is locked by these is not known."""
+    controller.fault(Reply(status=status, body=body, content_type="text/html" if body else ""), on="login")
+
+    for _ in range(3):
+        with pytest.raises(CredentialsRefused, match=f"UNIFI_USER refused with {status}: {body or 'empty body'}"):
+            store.list_records(deadline)
+    assert controller.calls.count(operation="login") == 1
+
+
 def test_a_login_that_fails_in_a_restart_is_retried_at_the_next_call(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
