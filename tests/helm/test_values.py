@@ -182,17 +182,39 @@ def test_an_invalid_name_override_is_refused(helm: Helm, path: str, name: str) -
 
 
 def test_a_parent_chart_can_disable_the_chart(helm: Helm, tmp_path: Path) -> None:
-    above = tmp_path / "above"
-    (above / "charts").mkdir(parents=True)
-    (above / "charts" / "tunnelgw").symlink_to(CHART)
-    dependency = {"name": "tunnelgw", "version": "*", "condition": "tunnelgw.enabled"}
-    metadata = {"apiVersion": "v2", "name": "above", "version": "1.0.0", "dependencies": [dependency]}
-    (above / "Chart.yaml").write_text(yaml.safe_dump(metadata))
+    above = parent_chart(tmp_path, {"condition": "tunnelgw.enabled"})
 
     rendered = {
-        is_on: helm.run("template", "web", str(above), values={"tunnelgw": {**DIRECT, "enabled": is_on}})
+        is_on: helm.run("template", "web", above, values={"tunnelgw": {**DIRECT, "enabled": is_on}})
         for is_on in (True, False)
     }
 
     assert f'image: "{IMAGE["repository"]}' in rendered[True]
     assert "kind:" not in rendered[False]
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("edgeGateway", "edgegateway"), ("edge_gateway", "edge-gateway"), ("_edge_", "edge")]
+)
+def test_objects_have_valid_names_whatever_alias_a_parent_chart_gives(
+    helm: Helm, tmp_path: Path, alias: str, name: str
+) -> None:
+    rendered = helm.run("template", "web", parent_chart(tmp_path, {"alias": alias}), values={alias: DIRECT})
+
+    objects = [each for each in yaml.safe_load_all(rendered) if each]
+    service = one(objects, "Service", "-direct")
+    assert service["metadata"]["name"] == f"web-{name}-direct"
+    assert service["spec"]["selector"]["app.kubernetes.io/name"] == name
+    for each in objects:
+        assert each["metadata"]["name"] == each["metadata"]["name"].lower().replace("_", "-")
+
+
+def parent_chart(tmp_path: Path, more: dict[str, str]) -> str:
+    """The folder of a chart that has this one below it; `more` is what its dependency says beside name and version."""
+    above = tmp_path / "above"
+    (above / "charts").mkdir(parents=True)
+    (above / "charts" / "tunnelgw").symlink_to(CHART)
+    dependency = {"name": "tunnelgw", "version": "*", **more}
+    metadata = {"apiVersion": "v2", "name": "above", "version": "1.0.0", "dependencies": [dependency]}
+    (above / "Chart.yaml").write_text(yaml.safe_dump(metadata))
+    return str(above)

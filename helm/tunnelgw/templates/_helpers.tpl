@@ -1,5 +1,7 @@
+{{/* A parent chart may give this one an alias, which is then its name, with capitals and underscores as variables have. */}}
 {{- define "tunnelgw.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- $chart := .Chart.Name | lower | replace "_" "-" | trimAll "-" -}}
+{{- default $chart .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The beginning of all names; short enough for the longest ending and what a ReplicaSet and a Pod add. A release may have
