@@ -26,11 +26,16 @@ _USUAL_KUBECONFIG = "~/.kube/config"
 
 
 def load_configuration(kubeconfig: str = "") -> Configuration:
-    """From the given file, else from the Pod's service account, else from `~/.kube/config`. Raises Unreachable."""
+    """From the given file, else from the Pod's service account, else from `~/.kube/config`. Raises Unreachable.
+
+    With a file, its `proxy-url` applies, or the environment's proxy, as with kubectl.
+    """
     configuration = Configuration()
     try:
         with gaining_access():
             if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+                # Not one from the environment, which is for the provider: it would not reach cluster addresses.
+                configuration.proxy = None
                 load_incluster_config(configuration)  # type: ignore[no-untyped-call]
             elif not kubeconfig and not _has_usual_kubeconfig():
                 raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from kubernetes.client import Configuration
+from kubernetes.config import incluster_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from tests.kube.processes import wait_until
@@ -421,6 +422,28 @@ def test_a_token_that_is_replaced_in_a_pod_is_used_before_the_server_refuses_the
 
             assert server.request("GET", "/version") == b"bearer second"
             server.close()
+
+
+def test_in_a_pod_a_proxy_variable_does_not_apply_to_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is set for the provider, and a proxy outside the cluster does not reach cluster addresses."""
+    token, trusted = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text(SECRET)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(trusted))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with closing(Authority()) as authority:
+        trusted.write_text(authority.pem)
+        with echoing(authority.server_context(authority.issue("127.0.0.1"))) as url:
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", url.rpartition(":")[2])
+
+            with closing(ApiServer(load_configuration)) as server:
+                assert server.request("GET", "/version") == f"bearer {SECRET}".encode()
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])
