@@ -160,7 +160,7 @@ class ApiServer:
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
-            words = _words(list(causes_of(error)), access.host, call.timeout_s)
+            words = _words(list(causes_of(error)), access.place, call.timeout_s)
             forget_frames(error)
             what = f"{call.method} {call.path}: {words}"
             raise self._noted(Unreachable(what), has_answered=has_answered) from None  # the causes would add nothing
@@ -246,6 +246,10 @@ class _Access:
         """What the last request was authorised with."""
         with gaining_access():
             self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self.place = self.host
+        """For messages: the server, and the proxy on the way without its password."""
+        if isinstance(self._pools, urllib3.ProxyManager) and self._pools.proxy:
+            self.place += f" through the proxy {self._pools.proxy._replace(auth=None)}"
         self._connections = connections
         self._pools.pool_classes_by_scheme = connections.pool_classes()
 
@@ -287,27 +291,27 @@ class _Access:
         return {name: text for name, text in found.items() if text}
 
 
-def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
+def _words(inside: list[BaseException], place: str, timeout_s: float) -> str:
     """A message for people: urllib3 nests errors several levels deep, and its messages contain its own objects."""
     found = frozenset(map(type, inside))
     reason = str(inside[-1])[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
-        return f"no such host: {host}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
+        return f"no such host: {place}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
     if NewConnectionError in found:
-        return f"cannot connect to {host}: {reason}"
+        return f"cannot connect to {place}: {reason}"
     if ConnectTimeoutError in found:
-        return f"no connection to {host} within {CONNECT_S:g} s"
+        return f"no connection to {place} within {CONNECT_S:g} s"
     if ReadTimeoutError in found:
         if "handshake" in reason:
-            return f"no TLS with {host} within {CONNECT_S:g} s"
+            return f"no TLS with {place} within {CONNECT_S:g} s"
         if "complete" in reason:
-            return f"{host} answers too slowly: {reason}"
-        return f"no answer from {host} for {timeout_s:g} s"
+            return f"{place} answers too slowly: {reason}"
+        return f"no answer from {place} for {timeout_s:g} s"
     if SSLError in found:
-        return f"TLS with {host} failed: {reason}"
+        return f"TLS with {place} failed: {reason}"
     if any(isinstance(each, IncompleteRead) for each in inside):
-        return f"the connection to {host} ended in the middle of an answer"
-    return f"the connection to {host} broke: {reason}"
+        return f"the connection to {place} ended in the middle of an answer"
+    return f"the connection to {place} broke: {reason}"
 
 
 def _content(response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:

@@ -506,6 +506,20 @@ def test_an_unusable_proxy_in_the_environment_is_an_error(
         asked(kubeconfig(tmp_path, "http://192.0.2.1", {"token": SECRET}))
 
 
+def test_the_error_about_an_unreachable_proxy_names_it_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", f"http://me:{SECRET}@127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+
+    with pytest.raises(Unreachable) as told:
+        asked(kubeconfig(tmp_path, "https://192.0.2.1", {"token": SECRET}))
+
+    place = "https://192.0.2.1 through the proxy http://127.0.0.1:1"
+    assert str(told.value).startswith(f"GET /version: cannot connect to {place}: ")
+    assert SECRET not in str(told.value)
+
+
 CUT = """\
 current-context: a
 contexts: [{name: a, context: {cluster: a, user: a}}]
