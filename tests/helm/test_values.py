@@ -209,6 +209,20 @@ def test_objects_have_valid_names_whatever_alias_a_parent_chart_gives(
         assert each["metadata"]["name"] == each["metadata"]["name"].lower().replace("_", "-")
 
 
+@pytest.mark.parametrize("is_own_file", [True, False])
+def test_null_removes_a_default_if_it_is_not_in_the_parent_charts_own_values(
+    helm: Helm, tmp_path: Path, is_own_file: bool
+) -> None:
+    """As helm has it; the manual says so."""
+    above, values = parent_chart(tmp_path, {}), {"tunnelgw": {**DIRECT, "proxy": {"replicas": None}}}
+    (Path(above) / "values.yaml").write_text(yaml.safe_dump(values if is_own_file else {}))
+
+    rendered = helm.run("template", "web", above, values={} if is_own_file else values)
+
+    spec = one([each for each in yaml.safe_load_all(rendered) if each], "Deployment", "-proxy")["spec"]
+    assert ("replicas" in spec) == is_own_file
+
+
 def parent_chart(tmp_path: Path, more: dict[str, str]) -> str:
     """The folder of a chart that has this one below it; `more` is what its dependency says beside name and version."""
     above = tmp_path / "above"
