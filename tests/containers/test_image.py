@@ -17,6 +17,7 @@ from daemonkit.optionspec import specs_of
 from daemonkit.values import parse_duration
 from proxy.options import PREFIX as PROXY_PREFIX
 from proxy.options import Options as ProxyOptions
+from tests.proxy.site import Proxy
 from tests.support.process import REPOSITORY
 from tunnelgw.options import PREFIX, Options
 
@@ -166,3 +167,21 @@ def test_compose_volumes_in_the_manual_are_mounted_at_folders_of_the_images_user
     assert [":".join(made[:2])] == instructions("USER")
     assert mounted == state
     assert set(mounted) <= set(made[2].split())
+
+
+def test_the_health_check_of_the_manual_tells_a_live_or_ready_proxy_from_one_that_is_not() -> None:
+    manual = (REPOSITORY / "docs" / "bare-host.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"`healthcheck: ({.*?})` \(in a Quadlet", manual, re.S)
+    how, *python, code = yaml.safe_load(written)["test"]
+    assert (how, python) == ("CMD", ["python3", "-c"])
+    with Proxy() as proxy:
+
+        def exit_code(path: str) -> int:
+            there = code.replace("http://127.0.0.1:8082/healthz", proxy.api + path)
+            return subprocess.run([sys.executable, "-c", there], check=False, timeout=TIMEOUT_S).returncode
+
+        codes = [exit_code("/healthz"), exit_code("/readyz")]
+        proxy.use({})
+        codes.append(exit_code("/readyz"))
+
+    assert codes == [0, 1, 0]
