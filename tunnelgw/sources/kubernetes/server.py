@@ -8,8 +8,9 @@ Nothing is retried here. The configuration is read again after a 401, since a ku
 be replaced while we run. It is also read again if the server cannot be reached and the kubeconfig has been written
 since: its address or authority may have changed. Files that a Pod or a kubeconfig names are read for each connection.
 The package keeps values from the kubeconfig itself in files below /tmp, where systems delete old files: if one is gone,
-the configuration is read again too, which writes the files again. `interrupt` ends all waits on sockets, in all
-threads.
+the configuration is read again too, which writes the files again. Reading may run a plugin, which may take minutes or
+never end, such as one that waits for a login; one thread waits for it, and the requests of others fail. `interrupt`
+ends all waits on sockets, in all threads.
 """
 
 import math
@@ -53,6 +54,8 @@ _MAX_REFUSAL_BYTES = 64 * 1024
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 """The longest pause between two attempts to read a configuration, while they fail."""
+_READING_S = 10.0
+"""How long a request waits for another thread that reads a configuration, or gets credentials from a plugin."""
 _CHUNK_BYTES = 64 * 1024
 _READ_BYTES = 1024 * 1024
 _CONNECTIONS = 32
@@ -69,10 +72,12 @@ class ApiServer:
         edition_now: Callable[[], Hashable] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         reach: Reach | None = None,
+        reading_s: float = _READING_S,
     ) -> None:
         """`load` is called at the first request, after the server has refused our credentials, and when the server
         could not be reached and `edition_now`, the state of what `load` reads, has changed. If it fails, all threads
-        wait before it is called again. `reach`: shared by all clients of the same server.
+        wait before it is called again; while it runs, they wait for `reading_s`. `reach`: shared by all clients of the
+        same server.
         """
         self._load = load
         self._edition_now = edition_now
@@ -80,7 +85,10 @@ class ApiServer:
         self.reach = reach or Reach(clock)
         self._failure: _Failure | None = None
         """How the last call of `load` failed; None: it succeeded."""
+        self._reading = _Turn(reading_s)
+        """Held while the configuration is read, and `_failure` with it."""
         self._lock = threading.Lock()
+        """Of `_access`; never held for long."""
         self._connections = Connections()
         self._access: _Access | None = None
 
@@ -131,7 +139,8 @@ class ApiServer:
                 response.close()  # the unread rest must not be taken for the next answer
 
     def interrupt(self) -> None:
-        """End all requests, and all waits for the server's return, for good."""
+        """End all requests, and all waits for the server's return or for credentials, for good."""
+        self._reading.end()
         self._connections.end()
         self.reach.end()
 
@@ -171,14 +180,23 @@ class ApiServer:
         return error
 
     def _current(self) -> "_Access":
+        if access := self._known():
+            return access
+        try:
+            with self._reading:
+                return self._known() or self._use(self._read())
+        except Unreachable as error:
+            self._noted(error, has_answered=False)
+            raise
+
+    def _known(self) -> "_Access | None":
         with self._lock:
-            if self._access is None:
-                try:
-                    self._access = self._read()
-                except Unreachable as error:
-                    self._noted(error, has_answered=False)
-                    raise
             return self._access
+
+    def _use(self, access: "_Access") -> "_Access":
+        with self._lock:
+            self._access = access
+        return access
 
     def _read(self) -> "_Access":
         edition_ = self._edition_now()  # before reading, so that a write in the meantime counts as a change
@@ -186,7 +204,7 @@ class ApiServer:
         if last and self._clock() < last.not_before_s:
             raise Unreachable(last.message)
         try:
-            access = _Access(self._load(), self._connections, edition_)
+            access = _Access(self._load(), self._connections, edition_, self._reading)
         except Unreachable as error:
             pause_s = min(2 * last.pause_s, _LONGEST_PAUSE_S) if last else _FIRST_PAUSE_S
             self._failure = _Failure(str(error), edition_, pause_s, self._clock() + pause_s)
@@ -196,14 +214,13 @@ class ApiServer:
 
     def _look_again(self, failed: "_Access") -> None:
         """Read the configuration again if it has changed. If that fails, keep the old one: the server may come back."""
-        with self._lock:
-            if self._access is not failed:
+        with suppress(Unreachable), self._reading:
+            if self._known() is not failed:
                 return
             if failed.edition == self._edition_now() and failed.has_its_files():
                 return
-            with suppress(Unreachable):
-                self._access = self._read()
-                failed.close()
+            self._use(self._read())
+            failed.close()
 
     def _renew(self, refused: "_Access") -> None:
         """Have the configuration read again. Other threads may still be reading from connections of the old one, which
@@ -212,6 +229,36 @@ class ApiServer:
             if self._access is refused:
                 self._access = None
         refused.close()
+
+
+class _Turn:
+    """A lock for what may run a plugin: entering it raises Unreachable after `wait_s`, or at once after `end`."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._changed = threading.Condition()
+        self._is_taken = False
+        self._is_over = False
+
+    def end(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_taken or self._is_over, self._wait_s)
+            if self._is_taken:
+                raise Unreachable(
+                    f"no access to a cluster: getting credentials takes longer than {self._wait_s:g} s, as a plugin of "
+                    "the kubeconfig does that waits for somebody to log in"
+                )
+            self._is_taken = True
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_taken = False
+            self._changed.notify()
 
 
 class _Call(NamedTuple):
@@ -236,8 +283,11 @@ class _Failure(NamedTuple):
 class _Access:
     """The configuration as read once, with its connections."""
 
-    def __init__(self, configuration: Configuration, connections: Connections, edition: Hashable) -> None:
+    def __init__(
+        self, configuration: Configuration, connections: Connections, edition: Hashable, reading: _Turn
+    ) -> None:
         self.edition = edition
+        self._reading = reading
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = SOCKET_OPTIONS
         self._configuration = configuration
@@ -279,10 +329,11 @@ class _Access:
         self._pools.clear()
 
     def _credentials(self) -> dict[str, str]:
-        """The headers with credentials; a token file is read again now and then. Raises Unreachable, also for a value
-        that does not fit in a header: HTTP libraries would show it in their errors.
+        """The headers with credentials; a token file is read again now and then, and a plugin run again when its token
+        expires. Raises Unreachable, also for a value that does not fit in a header: HTTP libraries would show it in
+        their errors.
         """
-        with gaining_access():
+        with self._reading, gaining_access():
             settings: Mapping[str, Any] = self._configuration.auth_settings()
         found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
         if not all(Secret(text).fits_header() for text in found.values()):

@@ -195,6 +195,74 @@ def test_runs_of_a_failing_credential_plugin_back_off(tmp_path: Path, url: str) 
     server.close()
 
 
+class WaitingPlugin:
+    """Of a kubeconfig: gives a token that has expired already, or none, and then waits until it is given one."""
+
+    def __init__(self, folder: Path, url: str, *, gives_one_first: bool) -> None:
+        self._given, self._running, self._first = (folder / name for name in ("given", "running", "first"))
+        for pipe in (self._given, self._running):
+            os.mkfifo(pipe)
+        if gives_one_first:
+            self._first.write_text(self._credential(EXPIRED, 2020))
+        script = f"cat {self._first} && rm {self._first} || {{ echo > {self._running}; cat {self._given}; }}"
+        command = {"command": "sh", "args": ["-c", script]}
+        self.path = kubeconfig(
+            folder, url, {"exec": {"apiVersion": _CREDENTIALS, "interactiveMode": "Never", **command}}
+        )
+
+    def wait_until_it_waits(self) -> None:
+        self._running.read_text()
+
+    def give(self, token: str) -> None:
+        self._given.write_text(self._credential(token, 2999))
+
+    @staticmethod
+    def _credential(token: str, expires_year: int) -> str:
+        status = {"token": token, "expirationTimestamp": f"{expires_year}-01-01T00:00:00Z"}
+        return json.dumps({"apiVersion": _CREDENTIALS, "kind": "ExecCredential", "status": status})
+
+
+@pytest.mark.parametrize("has_expired", [False, True])
+def test_while_one_thread_waits_for_a_credential_plugin_the_requests_of_others_fail(
+    tmp_path: Path, url: str, has_expired: bool
+) -> None:
+    """Nobody would be told otherwise, and nothing could stop."""
+    plugin = WaitingPlugin(tmp_path, url, gives_one_first=has_expired)
+    answers: list[bytes] = []
+    with closing(ApiServer(lambda: load_configuration(plugin.path), reading_s=0.01)) as server:
+        first = threading.Thread(target=lambda: answers.append(server.request("GET", "/version")), daemon=True)
+        first.start()
+        plugin.wait_until_it_waits()
+
+        with pytest.raises(Unreachable, match=r"^no access to a cluster: getting credentials takes longer than 0.01 s"):
+            server.request("GET", "/version")
+        plugin.give(SECRET)
+        first.join(DEADLINE_S)
+
+        assert answers == [server.request("GET", "/version")] == [f"Bearer {SECRET}".encode()]
+
+
+def test_an_interruption_ends_the_wait_for_another_threads_credential_plugin(tmp_path: Path, url: str) -> None:
+    plugin = WaitingPlugin(tmp_path, url, gives_one_first=False)
+    with closing(ApiServer(lambda: load_configuration(plugin.path), reading_s=2 * DEADLINE_S)) as server:
+        first, second = (threading.Thread(target=suppressed, args=(server,), daemon=True) for _ in range(2))
+        first.start()
+        plugin.wait_until_it_waits()
+        second.start()
+
+        server.interrupt()
+
+        second.join(DEADLINE_S)
+        assert not second.is_alive()
+        plugin.give(SECRET)
+        first.join(DEADLINE_S)
+
+
+def suppressed(server: ApiServer) -> None:
+    with suppress(Unreachable):
+        server.request("GET", "/version")
+
+
 def test_all_watches_resume_soon_after_a_credential_plugin_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
