@@ -28,14 +28,14 @@ _USUAL_KUBECONFIG = "~/.kube/config"
 def load_configuration(kubeconfig: str = "") -> Configuration:
     """From the given file, else from the Pod's service account, else from `~/.kube/config`. Raises Unreachable.
 
-    With a file, its `proxy-url` applies, or the environment's proxy, as with kubectl.
+    With a file, its `proxy-url` applies, or else the environment's proxy, as with kubectl.
     """
     configuration = Configuration()
     try:
         with gaining_access():
+            configuration.proxy = None
             if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
-                # Not one from the environment, which is for the provider: it would not reach cluster addresses.
-                configuration.proxy = None
+                # A proxy of the environment is for the provider: it would not reach cluster addresses.
                 load_incluster_config(configuration)  # type: ignore[no-untyped-call]
             elif not kubeconfig and not _has_usual_kubeconfig():
                 raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
@@ -46,6 +46,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
                 except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
                     raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
                 _require_credentials(configuration, file)
+                _choose_proxy(configuration)
     except (AttributeError, LookupError, TypeError) as error:  # the package does not check the file's structure
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     if "://" not in configuration.host:  # urllib3 would use http, and send the account's token in clear text
@@ -82,6 +83,14 @@ def _require_credentials(configuration: Configuration, file: str) -> None:
     user = users.get_with_name(current["context"].get("user", ""), safe=True)
     if user and user["user"] and "exec" in user["user"]:
         raise Unreachable(f"no access to a cluster: the plugin {user['user']['exec']['command']} gave no credentials")
+
+
+def _choose_proxy(configuration: Configuration) -> None:
+    """NO_PROXY is about the environment's proxy only; the package would apply it to one of the kubeconfig too."""
+    if configuration.proxy:
+        configuration.no_proxy = None
+    else:
+        configuration.proxy = Configuration(host=configuration.host).proxy
 
 
 def _has_usual_kubeconfig() -> bool:

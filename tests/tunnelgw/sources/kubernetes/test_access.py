@@ -588,6 +588,31 @@ def test_the_error_about_an_unreachable_proxy_names_it_without_its_password(
     assert SECRET not in str(told.value)
 
 
+@pytest.mark.parametrize("no_proxy", ["", "192.0.2.0/24"])
+def test_the_proxy_of_a_kubeconfig_is_used_whatever_the_environment_says_of_proxies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
+) -> None:
+    """As with kubectl."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:2")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    path = Path(kubeconfig(tmp_path, "https://192.0.2.1", {"token": SECRET}))
+    document = json.loads(path.read_text())
+    document["clusters"][0]["cluster"]["proxy-url"] = "http://127.0.0.1:1"
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(Unreachable, match=r"192\.0\.2\.1 through the proxy http://127\.0\.0\.1:1: "):
+        asked(str(path))
+
+
+def test_an_environment_without_a_proxy_for_the_server_leads_to_it_directly(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.0/8")
+
+    assert asked(kubeconfig(tmp_path, url, {"token": SECRET})) == f"Bearer {SECRET}".encode()
+
+
 CUT = """\
 current-context: a
 contexts: [{name: a, context: {cluster: a, user: a}}]
