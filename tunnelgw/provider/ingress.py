@@ -12,6 +12,7 @@ foreign rules for hostnames below it, since it would take theirs.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ def revise(current: Config | None, hostnames: Iterable[str], service: str, *, ad
     return Revision(
         config={**(current or {}), "ingress": after},
         # A document without rules that has none of ours, and gets none, is not ours to complete by a catch-all.
-        is_changed=bool(ours or mine_before) and [*map(_meaning, before)] != [*map(_meaning, after)],
+        is_changed=bool(ours or mine_before) and _sense(before) != _sense(after),
         added=tuple(sorted(ours - mine_before)),
         removed=tuple(sorted(mine_before - ours)),
         conflicts=tuple(
@@ -194,6 +195,23 @@ def _hostname(rule: Rule) -> str:
 
 def _service(rule: Rule) -> str:
     return str(rule.get("service") or "")
+
+
+def _sense(rules: Iterable[Rule]) -> dict[tuple[str, int], tuple[dict[str, Any], dict[str, int]]]:
+    """What is the same for documents that send every request to the same rule. The order of two rules counts only if
+    a request may match both: otherwise two controllers of one tunnel would put their rules first in turn, for ever.
+
+    Each rule is named by its hostname and how many it follows of that, and has its meaning, and how many it follows
+    of each hostname that covers its own.
+    """
+    seen: Counter[str] = Counter()
+    sense = {}
+    for rule in rules:
+        hostname = _hostname(rule)
+        covering = {hostname, *_wildcards_over(hostname), EVERYTHING}
+        sense[hostname, seen[hostname]] = _meaning(rule), {one: seen[one] for one in covering if one in seen}
+        seen[hostname] += 1
+    return sense
 
 
 def _meaning(rule: Rule) -> dict[str, Any]:

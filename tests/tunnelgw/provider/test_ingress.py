@@ -295,6 +295,27 @@ def test_any_revised_document_is_valid_and_a_second_revision_changes_nothing(
     assert not again.is_changed
 
 
+@given(current=DOCUMENTS, first=st.sets(HOSTNAMES, max_size=4), second=st.sets(HOSTNAMES, max_size=4))
+def test_two_controllers_of_one_tunnel_leave_each_others_document_alone(
+    current: dict[str, Any], first: set[str], second: set[str]
+) -> None:
+    for _ in range(2):
+        current = dict(revise(current, first, OURS).config)
+        current = dict(revise(current, second, marker("another")).config)
+
+    assert not revise(current, first, OURS).is_changed
+    assert not revise(current, second, marker("another")).is_changed
+
+
+def test_the_order_of_rules_counts_where_a_request_matches_several() -> None:
+    wildcard, exact, path = theirs("*.example.org"), ours("a.example.org"), theirs("", path="/x")
+
+    assert not revise(config(exact, wildcard, path), {"a.example.org"}, OURS).is_changed
+    assert not revise(config(theirs("b.example"), exact, wildcard), {"a.example.org"}, OURS).is_changed
+    assert revise(config(wildcard, exact), {"a.example.org"}, OURS).is_changed
+    assert revise(config(path, exact), {"a.example.org"}, OURS).is_changed
+
+
 @given(current=DOCUMENTS, wanted=st.sets(NAMES, max_size=4))
 def test_requests_for_our_exact_hostnames_always_reach_us(current: dict[str, Any], wanted: set[str]) -> None:
     revision = revise(current, wanted, OURS)
