@@ -101,9 +101,14 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
         raise ValueError("Transfer-Encoding without chunked, or with more than one")
 
 
+def _members(value: bytes) -> set[bytes]:
+    """The members of a list (RFC 9110, 5.6.1) in lower case."""
+    return {member.strip().lower() for member in value.split(b",")}
+
+
 def _normalise_connection(fields: dict[bytes, bytes]) -> None:
     """Simplify `Connection` for cheroot, which compares the whole field: `Connection: Close, TE` must close."""
-    options = {word.strip().lower() for word in fields.get(b"Connection", b"").split(b",")}
+    options = _members(fields.get(b"Connection", b""))
     if b"close" in options:
         fields[b"Connection"] = b"close"
     elif b"keep-alive" in options:
@@ -167,7 +172,7 @@ class Request(HTTPRequest):
 
     def _is_body_held_back(self) -> bool:
         """RFC 9110, 10.1.1; until the app reads, since it may refuse the body."""
-        return self.response_protocol == "HTTP/1.1" and self.inheaders.get(b"Expect") == b"100-Continue"
+        return self.response_protocol == "HTTP/1.1" and b"100-continue" in _members(self.inheaders.get(b"Expect", b""))
 
     def _ask_for_body(self) -> None:
         self.conn.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")

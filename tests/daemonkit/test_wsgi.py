@@ -422,9 +422,11 @@ def test_chunked_bodies_are_read_whole(serve: Serve) -> None:
 EXPECTING = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 
 
-@pytest.mark.parametrize("expectation", [b"100-continue", b"100-Continue"])
+@pytest.mark.parametrize(
+    "expectation", [b"100-continue", b"100-Continue", b"100-continue\r\nExpect: 100-continue", b"other, 100-continue"]
+)
 def test_expect_100_continue_is_answered_before_the_body(serve: Serve, expectation: bytes) -> None:
-    """RFC 9110, 10.1.1: the value is case-insensitive."""
+    """RFC 9110, 10.1.1: the value is a list and case-insensitive."""
     with RawClient(serve().bound_address.port) as client:
         for path in (b"/1", b"/2"):
             client.send(EXPECTING.replace(b"100-continue", expectation) % path)
