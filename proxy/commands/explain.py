@@ -17,7 +17,7 @@ from proxy.commands.explainview import draw, lines_of
 from proxy.commands.report import report_of
 from proxy.commands.sources import SourceError
 from proxy.document import DocumentError
-from proxy.doors.networks import networks_of
+from proxy.doors.networks import networks_of, plain_address
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.heads import TOKEN, Fields, RequestHead
@@ -60,7 +60,7 @@ class Question:
         """Raises SourceError."""
         _check_method(method)
         try:
-            client = str(ipaddress.ip_address(client))
+            client = plain_address(ipaddress.ip_address(client))
         except ValueError:
             raise SourceError(f"seen client {client!r}, want an IP address") from None
         try:

@@ -36,6 +36,12 @@ class Networks:
         return bisect(self._bounds.get(peer.version, ()), int(peer)) % 2 == 1
 
 
+def plain_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """An IPv4 client has one spelling, whichever address family it, or its balancer, connected to."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
 @lru_cache(maxsize=4)
 def networks_of(networks: tuple[str, ...]) -> Networks:
     """The same object again if the document has not changed them, which is the usual case."""

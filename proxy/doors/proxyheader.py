@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from proxy.doors.networks import plain_address
+
 MAX_BYTES: Final = 4096
 """The longest header that is accepted. Up to its addresses it has at most 232 bytes; what follows them is skipped."""
 
@@ -65,7 +67,7 @@ def _parse_line(received: bytes) -> ProxyHeader | int:
         raise NotProxyHeader("PROXY line with a malformed address") from None
     if not source.version == target.version == int(match[1]):
         raise NotProxyHeader("PROXY line with addresses of another family")
-    return ProxyHeader(end + 2, _plain(source))
+    return ProxyHeader(end + 2, plain_address(source))
 
 
 def _parse_binary(received: bytes) -> ProxyHeader | int:
@@ -88,13 +90,7 @@ def _parse_binary(received: bytes) -> ProxyHeader | int:
         return size_bytes
     addresses = received[_HEAD_BYTES:size_bytes]
     if command == _PROXY and family == _TCP4:
-        return ProxyHeader(size_bytes, _plain(ipaddress.IPv4Address(addresses[:4])))
+        return ProxyHeader(size_bytes, plain_address(ipaddress.IPv4Address(addresses[:4])))
     if command == _PROXY and family == _TCP6:
-        return ProxyHeader(size_bytes, _plain(ipaddress.IPv6Address(addresses[:16])))
+        return ProxyHeader(size_bytes, plain_address(ipaddress.IPv6Address(addresses[:16])))
     return ProxyHeader(size_bytes, None)
-
-
-def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """An IPv4 client has one spelling, whichever address family its balancer listens on."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)

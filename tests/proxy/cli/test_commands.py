@@ -142,6 +142,7 @@ def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file
     [
         ("X-Real-IP: 10.1.1.1", ["http://a.example:8080/"], "outside"),
         ("X-Real-IP: 10.1.1.1", ["--client", "10.0.0.1", "http://a.example:8080/"], "inside"),
+        ("X-Real-IP: 10.1.1.1", ["--client", "::ffff:10.0.0.1", "http://a.example:8080/"], "inside"),
         ("X-Real-IP: 10.1.1.1", ["--client", "::1", "http://a.example:8080/"], "outside"),
         ("X-Real-IP: 10.1.1.1", ["https://a.example/"], "inside"),
         ("Client-Cert: 10.1.1.1", ["--client", "10.0.0.1", "http://a.example:8080/"], "inside"),
