@@ -105,6 +105,24 @@ def test_a_secret_is_taken_out_of_an_answer_that_repeats_it(text: str, repeat: C
     assert not any(spelling in left for spelling in spellings)
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        r"a\u0026b\u003cc='\"d",
+        r"a\u0026b\u003cc\u003d\u0027\"d",
+        r"a&b<c='\"d",
+        "a&amp;b&lt;c='&quot;d",
+        "a&amp;b&lt;c=&#39;&#34;d",
+        "a&amp;b&lt;c=&#39;&quot;d",
+        "a&amp;b&lt;c=&#039;&quot;d",
+        "a&amp;b&lt;c='\"d",
+    ],
+)
+def test_a_secret_is_taken_out_as_servers_in_other_languages_spell_it(spelling: str) -> None:
+    """Go and Gson escape JSON for HTML, too; HTML has several spellings for each quotation mark."""
+    assert without(f"no: {spelling}!".encode(), ("a&b<c='\"d",)) == b"no: <redacted>!"
+
+
 def test_an_answer_without_the_secret_stays_as_it_is() -> None:
     assert without(b"502 \xff Bad Gateway", (TEXT, "")) == b"502 \xff Bad Gateway"
 
