@@ -192,15 +192,15 @@ class ConfigClient:
         except ConnectionError as error:
             self.close()
             if not was_used:
-                raise self._unreachable(error) from error
+                raise self._unreachable(error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise self._unreachable(error) from error
+            raise self._unreachable(error) from None
         try:
             return self._once(method, body, most_bytes)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise self._unreachable(error) from error
+            raise self._unreachable(error) from None
 
     def _once(
         self, method: str, body: tuple[bytes, ...], most_bytes: int

@@ -274,7 +274,7 @@ class ProviderClient:
                 return Answer(call, response.status_code, _read(response, call), response.headers, self._token)
         except (requests.RequestException, HTTPError) as error:
             forget_frames(error)
-            raise self._unreachable(call, error) from error
+            raise self._unreachable(call, error) from None
         finally:
             self._used_at_s = time.monotonic()
 

@@ -400,7 +400,7 @@ def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(answe
 
     def respond(dialogue: Dialogue) -> None:
         assert dialogue.receive()
-        dialogue.answer(answer.format(said=said, length=len(said)).encode())
+        dialogue.send(answer.format(said=said, length=len(said)).encode())
 
     with SocketBackend(respond) as backend:
         client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), Secret(token))

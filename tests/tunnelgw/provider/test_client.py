@@ -513,7 +513,7 @@ def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(
 def test_an_answer_that_is_no_http_and_repeats_the_token_does_not_bring_it_into_the_error() -> None:
     def answer(dialogue: Dialogue) -> None:
         assert dialogue.receive()
-        dialogue.answer(f"-ERR Authorization: Bearer {TOKEN}\r\n".encode())
+        dialogue.send(f"-ERR Authorization: Bearer {TOKEN}\r\n".encode())
 
     with (
         SocketBackend(answer) as backend,
