@@ -223,12 +223,10 @@ class ConfigClient:
         if response.length and len(content) < most_bytes:
             cut = f"its answer to {method} /config ended after {len(content)} of {len(content) + response.length} bytes"
             raise Undelivered(f"{cut}: was the proxy stopped meanwhile?")
-        if method != "GET" or response.status != HTTPStatus.OK:  # a document is not quoted, and may be large
-            content = without(content, (self._token,))
         return response.status, response.headers, content
 
     def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:
-        said = _error_in(body)
+        said = _error_in(without(body, (self._token,)))
         seen = f"answered {status_code} to {method} /config"
         if status_code == HTTPStatus.UNAUTHORIZED and not self._headers:
             return Undelivered(

@@ -19,7 +19,7 @@ from tests.proxy.site import reserved_port
 from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver import configclient
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, VersionConflict
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
@@ -409,3 +409,22 @@ def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(answe
             client.put(b"{}")
 
         assert token not in describe_error(raised.value)
+
+
+@pytest.mark.parametrize("token", ["42", "version", "loaded", "409"])
+def test_an_answer_is_understood_whatever_the_token_is(token: str) -> None:
+    """It is taken out of what is quoted only: any token, however bad, may be a word of the answer."""
+    answers = iter([(b"200 OK", b'{"version":42,"changed":true}'), (b"409 Conflict", b'{"error":"","loaded":42}')])
+
+    def respond(dialogue: Dialogue) -> None:
+        for status, said in answers:
+            dialogue.read_request()
+            dialogue.answer(said, status=status)
+
+    with SocketBackend(respond) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), Secret(token))
+
+        with closing(client):
+            assert client.put(b"{}").version == 42
+            with pytest.raises(VersionConflict):
+                client.put(b"{}")
