@@ -169,7 +169,7 @@ class ApiServer:
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
-            words = _words(list(causes_of(error)), access.place, call.timeout_s)
+            words = _words(list(causes_of(error)), access, call.timeout_s)
             forget_frames(error)
             what = f"{call.method} {call.path}: {words}"
             raise self._noted(Unreachable(what), has_answered=has_answered) from None  # the causes would add nothing
@@ -342,10 +342,12 @@ class _Access:
         return {name: text for name, text in found.items() if text}
 
 
-def _words(inside: list[BaseException], place: str, timeout_s: float) -> str:
+def _words(inside: list[BaseException], access: "_Access", timeout_s: float) -> str:
     """A message for people: urllib3 nests errors several levels deep, and its messages contain its own objects."""
-    found = frozenset(map(type, inside))
-    reason = str(inside[-1])[:LONGEST_MESSAGE] or type(inside[-1]).__name__
+    found, place = frozenset(map(type, inside)), access.place
+    # What is no HTTP is part of the error.
+    said = without(str(inside[-1]).encode("utf-8", "replace"), access.secrets).decode()
+    reason = said[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
         return f"no such host: {place}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
     if NewConnectionError in found:

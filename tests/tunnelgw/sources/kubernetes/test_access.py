@@ -20,10 +20,12 @@ from kubernetes.client import Configuration
 from kubernetes.config import incluster_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
+from daemonkit.logformat import describe_error
 from tests.kube.processes import wait_until
 from tests.support.certificates import Authority, bare_authority
 from tests.support.lettinggo import uncollected
 from tests.support.ports import ReservedPort
+from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, let_one_kind_alone_come_back_soon, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
 from tunnelgw.model.kinds import Kind
@@ -680,3 +682,14 @@ def test_an_unreachable_server_leaves_no_reference_cycles() -> None:
             server.request("GET", "/api/v1/namespaces")
 
         assert not garbage("tunnelgw")
+
+
+def test_the_error_about_an_answer_that_is_no_http_and_repeats_the_token_does_not_show_it(tmp_path: Path) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.receive()
+        dialogue.send(f"-ERR Authorization: Bearer {SECRET}\r\n".encode())
+
+    with SocketBackend(answer) as backend, pytest.raises(Unreachable, match="<redacted>") as told:
+        asked(kubeconfig(tmp_path, f"http://{backend.address}", {"token": SECRET}))
+
+    assert SECRET not in describe_error(told.value)
