@@ -20,10 +20,11 @@ _IN_HTML: Final = tuple(
     for apostrophe in ("&#x27;", "&#39;", "&#039;", "'")
 )
 """How servers escape text in HTML."""
-_IN_SAFE_JSON: Final = tuple(
-    str.maketrans({character: f"\\u{ord(character):04x}" for character in special}) for special in ("<>&", "<>&='")
+_IN_JSON: Final = (
+    str.maketrans({"/": r"\/"}),
+    *(str.maketrans({character: f"\\u{ord(character):04x}" for character in special}) for special in ("<>&", "<>&='")),
 )
-"""How Go, and how Gson, write a JSON string that may stand in HTML, too."""
+"""How PHP, Go and Gson escape more than they must in JSON."""
 
 
 class Secret:
@@ -104,9 +105,11 @@ def _spellings(secret: str) -> Iterator[bytes]:
     for _ in range(3 if secret else 0):
         yield _octets(text)
         yield from (_octets(text.translate(habit)) for habit in _IN_HTML)
-        yield _octets(_in_json(text, ensure_ascii=True))
-        text = _in_json(text, ensure_ascii=False)
-        yield from (_octets(text.translate(habit)) for habit in _IN_SAFE_JSON)
+        in_ascii, in_unicode = _in_json(text, ensure_ascii=True), _in_json(text, ensure_ascii=False)
+        for in_json in (in_ascii, in_unicode):
+            yield _octets(in_json)
+            yield from (_octets(in_json.translate(habit)) for habit in _IN_JSON)
+        text = in_unicode
 
 
 def _in_json(text: str, *, ensure_ascii: bool) -> str:

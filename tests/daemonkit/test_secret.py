@@ -84,7 +84,7 @@ def test_a_secret_cannot_be_changed() -> None:
     assert secret.reveal() == TEXT
 
 
-@pytest.mark.parametrize("text", [TEXT, 'a"b\\c<d&e', "ümlaut"])
+@pytest.mark.parametrize("text", [TEXT, 'a"b\\c<d&e', "ümlaut", "slash/ed-text"])
 @pytest.mark.parametrize(
     "repeat",
     [
@@ -93,6 +93,8 @@ def test_a_secret_cannot_be_changed() -> None:
         lambda text: json.dumps(text, ensure_ascii=False),
         lambda text: json.dumps({"seen": json.dumps({"password": text}, ensure_ascii=False)}),
         html.escape,
+        lambda text: json.dumps(text).replace("/", r"\/"),
+        lambda text: json.dumps(text, ensure_ascii=False).replace("<", r"\u003c").replace("&", r"\u0026"),
     ],
 )
 def test_a_secret_is_taken_out_of_an_answer_that_repeats_it(text: str, repeat: Callable[[str], str]) -> None:
