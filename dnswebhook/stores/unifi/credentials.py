@@ -285,10 +285,10 @@ class SessionCredentials:
             return self._pause(message, hint=_HINT_LOCAL)
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
-            return self._pause(f"too many logins: {body.text}", asked_s, _HINT_WAIT)
+            return self._pause(f"too many logins: {body.text_in(reply)}", asked_s, _HINT_WAIT)
         is_refusal = reply.status_code in (_STATUS_UNAUTHORIZED, 403)
         if is_refusal or ((reply.is_success or reply.status_code == 400) and replies.is_json(reply)):
-            text = body.text or excerpt(reply.quotable[:1000].decode("utf-8", "replace")) or "empty body"
+            text = body.text_in(reply) or excerpt(reply.quotable[:1000].decode("utf-8", "replace")) or "empty body"
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED

@@ -94,23 +94,22 @@ class ErrorBody(msgspec.Struct, frozen=True):
             return self.meta.msg
         return self.code if isinstance(self.code, str) else ""
 
-    @property
-    def text(self) -> str:
-        """The message for a person."""
+    def text_in(self, reply: Reply) -> str:
+        """The message for a person, as it may be quoted. `reply`: the one that this is the body of."""
         inner = self.error.message if isinstance(self.error, _FrontEnd) else (self.error or "")
         text = ": ".join(part for part in (self.words, self.message or inner) if part)
         fields = ", ".join(self.details.invalid_fields) if self.details else ""
-        return excerpt(f"{text} (invalid fields: {fields})" if fields else text)
+        return excerpt(reply.quote_text(f"{text} (invalid fields: {fields})" if fields else text))
 
 
 _error_decoder = msgspec.json.Decoder(ErrorBody)
 
 
 def error_body(reply: Reply) -> ErrorBody:
-    """Empty if the body has none of the known formats."""
+    """Empty if the body has none of the known formats. With the secrets in it: a password may be one of its words."""
     if len(reply.body) <= _MAX_EXAMINED_BYTES:
         try:
-            return _error_decoder.decode(reply.quotable)
+            return _error_decoder.decode(reply.body)
         except _UNREADABLE:
             pass
     return ErrorBody()
@@ -206,7 +205,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     """The two APIs' codes differ only in spelling: `api.err.StaticDnsRecordAlreadyExists`, `...-already-exists`."""
     word = body.words.replace("-", "").lower()
     request = reply.request
-    said = f"{request.method} {request.path} answered {reply.status_code}: {body.text}"
+    said = f"{request.method} {request.path} answered {reply.status_code}: {body.text_in(reply)}"
     if is_about_site(body):
         return _no_site(reply)
     if "alreadyexists" in word:
@@ -223,7 +222,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
             NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {_site_hint(reply)}")
         )
     if concerns_record:
-        return RecordError(said if body.text else described(reply))
+        return RecordError(said if body.text_in(reply) else described(reply))
     return QueryRefused(described(reply))
 
 
@@ -249,5 +248,5 @@ def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:
     try:
         return decoder.decode(reply.body if part is None else part)
     except _UNREADABLE as error:
-        reason = excerpt(reply.quote(str(error).encode()).decode("utf-8", "replace"))
+        reason = excerpt(reply.quote_text(str(error)))
         raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {reason}") from error

@@ -60,10 +60,13 @@ class Reply(msgspec.Struct, frozen=True):
     @property
     def quotable(self) -> bytes:
         """The beginning of the body, without the secrets that the request contained."""
-        return self.quote(self.body[:_MAX_QUOTED_BYTES])
+        return self._quoted(self.body[:_MAX_QUOTED_BYTES])
 
-    def quote(self, part: bytes) -> bytes:
-        """A part of this reply, or of a text about it, without the secrets that the request contained."""
+    def quote_text(self, part: str) -> str:
+        """A decoded part of the body, or an error about it, without the secrets that the request contained."""
+        return self._quoted(part.encode("utf-8", "replace")).decode()
+
+    def _quoted(self, part: bytes) -> bytes:
         cookies = _cookie_values(self.credentials.get("Cookie", ""))
         return without(part, (*self.request.secrets, *self.credentials.values(), *cookies))
 

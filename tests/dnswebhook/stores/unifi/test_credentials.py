@@ -15,6 +15,7 @@ from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreError, StoreUnreachable
 from dnswebhook.model import RecordSpec
+from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour, v2_path
 from dnswebhook.stores.unifi.client import Client
@@ -33,6 +34,7 @@ SECOND_FACTOR = (
     '"data":[{"mfa_cookie":"half-a-login","authenticators":[{"type":"email","email":"admin@example.com"}]}]}'
 )
 OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
+HINTS = (replies.HINT_FLAVOUR, replies.HINT_KEY, replies.HINT_SITE)
 UNAUTHORIZED = transports.Reply(transports.Request("POST", "/"), 401, "application/json", HTTPHeaderDict(), b"{}")
 
 
@@ -608,3 +610,40 @@ def test_a_login_that_is_refused_with_its_own_password_does_not_show_it(
         store.list_records(deadline)
 
     assert controller.password not in describe_error(raised.value)
+
+
+@pytest.mark.parametrize("password", ["api", "error", "meta", "msg", "site"])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, '{"meta":{"rc":"error","msg":"api.err.LoginRequired"},"data":[]}'),
+        (200, '{"meta":{"rc":"error","msg":"api.err.Invalid"},"data":[]}'),
+        (401, '{"meta":{"rc":"error","msg":"api.err.LoginRequired"},"data":[]}'),
+        (401, '{"code":"odd","message":"site does not exist"}'),
+    ],
+)
+def test_a_password_that_is_a_word_of_the_answer_does_not_change_what_a_refused_login_means(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, password: str, status: int, body: str
+) -> None:
+    seen = []
+    for each in (password, "quite another"):
+        store = open_store(controller, user=controller.username, password=Secret(each))
+        controller.fault(Reply(status=status, body=body), on="login")
+        with pytest.raises(StoreError) as raised:
+            store.list_records(deadline)
+        seen.append((type(raised.value), [hint for hint in HINTS if hint in str(raised.value)]))
+
+    assert seen[0] == seen[1]
+
+
+def test_a_refused_login_does_not_show_the_password_however_the_answer_escapes_it(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    password = "pass/word&7"
+    store = open_store(controller, user=controller.username, password=Secret(password))
+    controller.fault(Reply(status=400, body=r'{"code":"odd","message":"seen \u0070ass\/word\u00267"}'), on="login")
+
+    with pytest.raises(CredentialsRefused, match="seen <redacted>") as raised:
+        store.list_records(deadline)
+
+    assert password not in describe_error(raised.value)
