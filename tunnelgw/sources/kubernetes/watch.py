@@ -191,7 +191,7 @@ class Watch:
                 return
 
     def _await_kind(self, heard: int) -> None:
-        if not self._has_objects:
+        if self._missed is None and not self._has_objects:
             self._set_absent()  # before another request
         instead = other_versions(self._server, self._resource)
         if self._missed is None:
@@ -211,7 +211,8 @@ class Watch:
             self._say_missed(instead)
         # A kind is served only a moment after its definition was created, so after a ring we search several times.
         wait_s = min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)
-        if wait_s >= (_NOT_SOON_S if instead else self._timing.poll_s):
+        has_rung = self._bell.rings > heard  # perhaps for a definition that has come during this search
+        if wait_s >= (_NOT_SOON_S if instead else self._timing.poll_s) and not has_rung:
             self._may_come = False
         elif is_news or not instead:
             self._may_come = True

@@ -29,8 +29,8 @@ class ScriptedApi:
         self.watches: queue.Queue[tuple[int, Any] | Answer] = queue.Queue()
         self.asked: queue.Queue[dict[str, str]] = queue.Queue()
         """The queries of HTTPRoute, as they came."""
-        self.answered: Counter[str] = Counter()
-        """How often each other path was."""
+        self.requested: Counter[str] = Counter()
+        """How often each path was requested."""
         self.limits: dict[str, str] = {}
         """Of each list by path, as last requested."""
         self.newest = "999"
@@ -39,6 +39,8 @@ class ScriptedApi:
         """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
         """Answers to all other requests, by path; to watches only where they are no documents."""
+        self.held: dict[str, threading.Semaphore] = {}
+        """Paths whose requests are answered one for each permit."""
         self.recovers_at = ""
         """The path whose first request ends all refusals."""
         self.retry_after = ""
@@ -77,7 +79,9 @@ class ScriptedApi:
         self._server.server_close()
 
     def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
-        self.answered[path] += path != _PATH
+        self.requested[path] += 1
+        if path in self.held:
+            self.held[path].acquire(timeout=60)
         self.limits.update({path: query["limit"]} if "limit" in query else {})
         if path == self.recovers_at:
             self.refusals.clear()

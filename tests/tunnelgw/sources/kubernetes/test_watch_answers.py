@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from tests.e2e.controller.fronts import Front
 from tests.kube.processes import wait_until
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, World, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing, route
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.setbacks import Restart
@@ -578,12 +578,12 @@ def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_logged_with_
         assert wait_until(lambda: bool(fields_of(caplog, said, "HTTPRoute")), DEADLINE_S)
         assert fields_of(caplog, said, "HTTPRoute")[0]["versions"] == ["v1alpha2"]
 
-        known, asked_before = api.refusals[group], api.answered[group]
+        known, asked_before = api.refusals[group], api.requested[group]
         api.refusals[group] = 503, {"code": 503, "reason": "ServiceUnavailable"}
-        assert wait_until(lambda: api.answered[group] > asked_before + 20, DEADLINE_S)
+        assert wait_until(lambda: api.requested[group] > asked_before + 20, DEADLINE_S)
         api.refusals[group] = known
-        asked_before = api.answered[group]
-        assert wait_until(lambda: api.answered[group] > asked_before + 20, DEADLINE_S)
+        asked_before = api.requested[group]
+        assert wait_until(lambda: api.requested[group] > asked_before + 20, DEADLINE_S)
 
         api.lists.put((200, listing([route("a")], "5")))
         api.watches.put(api.stay)
@@ -623,13 +623,14 @@ def test_objects_of_a_kind_that_is_served_in_other_versions_only_are_kept_for_a_
 
         if is_replaced_soon:
             assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.REMOVED) in world.restarts, DEADLINE_S)
-            asked_before = api.answered[f"{group}/v1beta1"]
-            assert wait_until(lambda: api.answered[f"{group}/v1beta1"] > asked_before + 5, DEADLINE_S)
+            asked_before = api.requested[f"{group}/v1beta1"]
+            assert wait_until(lambda: api.requested[f"{group}/v1beta1"] > asked_before + 5, DEADLINE_S)
             assert world.store.counts()[Kind.HTTP_ROUTE, True] == 2
         else:
             world.until_gone(Kind.HTTP_ROUTE, Key("default", "b"))
 
-        api.lists.put((200, listing([route("b"), route("c")], "9")))
+        for _ in range(2):  # a search that has begun already may be answered, too
+            api.lists.put((200, listing([route("b"), route("c")], "9")))
         api.watches.put(api.stay)
         del api.refusals[ROUTES], api.refusals[GROUP]
         world.until_here(Kind.HTTP_ROUTE, Key("default", "c"))
@@ -706,7 +707,9 @@ SLOW_SEARCH = Timing(first_wait_s=0.05, longest_wait_s=0.5, poll_s=3600.0)
 
 
 @contextmanager
-def with_a_new_definition(api: ScriptedApi, tmp_path: Path, timing: Timing) -> Iterator[World]:
+def with_a_new_definition(
+    api: ScriptedApi, tmp_path: Path, timing: Timing, before: Callable[[], None] = lambda: None
+) -> Iterator[World]:
     """The definition of HTTPRoute has come, which is not served yet; then another watch has received a Service."""
     is_installed = threading.Event()
 
@@ -725,6 +728,7 @@ def with_a_new_definition(api: ScriptedApi, tmp_path: Path, timing: Timing) -> I
     api.refusals[SERVICES] = service
     with running(api.kubeconfig(tmp_path), timing, Store(patience_s=3600.0)) as world:
         world.until(lambda change: True, "the first listing, without the kind")
+        before()
         is_installed.set()
         assert wait_until(lambda: world.store.counts()[Kind.SERVICE, True] == 1, DEADLINE_S)
         yield world
@@ -743,9 +747,9 @@ def test_events_wait_for_a_kind_whose_definition_has_just_been_created(
 
     frequent_search = Timing(first_wait_s=0.05, longest_wait_s=0.4, poll_s=3600.0)
     with with_a_new_definition(api, tmp_path, frequent_search) as world:
-        asked_before = api.answered[GROUP]
+        asked_before = api.requested[GROUP]
         # Each kind of the group asks, twice in a search.
-        assert wait_until(lambda: api.answered[GROUP] > asked_before + 60, DEADLINE_S)
+        assert wait_until(lambda: api.requested[GROUP] > asked_before + 60, DEADLINE_S)
         assert not world.store.wait(0.0)
 
         for _ in range(2):  # a search that has begun already may be answered, too
@@ -756,6 +760,50 @@ def test_events_wait_for_a_kind_whose_definition_has_just_been_created(
 
         world.until_here(Kind.SERVICE, Key("default", "web"))
         assert names(world) == {"a"}
+
+
+LONG_MISSING = Timing(first_wait_s=0.05, longest_wait_s=0.4, poll_s=0.8)
+"""After some searches, a kind is searched for as rarely as one that has been missing for minutes."""
+SEARCHES = 8
+
+
+def test_events_wait_for_a_kind_that_was_missing_for_long_while_it_is_searched_for_again(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    group = GROUP.rpartition("/")[0]
+    held_from: list[int] = []
+    kinds = sum(resource.is_optional and resource.path.startswith(group) for resource in RESOURCES.values())
+
+    def miss_for_long() -> None:
+        assert wait_until(lambda: api.requested[group] >= SEARCHES * kinds, DEADLINE_S)
+        api.held[group] = threading.Semaphore(0)
+        held_from.append(api.requested[group])
+
+    with with_a_new_definition(api, tmp_path, LONG_MISSING, miss_for_long) as world:
+        assert wait_until(lambda: api.requested[group] >= held_from[0] + kinds, DEADLINE_S)
+
+        assert not world.store.wait(0.0)
+        api.held.pop(group).release(kinds)
+
+
+def test_events_wait_for_a_kind_that_was_missing_for_long_if_its_definition_comes_during_a_search(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    requests_of_a_search = 2
+
+    def begin_a_search() -> None:
+        assert wait_until(lambda: api.requested[ROUTES] >= SEARCHES * requests_of_a_search, DEADLINE_S)
+        requested_before = api.requested[ROUTES]
+        api.held[ROUTES] = threading.Semaphore(0)
+        assert wait_until(lambda: api.requested[ROUTES] > requested_before, DEADLINE_S)
+
+    with with_a_new_definition(api, tmp_path, LONG_MISSING, begin_a_search) as world:
+        requested_before = api.requested[ROUTES]
+        api.held[ROUTES].release(requests_of_a_search)
+        assert wait_until(lambda: api.requested[ROUTES] >= requested_before + requests_of_a_search, DEADLINE_S)
+
+        assert not world.store.wait(0.0)
+        api.held.pop(ROUTES).release(requests_of_a_search)
 
 
 @pytest.mark.parametrize("is_served_otherwise", [True, False])
