@@ -100,6 +100,10 @@ _TIME = "tag:yaml.org,2002:timestamp"
 _Loader.add_constructor(_TIME, _checked(_Loader.yaml_constructors[_TIME]))
 
 
+_NAMED_BY_PYYAML = re.compile(r"(found undefined (?:alias|tag handle)) .*", re.DOTALL)
+"""PyYAML quotes the name, which may be a password that begins with `*` or `!`; libyaml does not."""
+
+
 def _refuse_tag(_loader: Any, node: yaml.Node) -> Any:
     # The tag is not quoted: it may be the beginning of a password.
     raise BrokenFile(node.start_mark.line + 1, "an unknown tag; write a text that begins with `!` in quotes")
@@ -120,7 +124,8 @@ def documents(octets: bytes) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         # At the beginning of a line libyaml's message is different, and does not mention the tab.
         is_tab = (error.problem or "").startswith("found character") and _character_at(octets, mark) == "\t"
-        problem = "a tab, where YAML wants spaces" if is_tab else error.problem or "not YAML"
+        said = _NAMED_BY_PYYAML.sub(r"\1", error.problem or "not YAML")
+        problem = "a tab, where YAML wants spaces" if is_tab else said
         raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
     except yaml.reader.ReaderError as error:
         hint = "" if _is_utf_8(octets) else "; save it as UTF-8"

@@ -34,6 +34,11 @@ for text in (*halves, "a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: !
         print([document.data for document in documents(text.encode())])
     except BrokenFile as broken:
         print(broken.line, broken.reason)
+for text in ("token: *geheim", "token: !ge!heim"):
+    try:
+        print([document.data for document in documents(text.encode())])
+    except BrokenFile as broken:
+        print(broken.line, broken.reason)
 # What is behind the colon is Python's.
 for text in ('a: "\\\\U00110000"', 'a: "\\\\UFFFFFFFF"', "%YAML " + "1" * 5000 + ".1\\n---\\na: 1"):
     try:
@@ -61,5 +66,6 @@ def test_manifests_are_read_and_statuses_kept_without_libyaml() -> None:
         "1 a value cannot be read as int; write texts in quotes",
         "1 not YAML: special characters are not allowed",
         "[{'a': '2026-01-01'}]",
+        *(f"1 found undefined {what}" for what in ("alias", "tag handle")),
         *3 * ["1 not YAML"],
     ] == done.stdout.splitlines(), done.stderr
