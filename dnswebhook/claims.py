@@ -15,6 +15,7 @@ from functools import cached_property
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
 from dnswebhook.ownership import (
+    OwnedSet,
     may_vouch_for,
     names_within,
     owner_in,
@@ -58,6 +59,13 @@ class Claims:
             if voucher.owned.covers(*subject.key) and owner_in(voucher.value) in own:
                 return None if voucher.name in self._served_texts else voucher
         return None
+
+    def is_restored(self, row: Record, owned: OwnedSet, owners: Collection[str]) -> bool:
+        """Whether `row` is an ownership text of `owners` that was removed after external-dns had seen it and has come
+        back (`gone_from`). external-dns then knows only the text that it has seen, which may be an older one."""
+        return owner_in(row.value) in ("", *owners) and any(  # an encrypted text may be their own
+            (voucher.name, voucher.value) == (row.name, row.value) for voucher in self._removed.get(owned.name, ())
+        )
 
     def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:
         """Why nobody would own `subject`; empty if somebody would.

@@ -177,6 +177,8 @@ class Difference:
             return True
         if not wish.readings:
             return False
+        if wish.owned and self._claims.is_restored(row, wish.owned, {read.owner for read in wish.readings}):
+            return True
         # external-dns does not read the format of 0.17 and before if a record in another format exists.
         is_first = bool(wish.owned and wish.owned.types) and self._claims.is_first_told(row)
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)

@@ -358,6 +358,42 @@ def test_of_several_removed_ownership_records_the_last_one_is_restored(house: Ca
     assert [texts[1].targets[0]] == each.listed()["a-app.example.com"]
 
 
+@pytest.mark.parametrize("then", ["changed", "removed"])
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["from another resource", "encrypted"])
+def test_a_restored_ownership_record_goes_when_external_dns_names_the_text_that_it_has_listed(
+    house: Callable[..., House], then: str, is_encrypted: bool
+) -> None:
+    """external-dns 0.23 with --txt-cache-interval knows no other. The restored text stayed, beside the new one."""
+    each = house()
+
+    def sent(address: str, turn: int, text: int) -> tuple[Endpoint, Endpoint]:
+        """A record as in its `turn`, with the ownership text of another one."""
+        nonces = [str(number) * 16 for number in (turn, text)]
+        labels = {"owner": "default", "resource": f"ingress/{turn}/app"}
+        value = f'{HERITAGE[:-1]},external-dns/resource=ingress/{text}/app"'
+        if is_encrypted:
+            labels |= {"resource": "ingress/one/app", "txt-encryption-nonce": nonces[0]}
+            value = f"{nonces[1]}an+encrypted/text"
+        owned = {"ownedRecord": "app.example.com"}
+        record = Endpoint("app.example.com", "A", (address,), labels=labels)
+        return record, Endpoint("a-app.example.com", "TXT", (value,), labels=labels | owned)
+
+    each.apply(create=[*sent("192.0.2.1", 1, 1)])
+    each.listed()
+    each.apply(update_old=[*sent("192.0.2.1", 1, 1)], update_new=[*sent("192.0.2.2", 2, 2)])
+    each.apply(delete=[*sent("192.0.2.2", 2, 1)])
+    each.apply(create=[sent("192.0.2.3", 3, 3)[0]])
+    old = sent("192.0.2.3", 3, 1)
+
+    if then == "removed":
+        each.apply(delete=[*old])
+        assert {} == each.listed()
+    else:
+        record, text = sent("192.0.2.4", 4, 4)
+        each.apply(update_old=[*old], update_new=[record, text])
+        assert {text.dns_name: list(text.targets), record.dns_name: ["192.0.2.4"]} == each.listed()
+
+
 @pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
 def test_a_record_sent_again_without_an_ownership_record_after_our_restart_waits_for_a_listing(
     house: Callable[..., House], prefix: str
