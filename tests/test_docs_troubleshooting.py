@@ -76,6 +76,7 @@ FOREIGN = {
     *(f"failed to {call} with code {code}" for call in ("get records", "apply changes") for code in (500, 502)),
     "failed to AdjustEndpoints with code 503", "unexpected status code 404", "wrong content type returned from server",
     "context deadline exceeded", "Client.Timeout exceeded while awaiting headers",
+    "webhook response body exceeds the configured max size", "--policy must be set explicitly",
     # the UniFi controller, the tunnel's provider
     "Invalid hostname (invalid fields: key)", "List accounts endpoint does not support account owned tokens",
     "content-type: text/html",
