@@ -4,7 +4,9 @@ Replies come from four programs: the console's front end, its web server (HTML),
 (errors inside HTTP 200) and its newer APIs. Each has its own error format; `ErrorBody` is the union of them.
 """
 
-from typing import Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -66,12 +68,11 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 class _Meta(msgspec.Struct, frozen=True):
     rc: str = ""
-    msg: str = ""
+    msg: str | None = ""
 
 
 class _FrontEnd(msgspec.Struct, frozen=True):
-    code: int | str = ""
-    message: str = ""
+    message: str | None = ""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """All error formats in one; fields that a body does not have stay empty."""
+    """All error formats in one; fields that a body does not have, or has in another form, stay empty."""
 
     code: int | str = ""
     message: str = ""
@@ -96,23 +97,32 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
     def text_in(self, reply: Reply) -> str:
         """The message for a person, as it may be quoted. `reply`: the one that this is the body of."""
-        inner = self.error.message if isinstance(self.error, _FrontEnd) else (self.error or "")
+        inner = self.error.message if isinstance(self.error, _FrontEnd) else self.error
         text = ": ".join(part for part in (self.words, self.message or inner) if part)
         fields = ", ".join(self.details.invalid_fields) if self.details else ""
         return excerpt(reply.quote_text(f"{text} (invalid fields: {fields})" if fields else text))
 
 
-_error_decoder = msgspec.json.Decoder(ErrorBody)
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_member_decoders = {field.name: msgspec.json.Decoder(field.type) for field in msgspec.structs.fields(ErrorBody)}
 
 
 def error_body(reply: Reply) -> ErrorBody:
     """Empty if the body has none of the known formats. With the secrets in it: a password may be one of its words."""
     if len(reply.body) <= _MAX_EXAMINED_BYTES:
         try:
-            return _error_decoder.decode(reply.body)
+            members = _members_decoder.decode(reply.body)
         except _UNREADABLE:
-            pass
+            return ErrorBody()
+        return ErrorBody(**dict(_legible(members)))
     return ErrorBody()
+
+
+def _legible(members: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, Any]]:
+    """Each by itself: servers write `null` for what they leave out, and one odd member must not hide the others."""
+    for name in members.keys() & _member_decoders.keys():
+        with suppress(*_UNREADABLE):
+            yield name, _member_decoders[name].decode(members[name])
 
 
 def described(reply: Reply) -> str:

@@ -383,6 +383,25 @@ def test_an_unknown_refusal_is_an_error_of_one_record(
     assert type(refusal.value) is RecordError
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"code":"api.err.StaticDnsRecordAlreadyExists","message":null,"details":{"invalid_fields":null}}',
+        '{"code":"api.err.StaticDnsRecordAlreadyExists","message":["exists"],"details":"exists"}',
+        '{"code":null,"meta":{"rc":"error","msg":"api.err.StaticDnsRecordAlreadyExists"},"error":[]}',
+    ],
+    ids=["null", "other shapes", "null code"],
+)
+def test_an_error_is_understood_although_a_member_of_it_is_null_or_of_another_shape(
+    store: UnifiStore, controller: Controller, deadline: Deadline, body: str
+) -> None:
+    store.create(SPEC, deadline)
+    controller.fault(Reply(status=400, body=body), on="create")
+
+    with pytest.raises(AlreadyExists):
+        store.create(SPEC, deadline)
+
+
 def test_an_error_inside_status_200_is_an_error(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
     body = '{"meta":{"rc":"error","msg":"api.err.StaticDnsRecordAlreadyExists"},"data":[]}'
     store.create(SPEC, deadline)
