@@ -276,8 +276,8 @@ class SessionCredentials:
         log.info("logged in to the controller", logins=self._logins)
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
-        """The error for a login that was understood and refused, as opposed to one that met a restarting console. Only
-        the text of the error is quoted: what a self-hosted application sends with it may be half of a login."""
+        """The error for a login that was understood and refused, as opposed to one that met a restarting console; a
+        success has an error inside it. The data that comes with an error is not quoted: it may be half of a login."""
         body = replies.error_body(reply)
         # The words of a self-hosted application: api.err.Ubic2faTokenRequired.
         if reply.status_code == _STATUS_SECOND_FACTOR or "2fa" in body.words.lower():
@@ -286,9 +286,9 @@ class SessionCredentials:
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
             return self._pause(f"too many logins: {body.text_in(reply)}", asked_s, _HINT_WAIT)
-        is_refusal = reply.status_code in (_STATUS_UNAUTHORIZED, 403)
-        if is_refusal or ((reply.is_success or reply.status_code == 400) and replies.is_json(reply)):
-            text = body.text_in(reply) or excerpt(reply.quotable[:1000].decode("utf-8", "replace")) or "empty body"
+        is_refusal = reply.is_success or reply.status_code in (_STATUS_UNAUTHORIZED, 403)
+        if is_refusal or (reply.status_code == 400 and replies.is_json(reply)):
+            text = body.text_in(reply) or _told_without_data(reply)
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED
@@ -305,6 +305,13 @@ class SessionCredentials:
         message, hint = self._last_refusal
         moment = datetime.now(UTC) + timedelta(seconds=pause_s)
         return f"{message}; next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, {hint}"
+
+
+def _told_without_data(reply: Reply) -> str:
+    """The beginning of a refusal that has none of the known formats."""
+    if b'"data"' in reply.body:
+        return "an error without a message"
+    return excerpt(reply.quotable[:1000].decode("utf-8", "replace")) or "empty body"
 
 
 def _login_pauses() -> Iterator[float]:

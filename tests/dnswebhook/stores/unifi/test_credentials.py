@@ -33,6 +33,7 @@ SECOND_FACTOR = (
     '{"meta":{"rc":"error","msg":"api.err.Ubic2faTokenRequired"},'
     '"data":[{"mfa_cookie":"half-a-login","authenticators":[{"type":"email","email":"admin@example.com"}]}]}'
 )
+WITHOUT_A_MESSAGE = '{"meta":{"rc":"error"},"data":[{"mfa_cookie":"half-a-login"}]}'
 OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
 HINTS = (replies.HINT_FLAVOUR, replies.HINT_KEY, replies.HINT_SITE)
 UNAUTHORIZED = transports.Reply(transports.Request("POST", "/"), 401, "application/json", HTTPHeaderDict(), b"{}")
@@ -541,6 +542,26 @@ def test_a_login_is_refused_by_its_error_whatever_the_status(
     for _ in range(3):
         with pytest.raises(CredentialsRefused, match=r"api\.err\.Invalid"):
             store.list_records(deadline)
+    assert controller.calls.count(operation="login") == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply(status=status, body=WITHOUT_A_MESSAGE) for status in (200, 400, 401, 403)),
+        Reply(status=200, body=WITHOUT_A_MESSAGE, content_type="text/plain"),
+    ],
+    ids=lambda reply: f"{reply.status} {reply.content_type}",
+)
+def test_the_data_that_comes_with_a_refused_login_is_not_quoted(
+    store: UnifiStore, controller: Controller, deadline: Deadline, reply: Reply
+) -> None:
+    controller.fault(reply, on="login")
+
+    for _ in range(2):
+        with pytest.raises(CredentialsRefused, match="error without a message") as refusal:
+            store.list_records(deadline)
+        assert "half-a-login" not in str(refusal.value)
     assert controller.calls.count(operation="login") == 1
 
 
