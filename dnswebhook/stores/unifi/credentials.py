@@ -37,6 +37,9 @@ _MAX_COOKIES = 32
 _STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
 _HINT_EXCHANGED = "with the password that was read at the start: restart dnswebhook after changing it"
+_HINT_IN_FRONT = (
+    "if the password is right, wait: a server in front of the controller may have answered, or a console that restarts"
+)
 _HINT_LOCAL = "give UNIFI_USER a local account without one, or use an API key, and restart dnswebhook"
 _HINT_ROLE = "if reading works and writing does not, make UNIFI_USER an administrator of the site"
 _HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
@@ -292,6 +295,8 @@ class SessionCredentials:
             # A self-hosted application sends this for every unknown path, including a console's login.
             is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
             hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED
+            if not replies.is_json(reply):
+                hint = f"{hint}; {_HINT_IN_FRONT}"
             return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}", hint=hint)
         return None
 
