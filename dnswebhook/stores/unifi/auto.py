@@ -3,9 +3,9 @@
 With an API key, `GET /info` of the Integration API decides: version 10.1 and later have DNS policies, older versions do
 not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried at both flavours' paths;
 the right one is where the Network application itself responds, even with 401. To those who are not logged in, a
-controller may show a page instead, or redirect them to one. With user and password, the right path is then the one
-whose login succeeds. Only such definite responses decide. A refused key, a 5xx or a timeout is raised and decides
-nothing, since a restarting console starts its services one after another.
+controller may show a page instead, redirect them to one, or answer 401 or 403 without JSON. With user and
+password, the right path is then the one whose login succeeds. Only such definite responses decide. A refused key, a 5xx
+or a timeout is raised and decides nothing, since a restarting console starts its services one after another.
 """
 
 import re
@@ -55,15 +55,15 @@ class Detector:
             version = self.version(deadline)
             if version is not None:
                 return Decision(Flavour.OS, self._api_for(version), version)
-        tried, pages = [], []
+        tried, closed = [], []
         for candidate in (flavour,) if flavour is not None else (Flavour.OS, Flavour.CLASSIC):
             reply = self._get(v2_path(candidate, self._settings.site), deadline)
             if replies.is_from_application(reply):
                 return Decision(candidate, ApiChoice.V2)
             tried.append(replies.described(reply))
-            if self._settings.user and replies.is_page(reply):
-                pages.append(candidate)
-        logged_in = self._first_to_log_in(pages, tried, deadline)
+            if self._settings.user and (replies.is_page(reply) or reply.status_code in (401, 403)):
+                closed.append(candidate)
+        logged_in = self._first_to_log_in(closed, tried, deadline)
         if logged_in is not None:
             return Decision(logged_in, ApiChoice.V2)
         raise StoreUnreachable(

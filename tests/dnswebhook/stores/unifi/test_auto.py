@@ -77,6 +77,22 @@ def test_a_controller_is_recognised_whatever_it_shows_to_those_who_are_not_logge
         assert controller.sessions.logins == 1
 
 
+@pytest.mark.parametrize("flavour", ["unifi-os", "classic"])
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("body", ["", "Unauthorized"])
+def test_a_controller_that_refuses_strangers_without_json_is_recognised_by_its_login(
+    open_store: OpenStore, deadline: Deadline, flavour: str, status: int, body: str
+) -> None:
+    with Controller(flavour=flavour) as controller:
+        refusal = Reply(status=status, body=body, content_type="text/plain" if body else "")
+        controller.fault(refusal, on="list", count=1)  # before the login
+        store = open_store(controller, **password_of(controller))
+        store.create(SPEC, deadline)
+
+        assert [record.spec for record in store.list_records(deadline).records] == [SPEC]
+        assert controller.sessions.logins == 1
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
