@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,8 +194,19 @@ def test_a_parent_chart_can_disable_the_chart(helm: Helm, tmp_path: Path) -> Non
     assert "kind:" not in rendered[False]
 
 
+LABEL = re.compile("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+"""A label's value."""
+
+
 @pytest.mark.parametrize(
-    ("alias", "name"), [("edgeGateway", "edgegateway"), ("edge_gateway", "edge-gateway"), ("_edge_", "edge")]
+    ("alias", "name"),
+    [
+        ("edgeGateway", "edgegateway"),
+        ("edge_gateway", "edge-gateway"),
+        ("_edge_", "edge"),
+        ("e" * 38 + "__gateway", "e" * 38),
+        ("e" * 70, "e" * 40),
+    ],
 )
 def test_objects_have_valid_names_whatever_alias_a_parent_chart_gives(
     helm: Helm, tmp_path: Path, alias: str, name: str
@@ -203,10 +215,12 @@ def test_objects_have_valid_names_whatever_alias_a_parent_chart_gives(
 
     objects = [each for each in yaml.safe_load_all(rendered) if each]
     service = one(objects, "Service", "-direct")
-    assert service["metadata"]["name"] == f"web-{name}-direct"
+    assert service["metadata"]["name"] == f"web-{name:.36}-direct"
     assert service["spec"]["selector"]["app.kubernetes.io/name"] == name
     for each in objects:
         assert each["metadata"]["name"] == each["metadata"]["name"].lower().replace("_", "-")
+        for label in each["metadata"]["labels"].values():
+            assert LABEL.fullmatch(label)
 
 
 @pytest.mark.parametrize("is_own_file", [True, False])

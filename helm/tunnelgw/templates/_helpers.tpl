@@ -1,6 +1,6 @@
 {{/* A parent chart may give this one an alias, which is then its name, with capitals and underscores as variables have. */}}
 {{- define "tunnelgw.name" -}}
-{{- $chart := .Chart.Name | lower | replace "_" "-" | trimAll "-" -}}
+{{- $chart := .Chart.Name | lower | replace "_" "-" | trunc 40 | trimAll "-" -}}
 {{- default $chart .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
@@ -61,7 +61,7 @@ app.kubernetes.io/component: {{ .component }}
 {{ include "tunnelgw.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_" }}
 {{- end -}}
 
 {{- define "tunnelgw.image" -}}
