@@ -3,7 +3,9 @@
 import os
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import urllib3
 import yaml
@@ -28,7 +30,8 @@ _USUAL_KUBECONFIG = "~/.kube/config"
 def load_configuration(kubeconfig: str = "") -> Configuration:
     """From the given file, else from the Pod's service account, else from `~/.kube/config`. Raises Unreachable.
 
-    With a file, its `proxy-url` applies, or else the environment's proxy, as with kubectl.
+    With a file, its `proxy-url` applies, or else the environment's proxy if the server is not on this machine, as with
+    kubectl.
     """
     configuration = Configuration()
     try:
@@ -89,8 +92,17 @@ def _choose_proxy(configuration: Configuration) -> None:
     """NO_PROXY is about the environment's proxy only; the package would apply it to one of the kubeconfig too."""
     if configuration.proxy:
         configuration.no_proxy = None
-    else:
+    elif not _is_on_this_machine(configuration.host):
         configuration.proxy = Configuration(host=configuration.host).proxy
+
+
+def _is_on_this_machine(url: str) -> bool:
+    """As Go has it for proxies of the environment."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _has_usual_kubeconfig() -> bool:
