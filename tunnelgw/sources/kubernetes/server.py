@@ -248,6 +248,8 @@ class _Turn:
     def __enter__(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._is_taken or self._is_over, self._wait_s)
+            if self._is_over:
+                raise Unreachable("no access to a cluster: interrupted")
             if self._is_taken:
                 raise Unreachable(
                     f"no access to a cluster: getting credentials takes longer than {self._wait_s:g} s, as a plugin of "

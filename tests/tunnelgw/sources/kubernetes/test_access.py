@@ -260,6 +260,28 @@ def test_an_interruption_ends_the_wait_for_another_threads_credential_plugin(tmp
         first.join(DEADLINE_S)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_after_an_interruption_no_credential_plugin_is_run(tmp_path: Path, url: str, is_first: bool) -> None:
+    """It may ask somebody to log in, and its answer would be for nothing."""
+    path = kubeconfig(tmp_path, url, plugin(tmp_path, SECRET))
+    loads: list[str] = []
+
+    def load() -> Configuration:
+        loads.append(path)
+        return load_configuration(path)
+
+    with closing(ApiServer(load, lambda: len(loads))) as server:
+        if not is_first:
+            server.request("GET", "/version")
+        known = list(loads)
+
+        server.interrupt()
+
+        with pytest.raises(Unreachable, match="interrupted"):
+            server.request("GET", "/version")
+        assert loads == known
+
+
 def suppressed(server: ApiServer) -> None:
     with suppress(Unreachable):
         server.request("GET", "/version")
