@@ -293,6 +293,8 @@ class _Access:
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = SOCKET_OPTIONS
         self._configuration = configuration
+        self._settings: Mapping[str, Any] = {}
+        """How to authorise a request, as last got."""
         self.host: str = configuration.host
         self.secrets: tuple[str, ...] = ()
         """What the last request was authorised with."""
@@ -332,11 +334,15 @@ class _Access:
 
     def _credentials(self) -> dict[str, str]:
         """The headers with credentials; a token file is read again now and then, and a plugin run again when its token
-        expires. Raises Unreachable, also for a value that does not fit in a header: HTTP libraries would show it in
-        their errors.
+        expires. What it gives is also for threads that wait meanwhile: a token that lives for few minutes only counts
+        as expired at once. Raises Unreachable, also for a value that does not fit in a header: HTTP libraries would
+        show it in their errors.
         """
+        last = self._settings
         with self._reading, gaining_access():
-            settings: Mapping[str, Any] = self._configuration.auth_settings()
+            if self._settings is last:
+                self._settings = self._configuration.auth_settings()
+            settings = self._settings
         found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
         if not all(Secret(text).fits_header() for text in found.values()):
             raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import ssl
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -242,6 +243,45 @@ def test_while_one_thread_waits_for_a_credential_plugin_the_requests_of_others_f
         first.join(DEADLINE_S)
 
         assert answers == [server.request("GET", "/version")] == [f"Bearer {SECRET}".encode()]
+
+
+def test_threads_that_wait_for_a_credential_plugin_take_what_it_gives_even_if_that_expires_soon(url: str) -> None:
+    """Otherwise each would run it in turn, and the last ones would wait for too long. Five minutes before its end, a
+    token counts as expired."""
+    configuration = Configuration(host=url)
+    runs, has_begun, may_end = [], threading.Event(), threading.Event()
+
+    def expired(given: Configuration) -> None:
+        runs.append(threading.get_ident())
+        has_begun.set()
+        assert may_end.wait(DEADLINE_S)
+        given.api_key["BearerToken"] = f"Bearer {SECRET}"
+
+    configuration.api_key["BearerToken"] = f"Bearer {EXPIRED}"
+    configuration.refresh_api_key_hook = expired  # type: ignore[assignment]  # the package says it is None
+    answers: list[bytes] = []
+    with closing(ApiServer(lambda: configuration, reading_s=DEADLINE_S)) as server:
+        first, *others = (
+            threading.Thread(target=lambda: answers.append(server.request("GET", "/version")), daemon=True)
+            for _ in range(4)
+        )
+        first.start()
+        assert has_begun.wait(DEADLINE_S)
+        for thread in others:
+            thread.start()
+        assert wait_until(lambda: all(map(is_waiting, others)), DEADLINE_S)
+
+        may_end.set()
+        for thread in (first, *others):
+            thread.join(DEADLINE_S)
+
+    assert answers == [f"Bearer {SECRET}".encode()] * 4
+    assert len(runs) == 1
+
+
+def is_waiting(thread: threading.Thread) -> bool:
+    """For another thread, on a condition."""
+    return (frame := sys._current_frames().get(thread.ident or 0)) is not None and frame.f_code.co_name == "wait"
 
 
 def test_an_interruption_ends_the_wait_for_another_threads_credential_plugin(tmp_path: Path, url: str) -> None:
