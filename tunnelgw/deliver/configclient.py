@@ -178,9 +178,12 @@ class ConfigClient:
         if status_code != HTTPStatus.OK:
             raise self._undelivered("PUT", status_code, body)
         try:
-            return _decode_answer(body)
+            answer = _decode_answer(body)
         except _UNREADABLE as error:
             raise Undelivered(f"not a tunnelgw-proxy: its answer to PUT /config: {error}") from error
+        # A path is not quoted; it tells which listener it is.
+        problems = (Problem(each.path, self._quotable(each.message)) for each in answer.problems)
+        return msgspec.structs.replace(answer, problems=tuple(problems))
 
     def _exchange(
         self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES
@@ -247,11 +250,13 @@ class ConfigClient:
 
     def _unreachable(self, error: Exception) -> Undelivered:
         # What is no HTTP is part of the error.
-        said = without(str(error).encode("utf-8", "replace"), (self._token,)).decode()
-        reason = said[:_MAX_TEXT] or type(error).__name__
+        reason = self._quotable(str(error))[:_MAX_TEXT] or type(error).__name__
         is_absent = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         is_absent |= isinstance(error, OSError) and error.errno == errno.EHOSTUNREACH
         return Undelivered(f"no answer: {reason}{_hint(error)}", is_absent=is_absent)
+
+    def _quotable(self, text: str) -> str:
+        return without(text.encode("utf-8", "replace"), (self._token,)).decode()
 
 
 def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from tests.proxy.site import reserved_port
 from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver import configclient
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, VersionConflict
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, Problem, VersionConflict
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
@@ -409,6 +409,22 @@ def test_an_answer_that_repeats_the_token_does_not_bring_it_into_the_error(answe
             client.put(b"{}")
 
         assert token not in describe_error(raised.value)
+
+
+@pytest.mark.parametrize("token", ["a-token-of-the-proxy", "port"])
+def test_problems_that_repeat_the_token_are_told_without_it(token: str) -> None:
+    """They become part of a status, which more people read than the Secret."""
+
+    def respond(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        problem = b'{"path":"listeners[0].port","message":"Bearer %b"}' % token.encode()
+        dialogue.answer(b'{"version":1,"problems":[%b]}' % problem)
+
+    with SocketBackend(respond) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), Secret(token))
+
+        with closing(client):
+            assert client.put(b"{}").problems == (Problem("listeners[0].port", "Bearer <redacted>"),)
 
 
 @pytest.mark.parametrize("token", ["42", "version", "loaded", "409"])
