@@ -99,6 +99,11 @@ def without(octets: bytes, secrets: Iterable[str]) -> bytes:
     return octets
 
 
+def text_without(text: str, secrets: Iterable[str]) -> str:
+    """The same for a text, such as an error that quotes an answer that is no HTTP."""
+    return without(text.encode("utf-8", "replace"), secrets).decode()
+
+
 def _spellings(secret: str) -> Iterator[bytes]:
     """As it is, in a JSON string, in JSON inside a JSON string, and in HTML, as different servers write them."""
     text = secret

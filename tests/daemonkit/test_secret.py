@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from daemonkit.secret import Secret, without
+from daemonkit.secret import Secret, text_without, without
 
 TEXT = "hunter2-hunter2"
 
@@ -143,3 +143,7 @@ def test_a_short_secret_is_not_taken_out_of_words_that_contain_it(answer: bytes,
 
 def test_nothing_is_left_of_a_secret_that_contains_another() -> None:
     assert without(b"session=opensesame-shut;", ("opensesame", "session=opensesame-shut")) == b"<redacted>;"
+
+
+def test_a_secret_is_taken_out_of_a_text_with_octets_that_are_no_text() -> None:
+    assert text_without(f"-ERR \udcff Bearer {TEXT}", (TEXT,)) == "-ERR ? Bearer <redacted>"

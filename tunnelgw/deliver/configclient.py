@@ -18,7 +18,7 @@ import msgspec
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
-from daemonkit.secret import Secret, without
+from daemonkit.secret import Secret, text_without, without
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
 from tunnelgw.deliver.courier import Undelivered
@@ -256,7 +256,7 @@ class ConfigClient:
         return Undelivered(f"no answer: {reason}{_hint(error)}", is_absent=is_absent)
 
     def _quotable(self, text: str) -> str:
-        return without(text.encode("utf-8", "replace"), (self._token,)).decode()
+        return text_without(text, (self._token,))
 
 
 def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:

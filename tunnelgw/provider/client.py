@@ -25,7 +25,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 import daemonkit
 from daemonkit.causes import causes_of, forget_frames
 from daemonkit.clienttls import without_formalities
-from daemonkit.secret import Secret, without
+from daemonkit.secret import Secret, text_without
 from daemonkit.timedresponse import response_within
 from daemonkit.wholenames import whole_name
 from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
@@ -289,7 +289,7 @@ class ProviderClient:
                 )
             innermost = reason
         # What is no HTTP is part of the error.
-        said = without(str(innermost).encode("utf-8", "replace"), (self._token.reveal(),)).decode()
+        said = text_without(str(innermost), (self._token.reveal(),))
         return ProviderUnreachable(f"{call}: {said[:_MAX_TEXT] or type(innermost).__name__}")
 
 

@@ -16,7 +16,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from daemonkit.causes import causes_of, forget_frames
-from daemonkit.secret import without
+from daemonkit.secret import text_without, without
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreRestarting, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import connections, sockets, tls
@@ -60,15 +60,15 @@ class Reply(msgspec.Struct, frozen=True):
     @property
     def quotable(self) -> bytes:
         """The beginning of the body, without the secrets that the request contained."""
-        return self._quoted(self.body[:_MAX_QUOTED_BYTES])
+        return without(self.body[:_MAX_QUOTED_BYTES], self._secrets())
 
     def quote_text(self, part: str) -> str:
         """A decoded part of the body, or an error about it, without the secrets that the request contained."""
-        return self._quoted(part.encode("utf-8", "replace")).decode()
+        return text_without(part, self._secrets())
 
-    def _quoted(self, part: bytes) -> bytes:
+    def _secrets(self) -> tuple[str, ...]:
         cookies = _cookie_values(self.credentials.get("Cookie", ""))
-        return without(part, (*self.request.secrets, *self.credentials.values(), *cookies))
+        return (*self.request.secrets, *self.credentials.values(), *cookies)
 
     @property
     def cookies(self) -> dict[str, str]:

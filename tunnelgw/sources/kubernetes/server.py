@@ -37,7 +37,7 @@ from urllib3.exceptions import (
 
 import daemonkit
 from daemonkit.causes import causes_of, forget_frames
-from daemonkit.secret import Secret, without
+from daemonkit.secret import Secret, text_without, without
 from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
 from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable, refusal
 from tunnelgw.sources.kubernetes.kubeconfig import gaining_access
@@ -354,7 +354,7 @@ def _words(inside: list[BaseException], access: "_Access", timeout_s: float) -> 
     """A message for people: urllib3 nests errors several levels deep, and its messages contain its own objects."""
     found, place = frozenset(map(type, inside)), access.place
     # What is no HTTP is part of the error.
-    said = without(str(inside[-1]).encode("utf-8", "replace"), access.secrets).decode()
+    said = text_without(str(inside[-1]), access.secrets)
     reason = said[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
         return f"no such host: {place}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
