@@ -14,6 +14,7 @@ from functools import cached_property
 
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
+from dnswebhook.notes import Note
 from dnswebhook.ownership import (
     OwnedSet,
     may_vouch_for,
@@ -25,7 +26,6 @@ from dnswebhook.ownership import (
     words_in,
 )
 from dnswebhook.past import Past
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import SetKey, Wish
 
 
@@ -38,10 +38,10 @@ class Claims:
         self._told = past.told
         self._seen = records if past.told is None else past.told
         """The records that external-dns has seen, as far as we know."""
-        self._removed: dict[str, list[Voucher]] = defaultdict(list)
+        self._removed: dict[str, list[Note]] = defaultdict(list)
         """By the name that they vouched for; the latest is last."""
-        for voucher in past.removed:
-            self._removed[voucher.owned.name].append(voucher)
+        for note in past.removed:
+            self._removed[note.owned.name].append(note)
 
     def is_first_told(self, row: Record) -> bool:
         """Whether `row` was the first text of its ownership record in the listing that external-dns got."""
@@ -52,19 +52,19 @@ class Claims:
         """Whether `row` was not there yet when external-dns listed."""
         return self._told is not None and (row.name, row.type, row.value) not in self._told_values
 
-    def gone_from(self, subject: Wish) -> Voucher | None:
+    def gone_from(self, subject: Wish) -> Note | None:
         """The subject's ownership record, if it was removed after external-dns had seen it and nothing replaced it."""
         own = ("", subject.owner)  # an encrypted text may be its own
-        for voucher in reversed(self._removed.get(subject.name, [])):
-            if voucher.owned.covers(*subject.key) and owner_in(voucher.value) in own:
-                return None if voucher.name in self._served_texts else voucher
+        for note in reversed(self._removed.get(subject.name, [])):
+            if note.owned.covers(*subject.key) and owner_in(note.value) in own:
+                return None if note.name in self._served_texts else note
         return None
 
     def is_restored(self, row: Record, owned: OwnedSet, owners: Collection[str]) -> bool:
         """Whether `row` is an ownership text of `owners` that was removed after external-dns had seen it and has come
         back (`gone_from`). external-dns then knows only the text that it has seen, which may be an older one."""
         return owner_in(row.value) in ("", *owners) and any(  # an encrypted text may be their own
-            (voucher.name, voucher.value) == (row.name, row.value) for voucher in self._removed.get(owned.name, ())
+            (note.name, note.value) == (row.name, row.value) for note in self._removed.get(owned.name, ())
         )
 
     def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:

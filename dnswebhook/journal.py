@@ -27,7 +27,7 @@ import msgspec
 from daemonkit.filereading import read_regular
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
-from dnswebhook.vouchers import Voucher
+from dnswebhook.notes import Note
 
 log = get_logger(__name__)
 
@@ -38,24 +38,25 @@ _MAX_BYTES = 64 * 1024 * 1024
 """More than notes about the largest accepted body need."""
 
 
-class _Notes(msgspec.Struct, frozen=True):
+class _Saved(msgspec.Struct, frozen=True):
     store: str
-    vouchers: msgspec.Raw
+    notes: msgspec.Raw = msgspec.field(name="vouchers")
+    """Under a name that files of earlier versions have."""
     written_at: float
     """Seconds since 1970."""
     sha256: str = ""
-    """Of `vouchers`, in hex: following a wrong note could remove somebody else's ownership record."""
+    """Of `notes`, in hex: following a wrong note could remove somebody else's ownership record."""
 
 
-_decoder = msgspec.json.Decoder(_Notes)
-_vouchers_decoder = msgspec.json.Decoder(tuple[Voucher, ...])
+_decoder = msgspec.json.Decoder(_Saved)
+_notes_decoder = msgspec.json.Decoder(tuple[Note, ...])
 
 
-def _vouchers_of(notes: _Notes) -> tuple[Voucher, ...]:
+def _notes_of(saved: _Saved) -> tuple[Note, ...]:
     """Raises ValueError if they are not what was written."""
-    if notes.sha256 and notes.sha256 != _digest(notes.vouchers):
+    if saved.sha256 and saved.sha256 != _digest(saved.notes):
         raise ValueError("the content is not what was written, is the disk failing?")
-    return _vouchers_decoder.decode(notes.vouchers)
+    return _notes_decoder.decode(saved.notes)
 
 
 def _digest(content: bytes | msgspec.Raw) -> str:
@@ -76,38 +77,38 @@ class Journal:
         """Whether another daemon was using the directory when last checked."""
         self._rare_log = log.every(3600.0)
         self._in_use_log = log.every(3600.0)
-        self._vouchers = self._load()
+        self._notes = self._load()
 
     @property
-    def vouchers(self) -> tuple[Voucher, ...]:
-        return self._vouchers
+    def notes(self) -> tuple[Note, ...]:
+        return self._notes
 
     def look_again(self) -> None:
         """Take the directory over if another daemon was using it and has ended. To be called for each listing, even if
         there are no notes: those that the other one has left must not be followed after the next start."""
         if self._is_in_use:
-            self.replace(self._vouchers)
+            self.replace(self._notes)
 
-    def note(self, vouchers: Iterable[Voucher]) -> None:
+    def add(self, notes: Iterable[Note]) -> None:
         """Add notes; for each row, the newest one counts."""
-        merged = {(voucher.name, voucher.value): voucher for voucher in (*self._vouchers, *vouchers)}
+        merged = {(note.name, note.value): note for note in (*self._notes, *notes)}
         self.replace(tuple(merged.values()))
 
-    def replace(self, vouchers: tuple[Voucher, ...]) -> None:
-        is_out_of_date = self._is_in_use or (vouchers and self._age_s(self._written_at) > REFRESH_S)
-        if vouchers == self._vouchers and not is_out_of_date:
+    def replace(self, notes: tuple[Note, ...]) -> None:
+        is_out_of_date = self._is_in_use or (notes and self._age_s(self._written_at) > REFRESH_S)
+        if notes == self._notes and not is_out_of_date:
             return
-        self._vouchers = vouchers
+        self._notes = notes
         if self._path is None:
             return
         self._written_at = self._wall_clock()
         try:
             if not self._has_directory(self._path.parent):
                 return
-            if vouchers:
-                content = msgspec.json.encode(vouchers)
-                notes = _Notes(self._store, msgspec.Raw(content), self._written_at, _digest(content))
-                replace_file(self._path, msgspec.json.encode(notes))
+            if notes:
+                content = msgspec.json.encode(notes)
+                saved = _Saved(self._store, msgspec.Raw(content), self._written_at, _digest(content))
+                replace_file(self._path, msgspec.json.encode(saved))
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -147,14 +148,14 @@ class Journal:
         """The absolute age: if `moment` is in the future, the clock was wrong then, or is now."""
         return abs(self._wall_clock() - moment)
 
-    def _load(self) -> tuple[Voucher, ...]:
+    def _load(self) -> tuple[Note, ...]:
         if self._path is None:
             return ()
         try:
             if self._path.parent.exists() and not self._has_directory(self._path.parent):
                 return ()
-            notes = _decoder.decode(read_regular(self._path, _MAX_BYTES))
-            vouchers = _vouchers_of(notes)
+            saved = _decoder.decode(read_regular(self._path, _MAX_BYTES))
+            notes = _notes_of(saved)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, RecursionError) as error:
@@ -162,14 +163,14 @@ class Journal:
                 "saved notes about ownership records cannot be read, ignoring them", error=error, path=str(self._path)
             )
             return ()
-        if notes.store != self._store:
+        if saved.store != self._store:
             return ()
-        if (age_s := self._age_s(notes.written_at)) > MAX_AGE_S:
+        if (age_s := self._age_s(saved.written_at)) > MAX_AGE_S:
             log.warning(
                 "saved notes about ownership records are too old, ignoring them", age_s=int(age_s), path=str(self._path)
             )
             with contextlib.suppress(OSError):
                 self._path.unlink()
             return ()
-        self._written_at = notes.written_at
-        return vouchers
+        self._written_at = saved.written_at
+        return notes

@@ -1,17 +1,17 @@
-"""What earlier calls left open (`dnswebhook.vouchers`), indexed for the difference of a later call (pure)."""
+"""What earlier calls left open (`dnswebhook.notes`), indexed for the difference of a later call (pure)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from dnswebhook.vouchers import Voucher
+from dnswebhook.notes import Note
 from dnswebhook.wishes import SetKey
 
 
 class OpenNotes:
-    def __init__(self, noted: Iterable[Voucher]) -> None:
+    def __init__(self, noted: Iterable[Note]) -> None:
         self._values: dict[SetKey, set[str]] = defaultdict(set)
         self._wholes: dict[SetKey, frozenset[str]] = {}
-        self._by_text: dict[str, dict[str, Voucher]] = defaultdict(dict)
+        self._by_text: dict[str, dict[str, Note]] = defaultdict(dict)
         """By name of the ownership record, then by text."""
         for note in noted:
             self._by_text[note.name][note.value] = note
@@ -46,5 +46,5 @@ class OpenNotes:
         """Texts of the ownership record `name` that may still appear, or whose record may."""
         return [text for text, note in self._at(name).items() if note.waits]
 
-    def _at(self, name: str) -> Mapping[str, Voucher]:
+    def _at(self, name: str) -> Mapping[str, Note]:
         return self._by_text.get(name, {})

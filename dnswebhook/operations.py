@@ -3,7 +3,7 @@
 import msgspec
 
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.vouchers import Voucher
+from dnswebhook.notes import Note
 from dnswebhook.wishes import Refusal, SetKey, Skip
 
 
@@ -62,5 +62,5 @@ class Plan(msgspec.Struct, frozen=True):
     """Left alone on purpose: not a failure."""
     vanishing_sets: tuple[SetKey, ...] = ()
     """Record sets that would be removed completely."""
-    vouchers: tuple[Voucher, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Ownership records that come or go, or whose records are rewritten; noted until both agree."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from dnswebhook.model import Record
-from dnswebhook.vouchers import Voucher
+from dnswebhook.notes import Note
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey
 
 _MAX_TOLD_BEFORE = 10_000
@@ -15,9 +15,9 @@ class Past(msgspec.Struct, frozen=True):
     told: Collection[Record] | None
     """The last listing that external-dns got; None if that was before our start. Its requests are based on that listing
     or on an earlier one."""
-    noted: Collection[Voucher]
+    noted: Collection[Note]
     """What earlier calls have left open."""
-    removed: Collection[Voucher]
+    removed: Collection[Note]
     """The ownership records that they have removed, or tried to, since that listing; the latest is last."""
     insisted: Collection[SetKey]
     """The sets that the last call refused because they came without an ownership record; empty after a listing."""
@@ -35,7 +35,7 @@ class History:
         self._told_before: tuple[Record, ...] = ()
         """TXT rows of earlier listings, under names that had none in the last one. Until its next apply, external-dns
         0.19 believes that these ownership records still exist, and sends none with a record that it creates again."""
-        self._removed: dict[tuple[str, str], Voucher] = {}
+        self._removed: dict[tuple[str, str], Note] = {}
         """By name and text."""
         self._insisted: frozenset[SetKey] = frozenset()
 
@@ -55,7 +55,7 @@ class History:
         """Whether the listing that external-dns got shows the store of this generation, as far as we know."""
         return self.told is None or generation == self._told_generation
 
-    def begin_apply(self, noted: Collection[Voucher]) -> Past:
+    def begin_apply(self, noted: Collection[Note]) -> Past:
         told = None if self.told is None else (*self.told, *self._told_before)
         self._told_before = ()
         return Past(told, noted, tuple(self._removed.values()), self._insisted)
@@ -65,9 +65,9 @@ class History:
         unowned = (refusal for refusal in refusals if refusal.reason is RefusalReason.NO_OWNERSHIP)
         self._insisted = frozenset((refusal.name, refusal.type) for refusal in unowned)
 
-    def note_removals(self, vouchers: Iterable[Voucher]) -> None:
+    def note_removals(self, notes: Iterable[Note]) -> None:
         """Of the notes of an apply that was carried out, those whose ownership records were to be removed count."""
-        for voucher in vouchers:
-            if voucher.is_leaving:
-                self._removed.pop((voucher.name, voucher.value), None)  # so that the latest is last
-                self._removed[voucher.name, voucher.value] = voucher
+        for note in notes:
+            if note.is_leaving:
+                self._removed.pop((note.name, note.value), None)  # so that the latest is last
+                self._removed[note.name, note.value] = note

@@ -28,11 +28,11 @@ from msgspec.structs import replace
 from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record, RecordSpec
+from dnswebhook.notes import MAX_NOTED_TEXTS, Note
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
 from dnswebhook.ownership import OwnedSet, owner_in
 from dnswebhook.past import Past
 from dnswebhook.served import Served
-from dnswebhook.vouchers import MAX_NOTED_TEXTS, Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
 
@@ -54,7 +54,7 @@ def make_plan(
         refusals=tuple(sorted(difference.refusals, key=lambda refusal: (refusal.name, refusal.type, refusal.detail))),
         skips=tuple(sorted(difference.skips, key=lambda skip: (skip.name, skip.type, skip.detail))),
         vanishing_sets=_vanishing_sets(difference),
-        vouchers=_vouchers(difference),
+        notes=_notes(difference),
     )
 
 
@@ -85,23 +85,23 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
     return tuple(vanishing)
 
 
-def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
+def _notes(difference: Difference) -> tuple[Note, ...]:
     """Notes about ownership records that come or go with a record of the same call, or whose record changes.
 
     A store that cannot change a row in place either removes it first, and then the new one may fail, or adds the new
     one first, and then the old one may stay. So both texts are noted when one is replaced, and no older note that says
     the opposite counts any more. Sets that must be written completely, or of which only part is there, are noted too.
     """
-    vouchers: list[Voucher] = []
+    notes: list[Note] = []
     for wish in difference.wishes.values():
         if difference.must_come_whole(wish) or difference.is_half(wish):
-            vouchers.append(_whole_note(difference, wish))
+            notes.append(_whole_note(difference, wish))
         if wish.owned is not None and (subjects := difference.subjects(wish)):
-            vouchers += _ownership_notes(difference, wish, wish.owned, subjects)
-    return tuple(vouchers)
+            notes += _ownership_notes(difference, wish, wish.owned, subjects)
+    return tuple(notes)
 
 
-def _whole_note(difference: Difference, wish: Wish) -> Voucher:
+def _whole_note(difference: Difference, wish: Wish) -> Note:
     here = {row.value for row in difference.live(wish.key)}
     needed = difference.sets[wish.key]
     values = frozenset(
@@ -110,10 +110,10 @@ def _whole_note(difference: Difference, wish: Wish) -> Voucher:
         | here.intersection(wish.wanted)
     )
     owned = OwnedSet(wish.name, frozenset({wish.type}))
-    return Voucher(wish.name, "", owned, values, is_leaving=False, is_whole=True)
+    return Note(wish.name, "", owned, values, is_leaving=False, is_whole=True)
 
 
-def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjects: list[Wish]) -> list[Voucher]:
+def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjects: list[Wish]) -> list[Note]:
     values = frozenset[str]().union(*(difference.values_of_ours(subject) for subject in subjects))
     needed = difference.sets[wish.key]
     coming = {spec.value for spec in needed.creates}
@@ -125,12 +125,14 @@ def _ownership_notes(difference: Difference, wish: Wish, owned: OwnedSet, subjec
     leaving = [row.value for row in needed.deletes if row.value not in replaced]
     if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
         return []
-    note = partial(Voucher, wish.name, owned=owned, owned_values=values, is_leaving=False)
-    notes = [note(value) for value in sorted(coming)]
-    notes += [note(value, is_staying=True) for value in sorted(staying)]
-    notes += [note(value, is_staying=True, successor=successor) for value, successor in replaced.items()]
-    notes += [note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving]
-    notes += [note(value, successor=successor) for value, successor in superseded.items()]
+    about = partial(Note, wish.name, owned=owned, owned_values=values, is_leaving=False)
+    notes = [about(value) for value in sorted(coming)]
+    notes += [about(value, is_staying=True) for value in sorted(staying)]
+    notes += [about(value, is_staying=True, successor=successor) for value, successor in replaced.items()]
+    notes += [
+        about(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
+    ]
+    notes += [about(value, successor=successor) for value, successor in superseded.items()]
     waits = {each.value: difference.notes.waits(wish.name, each.value) for each in notes}
     for old, new in replaced.items():  # what may appear late is noted under the new text
         waits[new] = max(waits[new], waits[old])

@@ -26,6 +26,7 @@ from dnswebhook.journal import Journal
 from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
+from dnswebhook.notes import Note, awaited, done, extended, settle, unsettled
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
 from dnswebhook.past import History
@@ -33,7 +34,6 @@ from dnswebhook.plan import make_plan
 from dnswebhook.removals import ConfirmedRemovals
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import Voucher, awaited, done, extended, settle, unsettled
 from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
@@ -92,12 +92,12 @@ class Provider:
         """What the last listing serves, including listings made by applies. Before the first one, anything may be
         served: with `--txt-cache-interval`, external-dns need not list first after our start, and the store may have
         accepted what it sends before an upgrade."""
-        self._written: dict[tuple[str, str], Voucher] = {}
+        self._written: dict[tuple[str, str], Note] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._confirmed = ConfirmedRemovals()
         self._generation = 0
         """`Listing.generation` of the last listing."""
-        self._contested: frozenset[Voucher] = frozenset()
+        self._contested: frozenset[Note] = frozenset()
         """`Settlement.contested` of the last listing, so that each is logged once."""
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
@@ -139,7 +139,7 @@ class Provider:
                 self._store.capabilities(),
                 self._policy.domain_filter,
                 self._policy.protected,
-                self._history.begin_apply(self._journal.vouchers),
+                self._history.begin_apply(self._journal.notes),
             )
             self._history.note_refusals(plan.refusals)
             self._note(plan)
@@ -154,20 +154,20 @@ class Provider:
     def _carry_out(self, plan: Plan, listing: Listing, deadline: Deadline) -> Report:
         writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
         added = [spec for verb, spec in writes if verb != "delete"]
-        self._journal.replace(unsettled(self._journal.vouchers, listing.records))
-        self._journal.note((*extended(self._journal.vouchers, added), *plan.vouchers))
+        self._journal.replace(unsettled(self._journal.notes, listing.records))
+        self._journal.add((*extended(self._journal.notes, added), *plan.notes))
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
-        self._journal.note(awaited(self._journal.vouchers, run.pending))
+        self._journal.add(awaited(self._journal.notes, run.pending))
         if self._store.capabilities().has_lasting_ids:
-            self._confirmed.add(report.removed, plan.vouchers)
-        self._history.note_removals(plan.vouchers)
+            self._confirmed.add(report.removed, plan.notes)
+        self._history.note_removals(plan.notes)
         if report.is_complete and not plan.refusals:  # what was not done because of a refusal also stays noted
-            settled = set(plan.vouchers)
-            left = [each for each in self._journal.vouchers if each.waits or each not in settled]
+            settled = set(plan.notes)
+            left = [each for each in self._journal.notes if each.waits or each not in settled]
             self._journal.replace(tuple(done(each) if each in settled else each for each in left))
-            self._remember_written(plan.vouchers)
+            self._remember_written(plan.notes)
         return report
 
     def _check_generation(self, changes: Changes) -> None:
@@ -178,12 +178,12 @@ class Provider:
         if (changes.update_old or changes.delete) and not self._history.is_about(self._generation):
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
 
-    def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
-        for voucher in vouchers:
-            key = (voucher.name, voucher.value)
+    def _remember_written(self, notes: Iterable[Note]) -> None:
+        for note in notes:
+            key = (note.name, note.value)
             self._written.pop(key, None)
-            if not (voucher.is_leaving or voucher.is_staying or voucher.successor) and owner_in(voucher.value):
-                self._written[key] = done(voucher)
+            if not (note.is_leaving or note.is_staying or note.successor) and owner_in(note.value):
+                self._written[key] = done(note)
 
     def close(self) -> None:
         self._writers.close()
@@ -229,7 +229,7 @@ class Provider:
         """A listing after removal of what earlier applies left behind, without what external-dns must not see."""
         listing = self._list(deadline)
         self._confirmed.follow(listing.records, self._adjuster.is_desired)
-        open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
+        open_notes = self._written | {(note.name, note.value): note for note in self._journal.notes}
         if not (open_notes or self._confirmed) or self._policy.is_dry_run:
             return listing
         is_protected = self._policy.protected.matches  # patterns may have been added since the note was written
@@ -276,13 +276,13 @@ class Provider:
                     gone.add(row)
         return gone
 
-    def _tell_contested(self, contested: frozenset[Voucher]) -> None:
-        for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):
+    def _tell_contested(self, contested: frozenset[Note]) -> None:
+        for note in sorted(contested - self._contested, key=lambda note: note.name):
             log.warning(
                 "another external-dns has claimed the same record",
-                name=voucher.owned.name,
-                ownership_record=voucher.name,
-                our_owner=owner_in(voucher.value),
+                name=note.owned.name,
+                ownership_record=note.name,
+                our_owner=owner_in(note.value),
             )
         self._contested = contested
 

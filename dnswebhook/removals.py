@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from dnswebhook.canonical import stored_name, stored_value
 from dnswebhook.model import Changes, Record
+from dnswebhook.notes import IsDesired, Note
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.records import grouped
-from dnswebhook.vouchers import IsDesired, Voucher
 from dnswebhook.wishes import SetKey
 
 
@@ -34,11 +34,11 @@ class ConfirmedRemovals:
     def ownership_records(self) -> dict[Record, OwnedSet]:
         return {row: owned for row, owned in self._owned.items() if (row.name, row.type) not in owned.keys}
 
-    def add(self, removed: Iterable[Record], vouchers: Iterable[Voucher]) -> None:
-        """`vouchers`: the notes of the same apply. TXT rows that none of them is about are left out."""
-        notes = [each for each in vouchers if not each.is_whole]
-        owned = {(each.name, each.value): each.owned for each in notes if each.is_leaving or each.successor}
-        records = {key for each in notes for key in each.owned.keys}
+    def add(self, removed: Iterable[Record], notes: Iterable[Note]) -> None:
+        """`notes`: those of the same apply. TXT rows that none of them is about are left out."""
+        ownership = [each for each in notes if not each.is_whole]
+        owned = {(each.name, each.value): each.owned for each in ownership if each.is_leaving or each.successor}
+        records = {key for each in ownership for key in each.owned.keys}
         for row in removed:
             if row.type == "TXT" and (subject := owned.get((row.name, row.value))):
                 self._owned[row] = subject

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import OptionSpec, specs_of
-from dnswebhook import app, chains, errors, fit, journal, provider, readiness, vouchers
+from dnswebhook import app, chains, errors, fit, journal, notes, provider, readiness
 from dnswebhook.apply import Outcome
 from dnswebhook.canonical import DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
@@ -192,7 +192,7 @@ def test_what_the_manual_says_about_records_has_the_numbers_of_the_code() -> Non
 
     assert (writes.PUT_PAUSE_S, "Ten minutes later, writing in place is tried again" in text) == (600.0, True)
     assert (journal.MAX_AGE_S, "ignores notes that are older than an hour" in text) == (3600.0, True)
-    assert (vouchers.LATE_LISTINGS, "its ownership record stays for ten passes" in text) == (10, True)
+    assert (notes.LATE_LISTINGS, "its ownership record stays for ten passes" in text) == (10, True)
     assert f"if there are at least {provider.MIN_SETS_FOR_DELETE_GUARD}." in text
     assert f"tried again after {credentials.FIRST_LOGIN_PAUSE_S:.0f} seconds" in text
     assert f"through more than {chains.MAX_NAMES} names" in text

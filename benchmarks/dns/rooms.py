@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 _CLIENT_FILES = ("transport", "connections", "sockets", "replyreader", "retry", "client", "credentials")
-_PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "vouchers")
+_PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "notes")
 _APPLY_FILES = ("apply", "writers", "provider", "flights")
 
 ROOMS = (

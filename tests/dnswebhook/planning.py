@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
+from dnswebhook.notes import Note
 from dnswebhook.operations import Create, Plan, Step
 from dnswebhook.past import Past
 from dnswebhook.plan import make_plan
 from dnswebhook.served import Served
-from dnswebhook.vouchers import Voucher
 from tests.support.memory_store import CAPABILITIES
 
 EVERYTHING = DomainFilter()
@@ -48,8 +48,8 @@ def planned(
     domain_filter: DomainFilter = EVERYTHING,
     protected: ProtectedNames = NOTHING_PROTECTED,
     told: Collection[Record] | None = (),
-    noted: Collection[Voucher] = (),
-    removed: Collection[Voucher] = (),
+    noted: Collection[Note] = (),
+    removed: Collection[Note] = (),
 ) -> Plan:
     return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, Past(told, noted, removed, ()))
 

@@ -7,9 +7,9 @@ import pytest
 
 from dnswebhook.claims import Claims
 from dnswebhook.model import Record
+from dnswebhook.notes import Note
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.past import Past
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Wish
 from tests.dnswebhook.planning import row
 
@@ -31,12 +31,12 @@ OURS, OTHERS, ENCRYPTED = of("ours"), of("other"), row(OWNERSHIP, "TXT", SECRET)
 WANTED = Wish(NAME, "A", ("192.0.2.1",), owner="ours")
 
 
-def removed(owner: str, *types: str) -> Voucher:
-    return Voucher(OWNERSHIP, text(owner), OwnedSet(NAME, frozenset(types)), frozenset(), is_leaving=True)
+def removed(owner: str, *types: str) -> Note:
+    return Note(OWNERSHIP, text(owner), OwnedSet(NAME, frozenset(types)), frozenset(), is_leaving=True)
 
 
 def claims(
-    served: Collection[Record] = (), told: Collection[Record] | None = (), removed: Collection[Voucher] = ()
+    served: Collection[Record] = (), told: Collection[Record] | None = (), removed: Collection[Note] = ()
 ) -> Claims:
     return Claims(served, Past(told, (), removed, ()))
 

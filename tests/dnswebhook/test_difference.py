@@ -8,9 +8,9 @@ import msgspec
 from dnswebhook.chains import MAX_NAMES
 from dnswebhook.difference import Difference
 from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.notes import Note
 from dnswebhook.operations import Update
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish, Wishes
 from tests.dnswebhook.planning import NO_PAST
 
@@ -44,7 +44,7 @@ def wish(
     return Wish(NAME, kind, values, ttl_s, frozenset(removed), is_wanted, owned)
 
 
-def voucher(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), kind: str = "A") -> Wish:
+def ownership(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), kind: str = "A") -> Wish:
     values = tuple(wanted)
     owned = OwnedSet(NAME, frozenset({kind}))
     name = f"{kind.lower()}-{NAME}"
@@ -58,7 +58,7 @@ def difference(wishes: Iterable[Wish], rows: Iterable[Record] = (), refusals: It
 def is_half(wanted: Iterable[str], here: Iterable[str]) -> bool:
     """Asks this of a set of which an earlier call was to write `one` and `two`."""
     owned = OwnedSet(NAME, frozenset({"TXT"}))
-    note = Voucher(NAME, "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
+    note = Note(NAME, "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
     wanted_set = wish(wanted, ["three"], "TXT")
     asked, past = Wishes({wanted_set.key: wanted_set}, (), ()), msgspec.structs.replace(NO_PAST, noted=(note,))
     return Difference(asked, [row(value, "TXT") for value in here], past).is_half(wanted_set)
@@ -221,7 +221,7 @@ def test_nothing_is_removed_for_a_cname_that_is_in_conflict() -> None:
 def test_an_ownership_record_is_not_written_for_a_record_that_is_refused() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, NAME, "A", "bad")
 
-    found = difference([wish((), is_wanted=True), voucher()], refusals=[refusal])
+    found = difference([wish((), is_wanted=True), ownership()], refusals=[refusal])
 
     assert [] == found.sets["a-app.example.com", "TXT"].creates
 
@@ -229,7 +229,7 @@ def test_an_ownership_record_is_not_written_for_a_record_that_is_refused() -> No
 def test_an_ownership_record_is_written_when_its_refused_record_partly_exists() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, NAME, "A", "bad")
 
-    found = difference([wish(["192.0.2.1"]), voucher()], [row("192.0.2.1")], [refusal])
+    found = difference([wish(["192.0.2.1"]), ownership()], [row("192.0.2.1")], [refusal])
 
     assert 1 == len(found.sets["a-app.example.com", "TXT"].creates)
 
@@ -237,7 +237,7 @@ def test_an_ownership_record_is_written_when_its_refused_record_partly_exists() 
 def test_an_ownership_record_is_written_when_some_values_of_its_refused_record_are() -> None:
     rows = [row("192.0.2.2", is_enabled=False)]
 
-    found = difference([wish(["192.0.2.1", "192.0.2.2"]), voucher()], rows)
+    found = difference([wish(["192.0.2.1", "192.0.2.2"]), ownership()], rows)
 
     assert ([], ["192.0.2.1"], []) == values(found)
     assert [RefusalReason.DISABLED_ROW] == reasons(found)
@@ -247,7 +247,7 @@ def test_an_ownership_record_is_written_when_some_values_of_its_refused_record_a
 def test_a_record_is_not_created_when_all_its_ownership_records_are_refused() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"a-{NAME}", "TXT", "too long")
 
-    found = difference([wish(["192.0.2.1"]), voucher(())], refusals=[refusal])
+    found = difference([wish(["192.0.2.1"]), ownership(())], refusals=[refusal])
 
     assert ([], [], []) == values(found)
     assert [RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP] == reasons(found)
@@ -256,7 +256,7 @@ def test_a_record_is_not_created_when_all_its_ownership_records_are_refused() ->
 def test_an_existing_record_is_not_refused_for_lack_of_an_ownership_record() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"a-{NAME}", "TXT", "too long")
 
-    found = difference([wish(["192.0.2.1"]), voucher(())], [row("192.0.2.1")], [refusal])
+    found = difference([wish(["192.0.2.1"]), ownership(())], [row("192.0.2.1")], [refusal])
 
     assert [RefusalReason.CANNOT_BE_HELD] == reasons(found)
 
@@ -264,7 +264,7 @@ def test_an_existing_record_is_not_refused_for_lack_of_an_ownership_record() -> 
 def test_a_refused_ownership_record_of_another_type_does_not_hold_back_a_record() -> None:
     refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"aaaa-{NAME}", "TXT", "too long")
 
-    found = difference([wish(["192.0.2.1"]), voucher((), kind="AAAA")], refusals=[refusal])
+    found = difference([wish(["192.0.2.1"]), ownership((), kind="AAAA")], refusals=[refusal])
 
     assert ([], ["192.0.2.1"], []) == values(found)
 

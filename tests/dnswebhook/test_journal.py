@@ -12,48 +12,48 @@ import pytest
 
 from daemonkit.logformat import line_of
 from dnswebhook.journal import FILE_NAME, MAX_AGE_S, REFRESH_S, Journal
+from dnswebhook.notes import Note
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher
 from tests.support.oddfiles import in_its_place
 
 
-def voucher(name: str, *, is_leaving: bool = True) -> Voucher:
+def note(name: str, *, is_leaving: bool = True) -> Note:
     owned = OwnedSet(name.removeprefix("a-"), frozenset({"A"}))
-    return Voucher(name, '"heritage=external-dns"', owned, frozenset({"192.0.2.1"}), is_leaving)
+    return Note(name, '"heritage=external-dns"', owned, frozenset({"192.0.2.1"}), is_leaving)
 
 
 def test_notes_survive_a_restart(tmp_path: Path) -> None:
-    Journal(tmp_path, "store").note([voucher("a-one.example.com"), voucher("a-two.example.com")])
+    Journal(tmp_path, "store").add([note("a-one.example.com"), note("a-two.example.com")])
 
     again = Journal(tmp_path, "store")
 
-    assert (voucher("a-one.example.com"), voucher("a-two.example.com")) == again.vouchers
+    assert (note("a-one.example.com"), note("a-two.example.com")) == again.notes
 
 
 def test_the_newest_note_about_a_row_counts(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "store")
-    journal.note([voucher("a-one.example.com", is_leaving=False)])
+    journal.add([note("a-one.example.com", is_leaving=False)])
 
-    journal.note([voucher("a-one.example.com", is_leaving=True)])
+    journal.add([note("a-one.example.com", is_leaving=True)])
 
-    assert (voucher("a-one.example.com", is_leaving=True),) == journal.vouchers
+    assert (note("a-one.example.com", is_leaving=True),) == journal.notes
 
 
 def test_each_text_of_a_name_has_its_own_note(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "store")
-    one = voucher("a-one.example.com")
+    one = note("a-one.example.com")
     other = msgspec.structs.replace(one, value='"heritage=external-dns,external-dns/owner=other"')
 
-    journal.note([one])
-    journal.note([other])
+    journal.add([one])
+    journal.add([other])
     del journal  # as its process ends
 
-    assert (one, other) == Journal(tmp_path, "store").vouchers
+    assert (one, other) == Journal(tmp_path, "store").notes
 
 
 def test_no_file_is_left_when_everything_is_settled(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "store")
-    journal.note([voucher("a-one.example.com")])
+    journal.add([note("a-one.example.com")])
 
     journal.replace(())
 
@@ -61,9 +61,9 @@ def test_no_file_is_left_when_everything_is_settled(tmp_path: Path) -> None:
 
 
 def test_notes_about_another_store_are_not_followed(tmp_path: Path) -> None:
-    Journal(tmp_path, "https://one.example default").note([voucher("a-one.example.com")])
+    Journal(tmp_path, "https://one.example default").add([note("a-one.example.com")])
 
-    assert () == Journal(tmp_path, "https://two.example default").vouchers
+    assert () == Journal(tmp_path, "https://two.example default").notes
 
 
 @pytest.mark.parametrize(
@@ -72,30 +72,31 @@ def test_notes_about_another_store_are_not_followed(tmp_path: Path) -> None:
 def test_a_damaged_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
 
-    assert () == Journal(tmp_path, "store").vouchers
+    assert () == Journal(tmp_path, "store").notes
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"192.0.2.1", b"192.0.2.9"), (b'"A"', b'"B"'), (b"one.", b"ono.")])
 def test_notes_that_are_not_what_was_written_are_ignored(tmp_path: Path, old: bytes, new: bytes) -> None:
     """They would let ownership records be removed that are somebody else's. A bit on the disk is enough."""
-    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+    Journal(tmp_path, "store").add([note("a-one.example.com")])
     path = tmp_path / FILE_NAME
     content = path.read_bytes()
     assert old in content
 
     path.write_bytes(content.replace(old, new, 1))
 
-    assert () == Journal(tmp_path, "store").vouchers
+    assert () == Journal(tmp_path, "store").notes
 
 
 def test_notes_of_a_release_that_wrote_no_digest_are_followed(tmp_path: Path) -> None:
-    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+    Journal(tmp_path, "store").add([note("a-one.example.com")])
     path = tmp_path / FILE_NAME
-    notes = json.loads(path.read_bytes())
-    del notes["sha256"]
-    path.write_text(json.dumps(notes))
+    saved = json.loads(path.read_bytes())
+    del saved["sha256"]
+    assert {"store", "vouchers", "written_at"} == saved.keys()
+    path.write_text(json.dumps(saved))
 
-    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
+    assert (note("a-one.example.com"),) == Journal(tmp_path, "store").notes
 
 
 @in_its_place
@@ -106,10 +107,10 @@ def test_something_else_in_place_of_the_file_is_ignored_and_replaced(
     put_odd_file(tmp_path / FILE_NAME)
     journal = Journal(tmp_path, "store")
 
-    assert () == journal.vouchers
+    assert () == journal.notes
     (line,) = map(line_of, caplog.records)
     assert line["msg"] == "saved notes about ownership records cannot be read, ignoring them"
-    journal.note([voucher("a-one.example.com")])
+    journal.add([note("a-one.example.com")])
     assert b"a-one.example.com" in (tmp_path / FILE_NAME).read_bytes()
 
 
@@ -117,9 +118,9 @@ def test_notes_that_cannot_be_written_are_kept_in_memory(tmp_path: Path) -> None
     (tmp_path / "file").touch()
     journal = Journal(tmp_path / "file" / "below", "store")
 
-    journal.note([voucher("a-one.example.com")])
+    journal.add([note("a-one.example.com")])
 
-    assert (voucher("a-one.example.com"),) == journal.vouchers
+    assert (note("a-one.example.com"),) == journal.notes
 
 
 def test_a_failed_write_of_a_note_leaves_no_older_note_to_the_next_start(
@@ -131,13 +132,13 @@ def test_a_failed_write_of_a_note_leaves_no_older_note_to_the_next_start(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     journal = Journal(tmp_path, "store")
-    journal.note([voucher("a-one.example.com", is_leaving=False)])
+    journal.add([note("a-one.example.com", is_leaving=False)])
     monkeypatch.setattr("dnswebhook.journal.replace_file", fill_the_disk)
 
-    journal.note([voucher("a-two.example.com")])
+    journal.add([note("a-two.example.com")])
 
-    assert (voucher("a-one.example.com", is_leaving=False), voucher("a-two.example.com")) == journal.vouchers
-    assert () == Journal(tmp_path, "store").vouchers
+    assert (note("a-one.example.com", is_leaving=False), note("a-two.example.com")) == journal.notes
+    assert () == Journal(tmp_path, "store").notes
 
 
 class Clock:
@@ -153,45 +154,45 @@ class Clock:
 @pytest.mark.parametrize("passed_s", [MAX_AGE_S - 1, 1 - MAX_AGE_S])
 def test_recent_notes_are_followed_after_a_restart(tmp_path: Path, passed_s: float) -> None:
     clock = Clock()
-    Journal(tmp_path, "store", clock).note([voucher("a-one.example.com")])
+    Journal(tmp_path, "store", clock).add([note("a-one.example.com")])
 
     clock.now += passed_s
 
-    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store", clock).vouchers
+    assert (note("a-one.example.com"),) == Journal(tmp_path, "store", clock).notes
 
 
 @pytest.mark.parametrize("passed_s", [MAX_AGE_S + 1, -1 - MAX_AGE_S])
 def test_notes_that_were_not_followed_for_long_are_forgotten(tmp_path: Path, passed_s: float) -> None:
     """The state directory was restored from a backup, or its node was away while another one did the work."""
     clock = Clock()
-    Journal(tmp_path, "store", clock).note([voucher("a-one.example.com")])
+    Journal(tmp_path, "store", clock).add([note("a-one.example.com")])
 
     clock.now += passed_s
 
-    assert () == Journal(tmp_path, "store", clock).vouchers
+    assert () == Journal(tmp_path, "store", clock).notes
     assert [] == list(tmp_path.iterdir())
 
 
 def test_notes_that_stay_open_are_kept_alive(tmp_path: Path) -> None:
     clock = Clock()
     journal = Journal(tmp_path, "store", clock)
-    journal.note([voucher("a-one.example.com")])
+    journal.add([note("a-one.example.com")])
     for _ in range(10):
         clock.now += REFRESH_S + 1
-        journal.replace(journal.vouchers)
+        journal.replace(journal.notes)
     del journal
 
-    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store", clock).vouchers
+    assert (note("a-one.example.com"),) == Journal(tmp_path, "store", clock).notes
 
 
 def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> None:
     clock = Clock()
     journal = Journal(tmp_path, "store", clock)
-    journal.note([voucher("a-one.example.com")])
+    journal.add([note("a-one.example.com")])
     written = (tmp_path / FILE_NAME).stat().st_ino
 
     clock.now += REFRESH_S - 1
-    journal.replace(journal.vouchers)
+    journal.replace(journal.notes)
 
     assert written == (tmp_path / FILE_NAME).stat().st_ino
 
@@ -199,18 +200,18 @@ def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> No
 def test_notes_of_another_running_daemon_are_neither_followed_nor_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    theirs, ours = voucher("a-one.example.com"), voucher("a-two.example.com")
+    theirs, ours = note("a-one.example.com"), note("a-two.example.com")
     first = Journal(tmp_path, "store")
-    first.note([theirs])
+    first.add([theirs])
 
     second = Journal(tmp_path, "store")
-    second.note([ours])
-    assert (ours,) == second.vouchers
+    second.add([ours])
+    assert (ours,) == second.notes
     assert "in use by another dnswebhook" in caplog.text
     second.replace(())
     del first
 
-    assert (theirs,) == Journal(tmp_path, "store").vouchers
+    assert (theirs,) == Journal(tmp_path, "store").notes
 
 
 def test_a_directory_is_used_after_another_daemon_has_left_it(tmp_path: Path) -> None:
@@ -218,24 +219,24 @@ def test_a_directory_is_used_after_another_daemon_has_left_it(tmp_path: Path) ->
     second = Journal(tmp_path, "store")
     del first
 
-    second.note([voucher("a-one.example.com")])
+    second.add([note("a-one.example.com")])
     del second
 
-    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
+    assert (note("a-one.example.com"),) == Journal(tmp_path, "store").notes
 
 
 def test_notes_of_a_daemon_that_ended_after_our_start_are_not_followed_after_the_next_start(tmp_path: Path) -> None:
     """As with overlapping restarts: those notes do not know what the new daemon has written since."""
     first = Journal(tmp_path, "store")
-    first.note([voucher("a-one.example.com")])
+    first.add([note("a-one.example.com")])
     second = Journal(tmp_path, "store")
     del first
 
     second.look_again()
-    assert () == second.vouchers
+    assert () == second.notes
     del second
 
-    assert () == Journal(tmp_path, "store").vouchers
+    assert () == Journal(tmp_path, "store").notes
 
 
 def test_notes_are_kept_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +244,6 @@ def test_notes_are_kept_on_a_file_system_without_locks(tmp_path: Path, monkeypat
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    Journal(tmp_path, "store").note([voucher("a-one.example.com")])
+    Journal(tmp_path, "store").add([note("a-one.example.com")])
 
-    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
+    assert (note("a-one.example.com"),) == Journal(tmp_path, "store").notes

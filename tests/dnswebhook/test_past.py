@@ -1,17 +1,17 @@
 """What is remembered from call to call, and for how long."""
 
 from dnswebhook.model import Record
+from dnswebhook.notes import Note
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.past import History
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason
 
 TEXT = Record("1", "a-app.example.com", "TXT", '"heritage=external-dns,external-dns/owner=us"')
 ADDRESS = Record("2", "app.example.com", "A", "192.0.2.1")
 
 
-def leaving(name: str) -> Voucher:
-    return Voucher(name, "text", OwnedSet(name, frozenset({"A"})), frozenset(), is_leaving=True)
+def leaving(name: str) -> Note:
+    return Note(name, "text", OwnedSet(name, frozenset({"A"})), frozenset(), is_leaving=True)
 
 
 def test_ownership_records_that_a_listing_lacks_count_as_told_until_the_next_apply() -> None:

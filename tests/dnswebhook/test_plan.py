@@ -3,9 +3,9 @@
 import pytest
 
 from dnswebhook.model import Changes, Endpoint, RecordSpec
+from dnswebhook.notes import Note
 from dnswebhook.operations import Create, CreateTogether, Delete, Step, Switch, Update
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
 from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
@@ -247,25 +247,25 @@ def test_a_txt_set_is_noted_when_it_is_created_whole() -> None:
     """Half of it may remain after a crash, or when it cannot be removed again."""
     texts = Endpoint("app.example.com", "TXT", ("one", "two"))
     owned = OwnedSet("app.example.com", frozenset({"TXT"}))
-    whole = Voucher("app.example.com", "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
+    whole = Note("app.example.com", "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
 
-    assert (whole,) == planned(Changes(create=(texts,))).vouchers
-    assert () == planned(Changes(create=(texts,)), row("app.example.com", "TXT", "one")).vouchers
-    assert () == planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one",)),))).vouchers
+    assert (whole,) == planned(Changes(create=(texts,))).notes
+    assert () == planned(Changes(create=(texts,)), row("app.example.com", "TXT", "one")).notes
+    assert () == planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one",)),))).notes
     three = Endpoint("app.example.com", "TXT", ("one", "two", "three"))
-    assert () == planned(Changes(create=(three,)), row("app.example.com", "TXT", "one")).vouchers
+    assert () == planned(Changes(create=(three,)), row("app.example.com", "TXT", "one")).notes
 
 
 def test_addresses_of_which_an_earlier_call_wrote_only_some_are_not_noted_as_a_whole() -> None:
     """The next listing would remove those that are there."""
     both = a("app.example.com", "192.0.2.1", "192.0.2.2")
     claim = ownership("app.example.com", "A")
-    noted = planned(Changes(create=(both, claim))).vouchers
+    noted = planned(Changes(create=(both, claim))).notes
     rows = [row("a-app.example.com", "TXT", claim.targets[0]), row("app.example.com", "A", "192.0.2.1")]
 
     plan = planned(Changes(update_old=(both, claim), update_new=(both, claim)), *rows, noted=noted)
 
-    assert [False] == [voucher.is_whole for voucher in plan.vouchers]
+    assert [False] == [note.is_whole for note in plan.notes]
 
 
 def test_a_cname_with_several_targets_keeps_the_lowest() -> None:
@@ -296,4 +296,4 @@ def test_many_texts_beside_an_ownership_record_of_many_values_are_not_paired() -
     assert 1001 == len(operations(plan))
     assert 501 == max(len(step.needs) for step in steps(plan))
     assert 1 == len({id(step.needs) for step in steps(plan) if step.needs})
-    assert sum(len(voucher.owned_values) for voucher in plan.vouchers) <= 500
+    assert sum(len(note.owned_values) for note in plan.notes) <= 500

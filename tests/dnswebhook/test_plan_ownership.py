@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
+from dnswebhook.notes import Note
 from dnswebhook.operations import Create, Delete, Plan, Switch, Update
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
 from tests.dnswebhook.planning import created, operations, planned, row, steps
 from tests.support.plan_world import World
@@ -100,7 +100,7 @@ def test_a_reencrypted_text_with_the_same_content_is_written_after_its_record() 
 def test_a_reencrypted_text_with_other_content_is_written_before_its_record(others: dict[str, str]) -> None:
     """The name's AAAA record, in the same call, is to have the labels that the A record had."""
     changes = encrypted_anew()
-    (new, voucher), (old, _) = changes.update_new, changes.update_old
+    (new, ownership), (old, _) = changes.update_new, changes.update_old
     changed = msgspec.structs.replace(new, labels={**new.labels, **others})
     aaaa = msgspec.structs.replace(
         old, record_type="AAAA", targets=("2001:db8::1",), labels={**old.labels, "txt-encryption-nonce": "x" * 16}
@@ -108,7 +108,7 @@ def test_a_reencrypted_text_with_other_content_is_written_before_its_record(othe
     changes = msgspec.structs.replace(
         changes,
         update_old=(*changes.update_old, aaaa),
-        update_new=(changed, voucher, aaaa),
+        update_new=(changed, ownership, aaaa),
     )
     text_first, moved = steps(planned(changes, txt_row(SECRET), ADDRESS, row(NAME, "AAAA", "2001:db8::1")))
 
@@ -139,7 +139,7 @@ def test_an_encrypted_text_is_rewritten_first_when_external_dns_names_other_cont
 
 def test_an_unreplaced_text_is_removed_when_external_dns_names_its_intended_successor() -> None:
     """With `--txt-cache-interval`, external-dns does not check whether it was replaced."""
-    note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, OTHER_SECRET)
+    note = Note(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, OTHER_SECRET)
     named_labels = {"txt_encryption_nonce": OTHER_SECRET[:16]}
     changes = change(OTHER_SECRET, NEW_SECRET, **named_labels)
 
@@ -150,7 +150,7 @@ def test_an_unreplaced_text_is_removed_when_external_dns_names_its_intended_succ
 
 
 def test_an_unreplaced_text_is_removed_when_its_intended_successor_is_wanted_again() -> None:
-    note = Voucher(
+    note = Note(
         OWNERSHIP, text("ours", "ingress/x/old"), OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, text()
     )
     old = txt_row(note.value)
@@ -159,7 +159,7 @@ def test_an_unreplaced_text_is_removed_when_its_intended_successor_is_wanted_aga
 
 
 def test_values_left_by_an_earlier_call_are_removed_with_those_that_it_was_to_write() -> None:
-    note = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"}), False)
+    note = Note(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"}), False)
     by_hand = row(NAME, "A", "192.0.2.9")
     named, other = address("192.0.2.2"), address("192.0.2.3")
 
@@ -177,8 +177,8 @@ def test_values_left_by_an_earlier_call_are_removed_with_those_that_it_was_to_wr
 def test_values_left_by_several_earlier_calls_are_all_removed_with_their_record() -> None:
     """Its resource changed in between, so each call has noted a text of its own."""
     owned = OwnedSet(NAME, frozenset({"A"}))
-    first = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
-    second = Voucher(OWNERSHIP, text(), owned, frozenset({"192.0.2.2"}), is_leaving=False)
+    first = Note(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
+    second = Note(OWNERSHIP, text(), owned, frozenset({"192.0.2.2"}), is_leaving=False)
     rows = [txt_row(text()), ADDRESS, row(NAME, "A", "192.0.2.2"), row(NAME, "A", "192.0.2.9")]
     world = World(rows)
 
@@ -189,12 +189,12 @@ def test_values_left_by_several_earlier_calls_are_all_removed_with_their_record(
 
 def test_a_noted_text_that_has_gone_and_is_not_awaited_is_noted_no_more() -> None:
     owned = OwnedSet(NAME, frozenset({"A"}))
-    gone = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
+    gone = Note(OWNERSHIP, text("ours", "ingress/x/old"), owned, frozenset({"192.0.2.1"}), is_leaving=False)
     awaited = msgspec.structs.replace(gone, waits=3)
 
-    def noted_texts(note: Voucher) -> set[str]:
+    def noted_texts(note: Note) -> set[str]:
         plan = planned(change(text(), text()), txt_row(text()), ADDRESS, noted=[note])
-        return {each.value for each in plan.vouchers}
+        return {each.value for each in plan.notes}
 
     assert {text()} == noted_texts(gone)
     assert {text(), gone.value} == noted_texts(awaited)
@@ -204,11 +204,11 @@ def test_leftovers_of_an_earlier_call_are_removed_when_external_dns_creates_reco
     """With `--txt-cache-interval`, external-dns does so even after a failed removal."""
     old = text("ours", "ingress/x/old")
     owned = OwnedSet(NAME, frozenset({"A"}))
-    note = Voucher(OWNERSHIP, old, owned, frozenset({"192.0.2.1"}), is_leaving=True)
+    note = Note(OWNERSHIP, old, owned, frozenset({"192.0.2.1"}), is_leaving=True)
     by_hand = row(NAME, "A", "192.0.2.9")
     changes = Changes(create=(address("192.0.2.2"), txt(text())))
 
-    def played(noted: Voucher) -> tuple[set[str], set[str]]:
+    def played(noted: Note) -> tuple[set[str], set[str]]:
         world = World([txt_row(old), ADDRESS, by_hand])
         world.play(planned(changes, txt_row(old), ADDRESS, by_hand, noted=[noted]))
         return set(world.live(NAME, "A")), set(world.live(OWNERSHIP, "TXT"))
@@ -220,7 +220,7 @@ def test_leftovers_of_an_earlier_call_are_removed_when_external_dns_creates_reco
 
 def test_a_leftover_text_of_another_owner_stays_beside_a_new_one() -> None:
     """As when two clusters have shared a state directory."""
-    note = Voucher(OWNERSHIP, text("other"), OwnedSet(NAME, frozenset({"A"})), frozenset(), is_leaving=True)
+    note = Note(OWNERSHIP, text("other"), OwnedSet(NAME, frozenset({"A"})), frozenset(), is_leaving=True)
     changes = Changes(create=(address("192.0.2.2"), txt(text())))
 
     plan = planned(changes, txt_row(text("other")), noted=[note])
@@ -229,7 +229,7 @@ def test_a_leftover_text_of_another_owner_stays_beside_a_new_one() -> None:
 
 
 def test_a_noted_text_is_removed_with_its_record_whatever_text_external_dns_names() -> None:
-    note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=False)
+    note = Note(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=False)
     changes = removal(OTHER_SECRET, txt_encryption_nonce=NONCE)
 
     assert left(planned(changes, txt_row(SECRET), ADDRESS, noted=[note]), txt_row(SECRET), ADDRESS) == []
@@ -238,25 +238,25 @@ def test_a_noted_text_is_removed_with_its_record_whatever_text_external_dns_name
 def test_a_text_is_noted_with_all_that_earlier_calls_were_to_remove() -> None:
     """Values of its record may remain that external-dns no longer names."""
     owned = OwnedSet(NAME, frozenset({"A"}))
-    note = Voucher(OWNERSHIP, text(), owned, frozenset({"192.0.2.1", "192.0.2.2"}), is_leaving=False, is_staying=True)
+    note = Note(OWNERSHIP, text(), owned, frozenset({"192.0.2.1", "192.0.2.2"}), is_leaving=False, is_staying=True)
     changes = Changes(delete=(address("192.0.2.2"), txt(text())))
 
     plan = planned(changes, txt_row(text()), ADDRESS, noted=[note])
 
-    assert [msgspec.structs.replace(note, is_leaving=True, is_staying=False)] == [*plan.vouchers]
+    assert [msgspec.structs.replace(note, is_leaving=True, is_staying=False)] == [*plan.notes]
 
 
 def test_a_text_that_was_to_be_replaced_is_noted_with_its_successor_when_both_are_removed() -> None:
     """If a removal fails, one text too many may remain."""
     owned, values = OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"})
-    old = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, values, False, True, successor=text())
-    new = Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)
+    old = Note(OWNERSHIP, text("ours", "ingress/x/old"), owned, values, False, True, successor=text())
+    new = Note(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)
     changes = Changes(delete=(address("192.0.2.1"), txt(text())))
 
     plan = planned(changes, txt_row(old.value), txt_row(text()), ADDRESS, noted=[old, new])
 
     leaving = [msgspec.structs.replace(note, is_leaving=True, is_staying=False) for note in (new, old)]
-    assert leaving == [*plan.vouchers]
+    assert leaving == [*plan.notes]
 
 
 def test_a_text_that_stays_is_noted_where_its_record_loses_a_value() -> None:
@@ -266,7 +266,7 @@ def test_a_text_that_stays_is_noted_where_its_record_loses_a_value() -> None:
     plan = planned(changes, txt_row(text()), ADDRESS, row(NAME, "A", "192.0.2.2"))
 
     owned, values = OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"})
-    assert [Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)] == [*plan.vouchers]
+    assert [Note(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)] == [*plan.notes]
 
 
 def test_of_two_encrypted_texts_with_the_same_content_the_wanted_one_stays() -> None:
@@ -288,7 +288,7 @@ def test_a_text_is_removed_with_its_record_whatever_text_external_dns_names(stor
     plan = planned(removal(named, txt_encryption_nonce=nonce), txt_row(stored), ADDRESS)
 
     assert [Delete(ADDRESS), Delete(txt_row(stored))] == operations(plan)
-    assert [stored] == [voucher.value for voucher in plan.vouchers if voucher.is_leaving]
+    assert [stored] == [note.value for note in plan.notes if note.is_leaving]
 
 
 def test_the_text_of_the_former_owner_is_rewritten_in_a_migration() -> None:
@@ -415,7 +415,7 @@ def test_a_replaced_text_is_noted_with_its_successor_and_the_successor_as_stayin
 
     plan = planned(change(old, new, resource="ingress/x/old"), *rows)
 
-    noted = {voucher.value: (voucher.is_leaving, voucher.is_staying, voucher.successor) for voucher in plan.vouchers}
+    noted = {note.value: (note.is_leaving, note.is_staying, note.successor) for note in plan.notes}
     assert {old: (False, True, new), new: (False, True, "")} == noted
 
 
@@ -426,7 +426,7 @@ def test_a_text_removed_beside_one_that_stays_is_noted_as_replaced_by_it() -> No
 
     plan = planned(change(new, old, resource="ingress/x/new"), *rows)
 
-    noted = {voucher.value: (voucher.is_leaving, voucher.is_staying, voucher.successor) for voucher in plan.vouchers}
+    noted = {note.value: (note.is_leaving, note.is_staying, note.successor) for note in plan.notes}
     assert {new: (False, True, old), old: (False, True, "")} == noted
 
 
@@ -679,7 +679,7 @@ def test_a_disabled_ownership_record_of_another_owner_does_not_count_as_seen() -
     assert () == plan.refusals
 
 
-GONE = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=True)
+GONE = Note(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=True)
 
 
 def test_a_removed_ownership_record_is_restored_before_its_record_is_created_again() -> None:
@@ -687,7 +687,7 @@ def test_a_removed_ownership_record_is_restored_before_its_record_is_created_aga
 
     assert () == plan.refusals
     assert [OWNERSHIP, NAME] == [created(step).name for step in steps(plan)]
-    assert [text()] == [voucher.value for voucher in plan.vouchers]
+    assert [text()] == [note.value for note in plan.notes]
 
 
 def test_no_ownership_record_is_restored_when_somebody_else_has_taken_the_name_since() -> None:
@@ -696,7 +696,7 @@ def test_no_ownership_record_is_restored_when_somebody_else_has_taken_the_name_s
     plan = planned(Changes(create=(address("192.0.2.1"),)), by_hand, told=[txt_row(text())], removed=[GONE])
 
     assert [] == steps(plan)
-    assert () == plan.vouchers
+    assert () == plan.notes
     assert [(NAME, "A", RefusalReason.NO_OWNERSHIP)] == [(each.name, each.type, each.reason) for each in plan.refusals]
     assert by_hand.value in plan.refusals[0].detail
 
@@ -728,7 +728,7 @@ def test_a_record_sent_with_its_ownership_record_is_written_beside_that_of_anoth
 
 def test_an_ownership_record_sent_without_its_record_is_not_noted() -> None:
     """As when a name of another format is added: its record exists already, and this call has not written it."""
-    assert () == planned(Changes(create=(txt(text()),)), ADDRESS).vouchers
+    assert () == planned(Changes(create=(txt(text()),)), ADDRESS).notes
 
 
 def test_an_ownership_record_replaces_a_cname_of_its_own_name_in_one_switch() -> None:

@@ -207,7 +207,7 @@ def test_planning_again_after_any_failures_leads_to_the_same_records(
     _play_with_failures(plan, world, chance)
 
     listed = [*world.rows.values()]
-    world.play(planned(changes, *listed, told=listed, noted=plan.vouchers))
+    world.play(planned(changes, *listed, told=listed, noted=plan.notes))
 
     assert _served_by(intended) == _served_by(world)
 

@@ -5,9 +5,9 @@ import pytest
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
+from dnswebhook.notes import Note
 from dnswebhook.operations import Create, CreateTogether, Delete, Switch
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
@@ -261,7 +261,7 @@ def test_a_set_that_somebody_created_since_external_dns_listed_is_not_claimed() 
     plan = planned(CLAIM, BY_HAND, told=[])
 
     assert [] == operations(plan)
-    assert () == plan.vouchers
+    assert () == plan.notes
     ((reason, detail),) = [(refusal.reason, refusal.detail) for refusal in plan.refusals]
     assert RefusalReason.NO_OWNERSHIP == reason
     assert "'198.51.100.1'" in detail
@@ -338,7 +338,7 @@ def test_a_set_is_claimed_where_external_dns_may_have_seen_all_of_it(told: list[
 
 def test_a_value_left_by_an_earlier_call_does_not_keep_its_set_from_being_claimed() -> None:
     owned = OwnedSet("app.example.com", frozenset({"A"}))
-    note = Voucher("a-app.example.com", "text", owned, frozenset({BY_HAND.value}), is_leaving=True)
+    note = Note("a-app.example.com", "text", owned, frozenset({BY_HAND.value}), is_leaving=True)
 
     assert not planned(CLAIM, BY_HAND, told=[], noted=[note]).refusals
 
@@ -377,15 +377,15 @@ def test_an_ownership_record_of_the_old_format_is_removed_when_a_cname_replaces_
     )
     heritage = old_format.targets[0]
     address = row("app.example.com", "A", "192.0.2.1")
-    vouchers = [row(name, "TXT", heritage) for name in ("app.example.com", "a-app.example.com")]
+    texts = [row(name, "TXT", heritage) for name in ("app.example.com", "a-app.example.com")]
 
-    plan = planned(changes, address, *vouchers)
+    plan = planned(changes, address, *texts)
 
     assert not plan.refusals
     assert operations(plan) == [
         Create(RecordSpec("cname-app.example.com", "TXT", heritage)),
-        Switch((address, vouchers[0]), (RecordSpec("app.example.com", "CNAME", "host.example.net"),)),
-        Delete(vouchers[1]),
+        Switch((address, texts[0]), (RecordSpec("app.example.com", "CNAME", "host.example.net"),)),
+        Delete(texts[1]),
     ]
 
 
@@ -419,7 +419,7 @@ def test_created_and_removed_ownership_records_are_noted_with_what_they_vouch_fo
 
     plan = planned(changes, old, row("a-old.example.com", "TXT", txt.targets[0]))
 
-    named = {(each.name, each.owned.name, each.owned_values, each.is_leaving) for each in plan.vouchers}
+    named = {(each.name, each.owned.name, each.owned_values, each.is_leaving) for each in plan.notes}
     assert {
         ("a-new.example.com", "new.example.com", frozenset({"192.0.2.2"}), False),
         ("a-old.example.com", "old.example.com", frozenset({"192.0.2.1"}), True),

@@ -150,8 +150,8 @@ def test_the_delete_share_counts_only_names_within_the_filter(house: Build) -> N
 def test_ownership_records_outside_the_filter_count_on_neither_side(house: Build) -> None:
     """As with an expression that their names do not match: each deleted record would count twice."""
     owned = hosts(20)
-    vouchers = [f"a-{name}" for name in owned]
-    texts = [Record(name, name, "TXT", HERITAGE) for name in vouchers]
+    names = [f"a-{name}" for name in owned]
+    texts = [Record(name, name, "TXT", HERITAGE) for name in names]
     here = house(*map(row, owned), *texts, max_delete_share=0.5, domain_filter=DomainFilter(regex_include="^host"))
     gone = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in owned]
 

@@ -8,8 +8,8 @@ import pytest
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import RecordError, StoreTimeout
 from dnswebhook.model import Endpoint, Record, RecordSpec
+from dnswebhook.notes import LATE_LISTINGS, MAX_NOTED_TEXTS
 from dnswebhook.provider import ApplyFailed
-from dnswebhook.vouchers import LATE_LISTINGS, MAX_NOTED_TEXTS
 from tests.dnswebhook.house import Build, House, a
 from tests.support.memory_store import CAPABILITIES, WAIT_S
 from tests.support.strategies import HERITAGE
@@ -53,7 +53,7 @@ def test_an_unwanted_ownership_record_that_is_created_late_is_removed(house: Bui
         last = here.listed()
 
     assert last == here.listed() == {}
-    assert here.journal.vouchers == ()
+    assert here.journal.notes == ()
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -149,7 +149,7 @@ def test_notes_of_repeatedly_unanswered_texts_do_not_accumulate(
         with pytest.raises(ApplyFailed):
             here.apply(create=[a("app.example.com"), msgspec.structs.replace(OWNERSHIP, targets=(f'"{number}"',))])
 
-    assert len(here.journal.vouchers) <= MAX_NOTED_TEXTS + LATE_LISTINGS
+    assert len(here.journal.notes) <= MAX_NOTED_TEXTS + LATE_LISTINGS
 
 
 def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one_stays(house: Build) -> None:
@@ -171,7 +171,7 @@ def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one
     assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": ["3"]}
     here.apply(delete=[wanted, news[-1]])
     assert here.listed() == {}
-    assert here.journal.vouchers == ()
+    assert here.journal.notes == ()
 
 
 def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(house: Build) -> None:
@@ -196,7 +196,7 @@ def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(hous
     for _ in range(LATE_LISTINGS):
         here.listed()
     assert here.listed() == {}
-    assert here.journal.vouchers == ()
+    assert here.journal.notes == ()
 
 
 @pytest.mark.parametrize("can_update", [True, False])

@@ -29,11 +29,11 @@ def left_behind(here: House, count: int) -> None:
     for name in hosts(count):
         here.store.rows[name] = row(name)
         here.store.rows[f"a-{name}"] = Record(f"a-{name}", f"a-{name}", "TXT", HERITAGE)
-    vouchers = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in hosts(count)]
+    ownership = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in hosts(count)]
     for name in hosts(count):
         here.store.fail("delete", RecordError("refused"), name=f"a-{name}")
     with pytest.raises(ApplyFailed):
-        here.apply(delete=[*map(a, hosts(count)), *vouchers])
+        here.apply(delete=[*map(a, hosts(count)), *ownership])
     here.store.heal()
     here.store.calls.clear()
 
@@ -72,7 +72,7 @@ def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that
     here.store.generation += 1
 
     assert here.listed() == here.listed() == {name: ["198.51.100.1"], f"a-{name}": [HERITAGE]}
-    assert here.journal.vouchers == ()
+    assert here.journal.notes == ()
 
 
 def test_a_store_replaced_while_ownership_records_left_behind_are_removed_keeps_its_own(house: Build) -> None:
@@ -226,7 +226,7 @@ def test_a_replaced_text_that_could_not_be_removed_is_removed_with_a_later_listi
     assert 2 == len(here.listed()["a-app.example.com"])  # refused again
     assert {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(new[1].targets)} == here.listed()
     here.listed()
-    assert () == here.journal.vouchers
+    assert () == here.journal.notes
 
 
 def texts(*values: str) -> Endpoint:

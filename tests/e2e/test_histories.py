@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Changes, Endpoint
-from dnswebhook.vouchers import LATE_LISTINGS
+from dnswebhook.notes import LATE_LISTINGS
 from tests.support.client_registry import Registered, TxtRegistry
 from tests.support.controller import Controller, Fault, PutRefusal, Reply, Reset, Truncate, faults
 from tests.support.daemon import Daemon

@@ -2,7 +2,7 @@
 
 external-dns never looks again at an ownership record without its record. Such a leftover is harmless at best; at worst
 it claims a record that somebody else adds under that name later, and external-dns then removes it. So every ownership
-record that an apply adds or removes is noted (as a `Voucher`) until a listing shows that it and its record are both
+record that an apply adds or removes is noted (as a `Note`) until a listing shows that it and its record are both
 there or both gone. Also noted are:
 
 - A text that another one replaces while its record stays: external-dns knows one text of an ownership record, and would
@@ -36,7 +36,7 @@ IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None if that is not known yet."""
 
 
-class Voucher(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True):
     """A note about one row of an ownership record: it was to be added, to be removed (`is_leaving`), or to stay while
     its record changes (`is_staying`)."""
 
@@ -65,34 +65,32 @@ class Settlement(msgspec.Struct, frozen=True):
 
     remove: tuple[Record, ...]
     """Rows to be removed: ownership records that vouch for nothing of ours, and partial sets."""
-    open: tuple[Voucher, ...]
+    open: tuple[Note, ...]
     """The notes to keep until the next listing, including those about rows to be removed."""
-    contested: tuple[Voucher, ...] = ()
+    contested: tuple[Note, ...] = ()
     """Those of `open` whose record another owner has claimed."""
     claims: tuple[Record, ...] = ()
     """Those of `remove` that vouch for somebody else's record, which external-dns would treat as its own."""
 
 
-def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
-    """Decide what to do about `vouchers`, given a complete listing made while no apply is running."""
-    noted = tuple(vouchers)
+def settle(notes: Iterable[Note], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
+    """Decide what to do about `notes`, given a complete listing made while no apply is running."""
+    noted = tuple(notes)
     rows = _rows_about(noted, records)
-    halves = {voucher: _half(voucher, rows.get(voucher.name, ())) for voucher in noted if voucher.is_whole}
+    halves = {note: _half(note, rows.get(note.name, ())) for note in noted if note.is_whole}
     partial = [row for half in halves.values() for row in half]
     going = frozenset(partial)
-    texts = Counter(
-        voucher.name for voucher in noted if any(_says(row, voucher.value) for row in rows.get(voucher.name, ()))
-    )
+    texts = Counter(note.name for note in noted if any(_says(row, note.value) for row in rows.get(note.name, ())))
     verdicts = [
-        _verdict(voucher, rows, going, is_desired, is_only_text=texts[voucher.name] <= 1)
-        for voucher in noted
-        if not voucher.is_whole
+        _verdict(note, rows, going, is_desired, is_only_text=texts[note.name] <= 1)
+        for note in noted
+        if not note.is_whole
     ]
     claims = tuple(row for verdict in verdicts for row in verdict.claims)
     return Settlement(
         remove=(*claims, *partial, *(row for verdict in verdicts for row in verdict.remove)),
         open=(
-            *(voucher for voucher, half in halves.items() if half),
+            *(note for note, half in halves.items() if half),
             *(verdict.open for verdict in verdicts if verdict.open is not None),
         ),
         contested=tuple(verdict.contested for verdict in verdicts if verdict.contested is not None),
@@ -100,10 +98,10 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     )
 
 
-def _rows_about(noted: Iterable[Voucher], records: Iterable[Record]) -> dict[str, list[Record]]:
+def _rows_about(noted: Iterable[Note], records: Iterable[Record]) -> dict[str, list[Record]]:
     """Our rows by name, of all names that matter for the notes."""
-    names = {name for voucher in noted for name in (voucher.name, voucher.owned.name)}
-    names |= {name for voucher in noted for kind in KNOWN_TYPES for name in _ownership_names(voucher, kind)}
+    names = {name for note in noted for name in (note.name, note.owned.name)}
+    names |= {name for note in noted for kind in KNOWN_TYPES for name in _ownership_names(note, kind)}
     rows: dict[str, list[Record]] = {}
     for record in records:
         if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
@@ -114,16 +112,16 @@ def _rows_about(noted: Iterable[Voucher], records: Iterable[Record]) -> dict[str
 class _Verdict(NamedTuple):
     """What `settle` has decided about one note on an ownership record."""
 
-    open: Voucher | None
+    open: Note | None
     """The note to keep; None: it is settled."""
     remove: Sequence[Record] = ()
     claims: Sequence[Record] = ()
     """To be removed as well; see `Settlement`."""
-    contested: Voucher | None = None
+    contested: Note | None = None
 
 
 def _verdict(
-    voucher: Voucher,
+    note: Note,
     rows: Mapping[str, Sequence[Record]],
     going: Set[Record],
     is_desired: IsDesired,
@@ -131,52 +129,52 @@ def _verdict(
     is_only_text: bool,
 ) -> _Verdict:
     """`going`: rows that are removed in any case; `is_only_text`: no text of another note is beside its own."""
-    texts = rows.get(voucher.name, ())
-    own = [row for row in texts if _says(row, voucher.value)]
+    texts = rows.get(note.name, ())
+    own = [row for row in texts if _says(row, note.value)]
     covered = [
         row
-        for row in rows.get(voucher.owned.name, ())
-        if row not in own and row not in going and voucher.owned.covers(*_key(row))
+        for row in rows.get(note.owned.name, ())
+        if row not in own and row not in going and note.owned.covers(*_key(row))
     ]
-    if own and voucher.successor and any(_says(row, voucher.successor) for row in texts):
-        return _Verdict(voucher, remove=own)
-    if not own and voucher.waits:
-        return _Verdict(_after_listing(voucher))
-    is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
+    if own and note.successor and any(_says(row, note.successor) for row in texts):
+        return _Verdict(note, remove=own)
+    if not own and note.waits:
+        return _Verdict(_after_listing(note))
+    is_with_ours = any(row.value in note.owned_values or note.is_staying for row in covered)
     contested = None
-    if own and _is_unread(voucher, texts):
-        contested = msgspec.structs.replace(voucher, is_given_up=False)
-        is_given_up = not _may_be_desired(voucher, is_desired)
-        if is_with_ours and not (is_given_up and voucher.is_given_up):
+    if own and _is_unread(note, texts):
+        contested = msgspec.structs.replace(note, is_given_up=False)
+        is_given_up = not _may_be_desired(note, is_desired)
+        if is_with_ours and not (is_given_up and note.is_given_up):
             # Kept once more: the other owner, whose record may not have been added, may be removing its text for the
             # same reason. If both did, nobody would own the record.
-            return _Verdict(msgspec.structs.replace(voucher, is_given_up=is_given_up), contested=contested)
-    elif not own or is_with_ours or (covered and voucher.is_done):
+            return _Verdict(msgspec.structs.replace(note, is_given_up=is_given_up), contested=contested)
+    elif not own or is_with_ours or (covered and note.is_done):
         # The text is gone, or its record is there (with any values once all writes have succeeded). external-dns takes
         # care of the rest, unless the record is to go, perhaps only after the call was answered, or another text of
         # ours is beside it.
-        is_going = voucher.is_leaving and not _may_be_desired(voucher, is_desired)
-        is_open = voucher.waits or (own and (is_going or not is_only_text))
-        return _Verdict(_after_listing(done(voucher)) if is_open else None)
-    note = _after_listing(voucher)
+        is_going = note.is_leaving and not _may_be_desired(note, is_desired)
+        is_open = note.waits or (own and (is_going or not is_only_text))
+        return _Verdict(_after_listing(done(note)) if is_open else None)
+    kept = _after_listing(note)
     if covered and not is_with_ours:
-        return _Verdict(note, claims=own, contested=contested)
-    is_unwanted = not voucher.waits and (voucher.is_leaving or not _may_be_desired(voucher, is_desired))
-    is_removed = is_unwanted or _is_held_by_another(voucher, rows)
-    return _Verdict(note, remove=own if is_removed else (), contested=contested)
+        return _Verdict(kept, claims=own, contested=contested)
+    is_unwanted = not note.waits and (note.is_leaving or not _may_be_desired(note, is_desired))
+    is_removed = is_unwanted or _is_held_by_another(note, rows)
+    return _Verdict(kept, remove=own if is_removed else (), contested=contested)
 
 
-def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[Voucher, ...]:
+def unsettled(notes: Iterable[Note], records: Iterable[Record]) -> tuple[Note, ...]:
     """The notes without TXT sets that are there completely or not at all: these have not been left half-written."""
-    noted = tuple(vouchers)
-    rows: dict[str, list[Record]] = {voucher.name: [] for voucher in noted if voucher.is_whole}
+    noted = tuple(notes)
+    rows: dict[str, list[Record]] = {note.name: [] for note in noted if note.is_whole}
     for record in records:
         if record.name in rows:
             rows[record.name].append(record)
-    return tuple(voucher for voucher in noted if not voucher.is_whole or _half(voucher, rows[voucher.name]))
+    return tuple(note for note in noted if not note.is_whole or _half(note, rows[note.name]))
 
 
-def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
+def extended(notes: Iterable[Note], added: Iterable[RecordSpec]) -> tuple[Note, ...]:
     """The notes whose ownership records vouch for some of the records `added`; their `owned_values` include these.
 
     external-dns does not resend an ownership record that it has listed, so a plan may contain the record alone.
@@ -185,79 +183,79 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
     for spec in added:
         by_name.setdefault(spec.name, []).append(spec)
     found = []
-    for voucher in vouchers:
-        if voucher.is_whole:
+    for note in notes:
+        if note.is_whole:
             continue
         values = {
             spec.value
-            for spec in by_name.get(voucher.owned.name, ())
-            if voucher.owned.covers(spec.name, spec.type) and (spec.name, spec.value) != (voucher.name, voucher.value)
+            for spec in by_name.get(note.owned.name, ())
+            if note.owned.covers(spec.name, spec.type) and (spec.name, spec.value) != (note.name, note.value)
         }
-        if values - voucher.owned_values:
-            found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
+        if values - note.owned_values:
+            found.append(msgspec.structs.replace(note, owned_values=note.owned_values | values))
     return tuple(found)
 
 
-def awaited(vouchers: Iterable[Voucher], pending: Set[RecordSpec]) -> tuple[Voucher, ...]:
+def awaited(notes: Iterable[Note], pending: Set[RecordSpec]) -> tuple[Note, ...]:
     """The notes whose text, successor or record may still appear (`pending`, see `Run`), set to wait for that."""
     keys = {_key(spec) for spec in pending}
     texts = {(spec.name, spec.value) for spec in pending if spec.type == "TXT"}
     found = []
     counts: Counter[str] = Counter()
-    for voucher in reversed(tuple(vouchers)):
-        if voucher.is_whole:
+    for note in reversed(tuple(notes)):
+        if note.is_whole:
             continue
-        counts[voucher.name] += 1
+        counts[note.name] += 1
         # Encrypted texts differ on every pass. Notes about older ones are obsolete, and must not start to wait again.
-        has_record = counts[voucher.name] <= MAX_NOTED_TEXTS and any(voucher.owned.covers(*key) for key in keys)
-        replacing = voucher.successor if voucher.is_staying else voucher.value
-        if has_record or not texts.isdisjoint(((voucher.name, voucher.value), (voucher.name, replacing))):
-            found.append(msgspec.structs.replace(voucher, waits=LATE_LISTINGS))
+        has_record = counts[note.name] <= MAX_NOTED_TEXTS and any(note.owned.covers(*key) for key in keys)
+        replacing = note.successor if note.is_staying else note.value
+        if has_record or not texts.isdisjoint(((note.name, note.value), (note.name, replacing))):
+            found.append(msgspec.structs.replace(note, waits=LATE_LISTINGS))
     return tuple(reversed(found))
 
 
-def done(voucher: Voucher) -> Voucher:
+def done(note: Note) -> Note:
     """The note once all writes have succeeded: from now on its record may be edited, like any owned record."""
-    return voucher if voucher.is_leaving or voucher.successor else msgspec.structs.replace(voucher, is_done=True)
+    return note if note.is_leaving or note.successor else msgspec.structs.replace(note, is_done=True)
 
 
-def _after_listing(voucher: Voucher) -> Voucher:
-    return msgspec.structs.replace(voucher, waits=voucher.waits - 1) if voucher.waits else voucher
+def _after_listing(note: Note) -> Note:
+    return msgspec.structs.replace(note, waits=note.waits - 1) if note.waits else note
 
 
-def _half(voucher: Voucher, rows: Iterable[Record]) -> list[Record]:
+def _half(note: Note, rows: Iterable[Record]) -> list[Record]:
     """The rows of a TXT set that is there in part; empty if all or none of it is there."""
-    found = [row for row in rows if row.value in voucher.owned_values and voucher.owned.covers(*_key(row))]
-    return found if {row.value for row in found} < voucher.owned_values else []
+    found = [row for row in rows if row.value in note.owned_values and note.owned.covers(*_key(row))]
+    return found if {row.value for row in found} < note.owned_values else []
 
 
-def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
+def _is_unread(note: Note, rows: Iterable[Record]) -> bool:
     """Whether external-dns does not read the text: it parses only the first one, which is another owner's."""
-    owner = owner_in(voucher.value)
-    if not owner or voucher.is_leaving or voucher.is_staying:
+    owner = owner_in(note.value)
+    if not owner or note.is_leaving or note.is_staying:
         return False
     first = min((row.value for row in rows if row.type == "TXT"), key=place_in_listing)
     return owner_in(first) not in ("", owner)
 
 
-def _is_held_by_another(voucher: Voucher, rows: Mapping[str, Sequence[Record]]) -> bool:
+def _is_held_by_another(note: Note, rows: Mapping[str, Sequence[Record]]) -> bool:
     """Whether another owner has a record of another type on the name.
 
     Our external-dns then wants nothing there, and the other one writes no ownership record of this type while ours is
     there.
     """
-    ours = owner_in(voucher.value)
+    ours = owner_in(note.value)
     texts = [
         min((text.value for text in rows.get(name, ()) if text.type == "TXT"), key=place_in_listing, default="")
-        for row in rows.get(voucher.owned.name, ())
-        for name in _ownership_names(voucher, row.type)
+        for row in rows.get(note.owned.name, ())
+        for name in _ownership_names(note, row.type)
     ]
     return bool(ours) and any(owner_in(text) not in ("", ours) for text in texts)
 
 
-def _ownership_names(voucher: Voucher, record_type: str) -> tuple[str, ...]:
+def _ownership_names(note: Note, record_type: str) -> tuple[str, ...]:
     """Where another owner may keep the ownership record of this type of the name."""
-    return (*usual_names(voucher.owned.name, record_type), *names_alike(voucher.name, voucher.owned, record_type))
+    return (*usual_names(note.owned.name, record_type), *names_alike(note.name, note.owned, record_type))
 
 
 def _says(row: Record, text: str) -> bool:
@@ -268,8 +266,8 @@ def _key(row: Record | RecordSpec) -> tuple[str, str]:
     return row.name, row.type
 
 
-def _may_be_desired(voucher: Voucher, is_desired: IsDesired) -> bool:
+def _may_be_desired(note: Note, is_desired: IsDesired) -> bool:
     """Whether external-dns wants the record, or may want it: while that is not known, it may be about to send it."""
-    if not voucher.owned.types:
+    if not note.owned.types:
         return True
-    return any(is_desired(voucher.owned.name, kind) is not False for kind in voucher.owned.types)
+    return any(is_desired(note.owned.name, kind) is not False for kind in note.owned.types)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.notes import LATE_LISTINGS, IsDesired, Note, Settlement, awaited, extended, settle
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import LATE_LISTINGS, IsDesired, Settlement, Voucher, awaited, extended, settle
 
 TEXT = '"heritage=external-dns,external-dns/owner=default"'
 OWNED = OwnedSet("app.example.com", frozenset({"A"}))
@@ -15,9 +15,9 @@ TXT_ROW = Record("t", "a-app.example.com", "TXT", TEXT)
 OUR_ROW = Record("a", "app.example.com", "A", "192.0.2.1")
 FOREIGN_ROW = Record("f", "app.example.com", "A", "198.51.100.9")
 
-leaving = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=True)
-coming = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False)
-staying = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False, is_staying=True)
+leaving = Note("a-app.example.com", TEXT, OWNED, OURS, is_leaving=True)
+coming = Note("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False)
+staying = Note("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False, is_staying=True)
 
 
 def nobody_knows(name: str, record_type: str) -> bool | None:
@@ -32,21 +32,21 @@ def undesired(name: str, record_type: str) -> bool | None:
     return False
 
 
-@pytest.mark.parametrize("voucher", [leaving, coming, staying])
-def test_a_voucher_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
-    settlement = settle([voucher], [FOREIGN_ROW], undesired)
+@pytest.mark.parametrize("note", [leaving, coming, staying])
+def test_a_note_is_settled_when_its_row_is_gone(note: Note) -> None:
+    settlement = settle([note], [FOREIGN_ROW], undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
-@pytest.mark.parametrize("voucher", [leaving, coming, staying])
-def test_a_voucher_is_settled_when_its_record_exists(voucher: Voucher, is_desired: IsDesired) -> None:
+@pytest.mark.parametrize("note", [leaving, coming, staying])
+def test_a_note_is_settled_when_its_record_exists(note: Note, is_desired: IsDesired) -> None:
     """external-dns sees both, and asks again for what it wants; if both were to be removed, its record may go first."""
-    settlement = settle([voucher], [TXT_ROW, OUR_ROW], is_desired)
+    settlement = settle([note], [TXT_ROW, OUR_ROW], is_desired)
 
     assert settlement.remove == ()
-    assert settlement.open == ((leaving,) if voucher is leaving and is_desired is undesired else ())
+    assert settlement.open == ((leaving,) if note is leaving and is_desired is undesired else ())
 
 
 def test_an_older_ownership_record_stays_when_somebody_has_replaced_its_record() -> None:
@@ -93,13 +93,13 @@ def test_whether_a_record_is_desired_is_asked_by_name_and_type() -> None:
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired])
-def test_a_voucher_stays_open_while_its_record_may_still_be_created(is_desired: IsDesired) -> None:
+def test_a_note_stays_open_while_its_record_may_still_be_created(is_desired: IsDesired) -> None:
     settlement = settle([coming], [TXT_ROW], is_desired)
 
     assert ((), (coming,)) == (settlement.remove, settlement.open)
 
 
-def test_a_voucher_stays_open_when_its_name_does_not_tell_the_type() -> None:
+def test_a_note_stays_open_when_its_name_does_not_tell_the_type() -> None:
     of_any_type = msgspec.structs.replace(coming, owned=OwnedSet("app.example.com", frozenset()))
 
     settlement = settle([of_any_type], [TXT_ROW], undesired)
@@ -110,7 +110,7 @@ def test_a_voucher_stays_open_when_its_name_does_not_tell_the_type() -> None:
 def test_an_ownership_record_on_the_name_of_its_record_is_not_taken_for_a_record_of_somebody_else() -> None:
     """As external-dns 0.17 and earlier write them."""
     own = Record("t", "app.example.com", "TXT", TEXT)
-    of_its_name = Voucher(own.name, TEXT, OwnedSet(own.name, frozenset()), OURS, is_leaving=False)
+    of_its_name = Note(own.name, TEXT, OwnedSet(own.name, frozenset()), OURS, is_leaving=False)
 
     settlement = settle([of_its_name], [own], nobody_knows)
 
@@ -126,57 +126,57 @@ def test_an_ownership_record_is_removed_when_its_record_is_no_longer_wanted() ->
 # Creates that were not answered, and may yet be carried out.
 
 
-def listings_until_removed(voucher: Voucher, *rows: Record) -> int:
+def listings_until_removed(note: Note, *rows: Record) -> int:
     """How many listings of the same rows, while the record is not wanted, precede the removal."""
     for count in range(LATE_LISTINGS + 2):
-        settlement = settle([voucher], rows, undesired)
+        settlement = settle([note], rows, undesired)
         if settlement.remove:
             return count
-        (voucher,) = settlement.open
+        (note,) = settlement.open
     raise AssertionError("it is never removed")
 
 
 def test_an_ownership_record_stays_for_some_listings_when_its_record_may_be_created_late() -> None:
-    (voucher,) = awaited([coming], {OUR_ROW.spec})
+    (note,) = awaited([coming], {OUR_ROW.spec})
 
-    assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
+    assert listings_until_removed(note, TXT_ROW) == LATE_LISTINGS
     assert listings_until_removed(coming, TXT_ROW) == 0
 
 
 def test_an_ownership_record_that_may_be_created_late_is_looked_for_during_some_listings() -> None:
-    (voucher,) = awaited([coming], {TXT_ROW.spec})
+    (note,) = awaited([coming], {TXT_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
-        (voucher,) = settle([voucher], [], undesired).open
-    assert (TXT_ROW,) == settle([voucher], [TXT_ROW], undesired).remove
-    assert () == settle([voucher], [], undesired).open
+        (note,) = settle([note], [], undesired).open
+    assert (TXT_ROW,) == settle([note], [TXT_ROW], undesired).remove
+    assert () == settle([note], [], undesired).open
 
 
-def test_a_voucher_whose_record_was_created_late_is_settled_after_some_listings() -> None:
+def test_a_note_whose_record_was_created_late_is_settled_after_some_listings() -> None:
     """Another value may be created later still, after the first one has been removed."""
-    (voucher,) = awaited([coming], {OUR_ROW.spec})
+    (note,) = awaited([coming], {OUR_ROW.spec})
 
     for _ in range(LATE_LISTINGS):
-        (voucher,) = settle([voucher], [TXT_ROW, OUR_ROW], undesired).open
-    assert Settlement((), ()) == settle([voucher], [TXT_ROW, OUR_ROW], undesired)
+        (note,) = settle([note], [TXT_ROW, OUR_ROW], undesired).open
+    assert Settlement((), ()) == settle([note], [TXT_ROW, OUR_ROW], undesired)
 
 
-@pytest.mark.parametrize("voucher", [leaving, staying])
+@pytest.mark.parametrize("note", [leaving, staying])
 def test_an_older_or_leaving_ownership_record_stays_for_some_listings_when_its_record_may_be_created_late(
-    voucher: Voucher,
+    note: Note,
 ) -> None:
-    (voucher,) = awaited([voucher], {OUR_ROW.spec})
+    (note,) = awaited([note], {OUR_ROW.spec})
 
-    assert listings_until_removed(voucher, TXT_ROW) == LATE_LISTINGS
+    assert listings_until_removed(note, TXT_ROW) == LATE_LISTINGS
 
 
 def test_an_ownership_record_that_waits_for_its_record_can_claim_no_record_of_somebody_else() -> None:
-    vouchers = awaited([coming], {OUR_ROW.spec})
+    notes = awaited([coming], {OUR_ROW.spec})
 
-    assert (TXT_ROW,) == settle(vouchers, [TXT_ROW, FOREIGN_ROW], undesired).claims
+    assert (TXT_ROW,) == settle(notes, [TXT_ROW, FOREIGN_ROW], undesired).claims
 
 
-def test_vouchers_wait_only_for_pending_creates_of_their_own_values() -> None:
+def test_notes_wait_only_for_pending_creates_of_their_own_values() -> None:
     pending = {
         RecordSpec("other.example.com", "A", "192.0.2.1"),
         RecordSpec(OUR_ROW.name, "AAAA", "2001:db8::1"),
@@ -191,16 +191,16 @@ def test_a_replaced_text_waits_for_its_successor() -> None:
     successor = RecordSpec(TXT_ROW.name, "TXT", "another text")
     replaced = msgspec.structs.replace(staying, successor=successor.value)
 
-    (voucher,) = awaited([replaced], {successor})
-    (voucher,) = settle([voucher], [TXT_ROW, OUR_ROW], desired).open
+    (note,) = awaited([replaced], {successor})
+    (note,) = settle([note], [TXT_ROW, OUR_ROW], desired).open
 
     late = Record("s", successor.name, "TXT", successor.value)
-    assert (TXT_ROW,) == settle([voucher], [TXT_ROW, late, OUR_ROW], desired).remove
+    assert (TXT_ROW,) == settle([note], [TXT_ROW, late, OUR_ROW], desired).remove
 
 
-@pytest.mark.parametrize("voucher", [leaving, coming])
-def test_an_ownership_record_is_removed_before_it_can_claim_a_record_of_somebody_else(voucher: Voucher) -> None:
-    settlement = settle([voucher], [TXT_ROW, FOREIGN_ROW], desired)
+@pytest.mark.parametrize("note", [leaving, coming])
+def test_an_ownership_record_is_removed_before_it_can_claim_a_record_of_somebody_else(note: Note) -> None:
+    settlement = settle([note], [TXT_ROW, FOREIGN_ROW], desired)
 
     assert (TXT_ROW,) == settlement.remove
 
@@ -218,8 +218,8 @@ def test_other_texts_on_the_name_stay() -> None:
     assert (TXT_ROW,) == settle([leaving], [other, TXT_ROW], undesired).remove
 
 
-def test_values_written_later_are_added_to_a_noted_voucher() -> None:
-    """The record failed; when external-dns asks again, with another value, it does not send the voucher again."""
+def test_values_written_later_are_added_to_a_note() -> None:
+    """The record failed; when external-dns asks again, with another value, it sends no ownership record."""
     other = Record("b", "app.example.com", "A", "192.0.2.2")
 
     (noted,) = extended([coming], [other.spec])
@@ -249,7 +249,7 @@ def test_a_text_stays_with_its_record_when_its_successor_was_never_created() -> 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-def test_a_voucher_is_settled_when_only_the_successor_of_its_text_exists() -> None:
+def test_a_note_is_settled_when_only_the_successor_of_its_text_exists() -> None:
     settlement = settle([replaced], [NEW_ROW, OUR_ROW], desired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
@@ -266,27 +266,27 @@ def of_owner(owner: str) -> str:
 
 
 FIRST, SECOND = (Record(owner, "a-app.example.com", "TXT", of_owner(owner)) for owner in ("home", "lab"))
-second = Voucher("a-app.example.com", SECOND.value, OWNED, OURS, is_leaving=False)
+second = Note("a-app.example.com", SECOND.value, OWNED, OURS, is_leaving=False)
 done = msgspec.structs.replace(second, is_done=True)
 
 
-@pytest.mark.parametrize("voucher", [second, done])
+@pytest.mark.parametrize("note", [second, done])
 @pytest.mark.parametrize(("is_desired", "removed"), [(desired, ()), (nobody_knows, ()), (undesired, (SECOND,))])
 def test_an_ownership_record_listed_after_that_of_another_owner_is_removed_when_its_record_is_not_wanted(
-    voucher: Voucher, is_desired: IsDesired, removed: tuple[Record, ...]
+    note: Note, is_desired: IsDesired, removed: tuple[Record, ...]
 ) -> None:
     """Not at once: the other one may be about to be removed, and the record is ours then."""
-    settlement = settle([voucher], [FIRST, SECOND, OUR_ROW], is_desired)
-    assert ((), (voucher,)) == (settlement.remove, settlement.contested)
+    settlement = settle([note], [FIRST, SECOND, OUR_ROW], is_desired)
+    assert ((), (note,)) == (settlement.remove, settlement.contested)
     assert Settlement((), ()) == settle(settlement.open, [SECOND, OUR_ROW], is_desired)
 
     again = settle(settlement.open, [FIRST, SECOND, OUR_ROW], is_desired)
 
-    assert (removed, settlement.open, (voucher,)) == (again.remove, again.open, again.contested)
+    assert (removed, settlement.open, (note,)) == (again.remove, again.open, again.contested)
 
 
 def test_an_ownership_record_beside_that_of_another_owner_stays_when_its_record_is_wanted_again() -> None:
-    open_notes: tuple[Voucher, ...] = (done,)
+    open_notes: tuple[Note, ...] = (done,)
     for is_desired in (undesired, desired, undesired):
         settlement = settle(open_notes, [FIRST, SECOND, OUR_ROW], is_desired)
         open_notes = settlement.open
@@ -313,15 +313,15 @@ def test_a_written_ownership_record_without_any_record_is_removed_when_none_is_w
 
 
 @pytest.mark.parametrize("words", [of_owner("lab").replace("ingress", "a-gateway"), '"heritage=external-dns"'])
-def test_a_voucher_is_not_contested_by_a_text_of_the_same_owner_or_of_none(words: str) -> None:
+def test_a_note_is_not_contested_by_a_text_of_the_same_owner_or_of_none(words: str) -> None:
     other = Record("o", "a-app.example.com", "TXT", words)
 
     assert () == settle([done], [other, SECOND, OUR_ROW], desired).contested
 
 
-@pytest.mark.parametrize("voucher", [leaving, staying])
-def test_a_voucher_of_an_older_or_leaving_ownership_record_is_not_contested(voucher: Voucher) -> None:
-    late = msgspec.structs.replace(voucher, value=SECOND.value)
+@pytest.mark.parametrize("note", [leaving, staying])
+def test_a_note_of_an_older_or_leaving_ownership_record_is_not_contested(note: Note) -> None:
+    late = msgspec.structs.replace(note, value=SECOND.value)
 
     assert () == settle([late], [FIRST, SECOND, OUR_ROW], desired).contested
 
@@ -329,7 +329,7 @@ def test_a_voucher_of_an_older_or_leaving_ownership_record_is_not_contested(vouc
 # Sets that are written whole.
 
 TEXTS = OwnedSet("app.example.com", frozenset({"TXT"}))
-whole = Voucher("app.example.com", "", TEXTS, frozenset({"one", "two", "three"}), is_leaving=False, is_whole=True)
+whole = Note("app.example.com", "", TEXTS, frozenset({"one", "two", "three"}), is_leaving=False, is_whole=True)
 ONE, TWO, THREE = (Record(text, "app.example.com", "TXT", text) for text in ("one", "two", "three"))
 BY_HAND = Record("h", "app.example.com", "TXT", "by-hand")
 
@@ -353,14 +353,14 @@ def test_a_set_is_settled_when_it_exists_whole_or_not_at_all(rows: tuple[Record,
 
 
 def test_the_ownership_record_of_a_half_written_set_is_removed_with_it_when_it_is_not_wanted() -> None:
-    voucher = Voucher("txt-app.example.com", TEXT, TEXTS, whole.owned_values, is_leaving=False)
+    note = Note("txt-app.example.com", TEXT, TEXTS, whole.owned_values, is_leaving=False)
     text_row = Record("t", "txt-app.example.com", "TXT", TEXT)
 
-    given_up = settle([voucher, whole], [ONE, text_row], undesired)
-    still_wanted = settle([voucher, whole], [ONE, text_row], desired)
+    given_up = settle([note, whole], [ONE, text_row], undesired)
+    still_wanted = settle([note, whole], [ONE, text_row], desired)
 
-    assert Settlement((ONE, text_row), (whole, voucher)) == given_up
-    assert Settlement((ONE,), (whole, voucher)) == still_wanted
+    assert Settlement((ONE, text_row), (whole, note)) == given_up
+    assert Settlement((ONE,), (whole, note)) == still_wanted
 
 
 def test_a_set_that_is_written_whole_is_not_extended() -> None:
