@@ -21,7 +21,8 @@ from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.reporter import Reporter, Situation
+from tunnelgw.report.reporter import Reporter
+from tunnelgw.report.situation import Situation
 from tunnelgw.sources.store import Change, Store, Unreadable
 from tunnelgw.translate.classes import controllers_instead
 from tunnelgw.translate.pipeline import Differences, Translation

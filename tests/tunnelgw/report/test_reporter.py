@@ -44,8 +44,9 @@ from tunnelgw.report import reporter as reporter_module
 from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents
 from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 from tunnelgw.report.ingress import IngressReport
-from tunnelgw.report.reporter import Reporter, Situation
+from tunnelgw.report.reporter import Reporter
 from tunnelgw.report.rush import BURST, QUIET_S
+from tunnelgw.report.situation import Situation
 from tunnelgw.status.compose import Author, StatusUpdate, compose
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.verdicts import ObjectId, RouteVerdict
