@@ -9,6 +9,7 @@ not used: objects are decoded from the raw bytes of a list or watch, one at a ti
     discovery   which version of a kind is served, and the wait for kinds that are not installed
     decode      bytes from the API to objects
     server      requests and streams, with deadlines
+    access · pluginlock                     the configuration in use; one thread at a time gets credentials
     connections · reach                     ending connections from another thread; whether the server answers at all
     kubeconfig                              the API server's address, and our credentials
     failures                                how a request can fail

@@ -20,13 +20,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import IncompleteRead
-from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from typing import NamedTuple
 
 import urllib3
 from kubernetes.client import Configuration
-from kubernetes.client.rest import RESTClientObject
 from urllib3.exceptions import (
     ConnectTimeoutError,
     NameResolutionError,
@@ -35,15 +32,14 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-import daemonkit
 from daemonkit.causes import causes_of, forget_frames
-from daemonkit.secret import Secret, text_without, without
-from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
+from daemonkit.secret import text_without, without
+from tunnelgw.sources.kubernetes.access import CONNECT_S, Access, Call
+from tunnelgw.sources.kubernetes.connections import Connections
 from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable, refusal
-from tunnelgw.sources.kubernetes.kubeconfig import gaining_access
+from tunnelgw.sources.kubernetes.pluginlock import PluginLock
 from tunnelgw.sources.kubernetes.reach import Reach
 
-CONNECT_S = 5.0
 REQUEST_S = 60.0
 """How long the server may stay silent before or within an answer."""
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -58,9 +54,6 @@ _READING_S = 10.0
 """How long a request waits for another thread that reads a configuration, or gets credentials from a plugin."""
 _CHUNK_BYTES = 64 * 1024
 _READ_BYTES = 1024 * 1024
-_CONNECTIONS = 32
-_USER_AGENT = f"tunnelgw/{daemonkit.__version__}"
-"""The API server records the part before the slash as the manager of the fields that we write."""
 
 
 class ApiServer:
@@ -85,12 +78,12 @@ class ApiServer:
         self.reach = reach or Reach(clock)
         self._failure: _Failure | None = None
         """How the last call of `load` failed; None: it succeeded."""
-        self._reading = _Turn(reading_s)
+        self._reading = PluginLock(reading_s)
         """Held while the configuration is read, and `_failure` with it."""
         self._lock = threading.Lock()
         """Of `_access`; never held for long."""
         self._connections = Connections()
-        self._access: _Access | None = None
+        self._access: Access | None = None
 
     def request(
         self,
@@ -112,7 +105,7 @@ class ApiServer:
         headers = {"Accept": accept, "Accept-Encoding": "gzip"}
         if body is not None:
             headers["Content-Type"] = content_type
-        call = _Call(method, path, query, headers, body, timeout_s, timeout_s if answer_s is None else answer_s)
+        call = Call(method, path, query, headers, body, timeout_s, timeout_s if answer_s is None else answer_s)
         with self._exchange(call) as response:
             content = _content(response, MAX_ANSWER_BYTES)
             if len(content) > MAX_ANSWER_BYTES:
@@ -132,7 +125,7 @@ class ApiServer:
 
         `timeout_s` and `answer_s` as in `request`.
         """
-        with self._exchange(_Call("GET", path, query, {"Accept": accept}, None, timeout_s, answer_s)) as response:
+        with self._exchange(Call("GET", path, query, {"Accept": accept}, None, timeout_s, answer_s)) as response:
             try:
                 yield _lines(_pieces(response))
             finally:
@@ -151,7 +144,7 @@ class ApiServer:
             access.close()
 
     @contextmanager
-    def _exchange(self, call: "_Call") -> Iterator[urllib3.BaseHTTPResponse]:
+    def _exchange(self, call: Call) -> Iterator[urllib3.BaseHTTPResponse]:
         access = self._current()
         has_answered = False
         try:
@@ -179,7 +172,7 @@ class ApiServer:
         error.returns = self.reach.lost(error)
         return error
 
-    def _current(self) -> "_Access":
+    def _current(self) -> Access:
         if access := self._known():
             return access
         try:
@@ -189,22 +182,22 @@ class ApiServer:
             self._noted(error, has_answered=False)
             raise
 
-    def _known(self) -> "_Access | None":
+    def _known(self) -> Access | None:
         with self._lock:
             return self._access
 
-    def _use(self, access: "_Access") -> "_Access":
+    def _use(self, access: Access) -> Access:
         with self._lock:
             self._access = access
         return access
 
-    def _read(self) -> "_Access":
+    def _read(self) -> Access:
         edition_ = self._edition_now()  # before reading, so that a write in the meantime counts as a change
         last = self._failure if self._failure and self._failure.edition == edition_ else None
         if last and self._clock() < last.not_before_s:
             raise Unreachable(last.message)
         try:
-            access = _Access(self._load(), self._connections, edition_, self._reading)
+            access = Access(self._load(), self._connections, edition_, self._reading)
         except Unreachable as error:
             pause_s = min(2 * last.pause_s, _LONGEST_PAUSE_S) if last else _FIRST_PAUSE_S
             self._failure = _Failure(str(error), edition_, pause_s, self._clock() + pause_s)
@@ -212,7 +205,7 @@ class ApiServer:
         self._failure = None
         return access
 
-    def _look_again(self, failed: "_Access") -> None:
+    def _look_again(self, failed: Access) -> None:
         """Read the configuration again if it has changed. If that fails, keep the old one: the server may come back."""
         with suppress(Unreachable), self._reading:
             if self._known() is not failed:
@@ -222,55 +215,13 @@ class ApiServer:
             self._use(self._read())
             failed.close()
 
-    def _renew(self, refused: "_Access") -> None:
+    def _renew(self, refused: Access) -> None:
         """Have the configuration read again. Other threads may still be reading from connections of the old one, which
         close when these threads are done."""
         with self._lock:
             if self._access is refused:
                 self._access = None
         refused.close()
-
-
-class _Turn:
-    """A lock for what may run a plugin: entering it raises Unreachable after `wait_s`, or at once after `end`."""
-
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
-        self._changed = threading.Condition()
-        self._is_taken = False
-        self._is_over = False
-
-    def end(self) -> None:
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-    def __enter__(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._is_taken or self._is_over, self._wait_s)
-            if self._is_over:
-                raise Unreachable("no access to a cluster: interrupted")
-            if self._is_taken:
-                raise Unreachable(
-                    f"no access to a cluster: getting credentials takes longer than {self._wait_s:g} s, as a plugin of "
-                    "the kubeconfig does that waits for somebody to log in"
-                )
-            self._is_taken = True
-
-    def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._is_taken = False
-            self._changed.notify()
-
-
-class _Call(NamedTuple):
-    method: str
-    path: str
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    body: bytes | None
-    timeout_s: float
-    answer_s: float
 
 
 class _Failure(NamedTuple):
@@ -282,75 +233,7 @@ class _Failure(NamedTuple):
     not_before_s: float
 
 
-class _Access:
-    """The configuration as read once, with its connections."""
-
-    def __init__(
-        self, configuration: Configuration, connections: Connections, edition: Hashable, reading: _Turn
-    ) -> None:
-        self.edition = edition
-        self._reading = reading
-        configuration.connection_pool_maxsize = _CONNECTIONS
-        configuration.socket_options = SOCKET_OPTIONS
-        self._configuration = configuration
-        self._settings: Mapping[str, Any] = {}
-        """How to authorise a request, as last got."""
-        self.host: str = configuration.host
-        self.secrets: tuple[str, ...] = ()
-        """What the last request was authorised with."""
-        with gaining_access():
-            self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
-        self.place = self.host
-        """For messages: the server, and the proxy on the way without its password."""
-        if isinstance(self._pools, urllib3.ProxyManager) and self._pools.proxy:
-            self.place += f" through the proxy {self._pools.proxy._replace(auth=None)}"
-        self._connections = connections
-        self._pools.pool_classes_by_scheme = connections.pool_classes()
-
-    @contextmanager
-    def open(self, call: _Call) -> Iterator[urllib3.BaseHTTPResponse]:
-        self._connections.limit_answer(call.answer_s)
-        response = self._pools.request(
-            call.method,
-            self.host + call.path + ("?" + urlencode(call.query) if call.query else ""),
-            headers={"User-Agent": _USER_AGENT, **call.headers, **self._credentials()},
-            body=call.body,
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=call.timeout_s),
-            retries=False,
-            redirect=False,
-            preload_content=False,
-        )
-        try:
-            yield response
-        finally:
-            response.release_conn()
-
-    def has_its_files(self) -> bool:
-        names = (self._configuration.ssl_ca_cert, self._configuration.cert_file, self._configuration.key_file)
-        return all(Path(name).exists() for name in names if name)
-
-    def close(self) -> None:
-        self._pools.clear()
-
-    def _credentials(self) -> dict[str, str]:
-        """The headers with credentials; a token file is read again now and then, and a plugin run again when its token
-        expires. What it gives is also for threads that wait meanwhile: a token that lives for few minutes only counts
-        as expired at once. Raises Unreachable, also for a value that does not fit in a header: HTTP libraries would
-        show it in their errors.
-        """
-        last = self._settings
-        with self._reading, gaining_access():
-            if self._settings is last:
-                self._settings = self._configuration.auth_settings()
-            settings = self._settings
-        found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
-        if not all(Secret(text).fits_header() for text in found.values()):
-            raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")
-        self.secrets = tuple(text.rpartition(" ")[2] for text in found.values() if text)
-        return {name: text for name, text in found.items() if text}
-
-
-def _words(inside: list[BaseException], access: "_Access", timeout_s: float) -> str:
+def _words(inside: list[BaseException], access: Access, timeout_s: float) -> str:
     """A message for people: urllib3 nests errors several levels deep, and its messages contain its own objects."""
     found, place = frozenset(map(type, inside)), access.place
     # What is no HTTP is part of the error.
