@@ -4,9 +4,22 @@ People or a controller write it and the proxy reads it, so the proxy owns the co
 structs (`Document` and its parts), or refused with a `DocumentError` that lists each problem with the path of its
 field. Nothing here uses sockets, clocks or random numbers, and any thread may call it. docs/proxy-document.md is the
 manual and docs/proxy-document.schema.json the JSON Schema. Field names and meanings follow Gateway API v1.6 wherever
-it has an equivalent.
+it has an equivalent. Others import from here, apart from `handover`, with which the supervisor tells its workers of a
+new document.
+
+reader > codec                          one document after another; bytes to document and back
+handover > content                      what a worker is told of the next document; its pieces, recognised again
+check > checkroutes > checkfilters      what spans several fields, checked from the whole down
+checktargets · tlsparts                 likewise of backends; all TLS settings, wherever they are
+shape · repeats                         all fields of a wrong type, out of range, or there twice
+model > listeners · routes · targets    the whole, where requests enter, which go where, and the backends
+filters                                 what is changed, answered or copied on the way
+part > durations                        the base class and value types of all parts
+problems                                what is wrong, by path
 """
 
+from proxy.document.check import check_backends, check_routes
+from proxy.document.checkroutes import MAX_RULE_WEIGHT, Patterns, sound_matches
 from proxy.document.codec import (
     decode,
     decode_backend,
@@ -31,9 +44,9 @@ from proxy.document.filters import (
     UrlRewrite,
 )
 from proxy.document.listeners import TUNNEL_PORTS, ClientValidation, Listener, ListenerTLS, canonical_address
-from proxy.document.model import Document, Forwarding, Limits, Outline, Settings
-from proxy.document.part import UNSET, Certificate, Unset
-from proxy.document.problems import DocumentError, Problem
+from proxy.document.model import MAX_VERSION, Document, Forwarding, Limits, Outline, Settings
+from proxy.document.part import TIMESTAMP, UNSET, Certificate, Unset
+from proxy.document.problems import MAX_PROBLEMS, DocumentError, Findings, Problem, excerpt
 from proxy.document.reader import Reader, Reading
 from proxy.document.routes import (
     BackendRef,
@@ -49,6 +62,7 @@ from proxy.document.routes import (
     SessionPersistence,
     Timeouts,
 )
+from proxy.document.shape import find_shape_problems
 from proxy.document.targets import (
     ActiveHealth,
     Backend,
@@ -61,6 +75,10 @@ from proxy.document.targets import (
 from proxy.document.tlsparts import TLSPart, tls_parts
 
 __all__ = [
+    "MAX_PROBLEMS",
+    "MAX_RULE_WEIGHT",
+    "MAX_VERSION",
+    "TIMESTAMP",
     "TUNNEL_PORTS",
     "UNSET",
     "ActiveHealth",
@@ -78,6 +96,7 @@ __all__ = [
     "DocumentError",
     "ExternalAuth",
     "Filters",
+    "Findings",
     "FixedResponse",
     "Forwarding",
     "Fraction",
@@ -94,6 +113,7 @@ __all__ = [
     "PassiveHealth",
     "PathMatch",
     "PathModifier",
+    "Patterns",
     "Problem",
     "QueryParamMatch",
     "Reader",
@@ -111,12 +131,17 @@ __all__ = [
     "Unset",
     "UrlRewrite",
     "canonical_address",
+    "check_backends",
+    "check_routes",
     "decode",
     "decode_backend",
     "decode_outline",
     "decode_route",
     "encode_redacted",
+    "excerpt",
+    "find_shape_problems",
     "seconds",
     "settings_of",
+    "sound_matches",
     "tls_parts",
 ]

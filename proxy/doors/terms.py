@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from proxy import document, h1, h2
-from proxy.document.durations import seconds
+from proxy.document import seconds
 from proxy.exchange.client import ClientExchange, ClientStream
 from proxy.heads import RequestHead
 

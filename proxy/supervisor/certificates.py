@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from daemonkit.logs import get_logger
-from proxy.document import DocumentError, Listener, ListenerTLS, Problem, TLSPart
-from proxy.document.problems import MAX_PROBLEMS
+from proxy.document import MAX_PROBLEMS, DocumentError, Listener, ListenerTLS, Problem, TLSPart
 
 if TYPE_CHECKING:
     from proxy.tls.validity import Validity

@@ -14,8 +14,7 @@ from pathlib import Path
 from daemonkit.filereading import read_input
 from daemonkit.logs import get_logger
 from proxy import document
-from proxy.document import Content, DocumentError, Problem, Reading
-from proxy.document.model import MAX_VERSION
+from proxy.document import MAX_VERSION, Content, DocumentError, Problem, Reading
 from proxy.supervisor.certificates import CertificateCheck, tell_of_expired
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet

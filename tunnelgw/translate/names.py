@@ -3,8 +3,7 @@
 import hashlib
 import re
 
-from proxy.document import UNSET, Unset
-from proxy.document.part import TIMESTAMP
+from proxy.document import TIMESTAMP, UNSET, Unset
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.translate.verdicts import ObjectId

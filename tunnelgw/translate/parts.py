@@ -11,13 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from proxy import document
-from proxy.document.check import check_backends, check_routes
-from proxy.document.checkroutes import MAX_RULE_WEIGHT, Patterns
-from proxy.document.checkroutes import sound_matches as sound_in_shape
-from proxy.document.problems import Findings, excerpt
-from proxy.document.routes import Match, Route, Rule
-from proxy.document.shape import find_shape_problems
-from proxy.document.targets import Backend
+from proxy.document import Backend, Findings, Match, Patterns, Route, Rule, excerpt
 from tunnelgw.model.part import Part
 from tunnelgw.translate.remarks import Remarks
 
@@ -25,7 +19,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 RouteKind: TypeAlias = Literal["http", "grpc"]
 """As the document spells it."""
 
-_MAX_ROUTE_COST = 2 * MAX_RULE_WEIGHT
+_MAX_ROUTE_COST = 2 * document.MAX_RULE_WEIGHT
 """The limit for a route's regular expressions: otherwise one route could take seconds and hold up all others."""
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
@@ -67,14 +61,14 @@ def problems_of_rule(rule: Rule, kind: RouteKind, patterns: Patterns, backends: 
     if problems := _problems_of_shape(msgspec.json.encode(rule), Rule):
         return problems
     findings = Findings()
-    check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings, patterns)
+    document.check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings, patterns)
     return _told(findings, _AT_RULE)
 
 
 def sound_matches(matches: Iterable[Match], kind: RouteKind, patterns: Patterns) -> tuple[Match, ...]:
     """The matches that the proxy accepts; if their regular expressions together are too large, only the first ones."""
     shaped = (match for match in matches if not _problems_of_shape(msgspec.json.encode(match), Match))
-    return tuple(sound_in_shape(shaped, kind, patterns))
+    return tuple(document.sound_matches(shaped, kind, patterns))
 
 
 def problems_of_backend(backend: Backend) -> list[str]:
@@ -82,7 +76,7 @@ def problems_of_backend(backend: Backend) -> list[str]:
     if problems := _problems_of_shape(msgspec.json.encode(backend), Backend):
         return problems
     findings = Findings()
-    check_backends((backend,), findings)
+    document.check_backends((backend,), findings)
     return _told(findings, _AT_BACKEND)
 
 
@@ -91,7 +85,7 @@ def _problems_of_shape(text: bytes, into: type[msgspec.Struct], at: str = "") ->
         msgspec.json.decode(text, type=into)
     except msgspec.ValidationError:
         findings = Findings()
-        find_shape_problems(msgspec.json.decode(text), into, findings, at)
+        document.find_shape_problems(msgspec.json.decode(text), into, findings, at)
         return _told(findings)
     return []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy import document
-from proxy.document.problems import MAX_PROBLEMS
+from proxy.document import MAX_PROBLEMS
 
 WEB = {"name": "web", "port": 80}
 HERE = [{"address": "127.0.0.1:3000"}]

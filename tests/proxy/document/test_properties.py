@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import document
-from proxy.document.problems import DocumentError
+from proxy.document import DocumentError
 from proxy.routing import compile_table
 from tests.support.process import REPOSITORY
 

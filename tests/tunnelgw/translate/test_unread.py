@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from proxy import document
-from proxy.document.targets import Backend
+from proxy.document import Backend
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tests.tunnelgw.translate.world import NAMESPACE, WEB, in_words, object_of, service, translation_of
 from tunnelgw.deliver.targets import Discovery, named_tunnels
