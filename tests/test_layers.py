@@ -69,6 +69,19 @@ def test_a_package_docstring_that_lists_modules_lists_all_of_them() -> None:
     assert {package: modules for package, modules in missing.items() if modules} == {}
 
 
+def test_the_docstring_of_a_package_names_all_its_parts_if_there_are_several() -> None:
+    unnamed: dict[str, set[str]] = {}
+    for init in PACKAGES:
+        parts = {file.stem for file in init.parent.glob("[!_]*.py")}
+        parts |= {inner.parent.name for inner in init.parent.glob("*/__init__.py")}
+        if len(parts) > 3:
+            text = ast.get_docstring(ast.parse(init.read_text())) or ""
+            unnamed[str(init.parent)] = parts - {*re.findall(r"\w+", text)}
+
+    assert len(unnamed) > 20
+    assert {package: parts for package, parts in unnamed.items() if parts} == {}
+
+
 def test_setup_cfg_names_exactly_the_packages_without_tests() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")

@@ -2,6 +2,12 @@
 
 One thread runs it; nothing in here, or called from here, may block. `Loop` waits for sockets and deadlines.
 `Transport` is a connected socket, plain or TLS, whose output is bounded by the credit that its senders are still owed.
+
+loop > deadlines                        waits for sockets and deadlines, calls, flushes
+transport > output > debts              a connected socket: its output, and whose bytes that is
+tlsinput · handshake                    TLS: how much to take at once; how it begins
+owner · finishing                       whom a transport calls; how long it waits for its peer at the end
+unsent                                  what a worker holds for all peers
 """
 
 from daemonkit.tlssocket import TlsSocket

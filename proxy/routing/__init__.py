@@ -6,6 +6,14 @@ Pure: no sockets, and no clock or random numbers of its own. A table is built on
 
     table = compile_table(document.decode(data))
     decision = decide(table, TUNNEL_HTTPS, head, random.random, now_s, sender)
+
+explain                                 why a request is decided as it is
+decide > decision                       the decision, and what it can be
+table > listener                        the document, compiled; where requests enter
+hosts > indexes > match > asked         the best match, by host, by path, by conditions; what these ask of a request
+rule · cors · session · edits           compiled rules and what belongs to them
+sender > clientfields                   who sends a request, and which fields say so
+head · paths                            a head as routing reads it; hosts and paths, normalised
 """
 
 from proxy.routing.decide import decide

@@ -1,6 +1,10 @@
 """Where objects and the proxies' token come from, and where statuses go: an API server, or a folder.
 
 Only the one in use is imported: the package `kubernetes` takes a third of the start time, and 12 MiB.
+
+apiserver · folder                      the origins
+authsecret                              the proxies' token, in a Secret
+origin                                  what the daemon needs of either
 """
 
 import threading

@@ -2,6 +2,10 @@
 
 `MessageReader.receive(bytes)` yields the roots of messages; `encode(root)` makes a message. Struct layouts are defined
 where structs are built and read: `proxy.tunnel.rpc` and `proxy.tunnel.registration`. No packed encoding. Pure.
+
+framing > decoding                      messages from a stream of bytes; one message as a tree
+encoding                                a tree as a message
+values · errors                         the trees; how reading can fail
 """
 
 from proxy.tunnel.capnp.decoding import decode
