@@ -1,4 +1,4 @@
-"""Hosts that look like an IPv4 address but are not one (pure, also for rooms that use nothing else of daemonkit)."""
+"""Hosts that look like an IPv4 address but are not one (pure, also for modules that use nothing else of daemonkit)."""
 
 import re
 from ipaddress import IPv4Address

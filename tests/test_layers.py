@@ -13,7 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 PACKAGES = [
-    init for room in ("daemonkit", "dnswebhook", "proxy", "tunnelgw") for init in (ROOT / room).rglob("__init__.py")
+    init
+    for package in ("daemonkit", "dnswebhook", "proxy", "tunnelgw")
+    for init in (ROOT / package).rglob("__init__.py")
 ]
 
 
@@ -44,7 +46,9 @@ def test_every_package_with_several_modules_has_a_layers_contract() -> None:
 
 @pytest.mark.parametrize(("package", "word"), [("dnswebhook", "(pure)"), ("proxy", "Pure."), ("tunnelgw", "Pure.")])
 def test_modules_documented_as_pure_have_an_import_contract(package: str, word: str) -> None:
-    held = {room for contract in CONTRACTS if contract["type"] == "forbidden" for room in contract["source_modules"]}
+    held = {
+        module for contract in CONTRACTS if contract["type"] == "forbidden" for module in contract["source_modules"]
+    }
 
     saying = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
@@ -53,7 +57,7 @@ def test_modules_documented_as_pure_have_an_import_contract(package: str, word: 
     }
 
     assert saying
-    assert {room for room in saying if not held & {room, room.rpartition(".")[0]}} == set()
+    assert {module for module in saying if not held & {module, module.rpartition(".")[0]}} == set()
 
 
 def test_a_package_docstring_that_lists_modules_lists_all_of_them() -> None:

@@ -1,6 +1,6 @@
 """Where the time goes: the main cases once more, with the daemon under the profiler.
 
-The profiler's shares of CPU time by room are applied to the CPU time of the same case without it. The rest of the wall
+The profiler's shares of CPU time by stage are applied to the CPU time of the same case without it. The rest of the wall
 time is waiting, mostly for the controller.
 """
 
@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from benchmarks.dns import data, rooms
+from benchmarks.dns import data, stages
 from benchmarks.dns.measure import CHANGED, UNCHANGED, Plan, Row
 from benchmarks.dns.webhooks import OurWebhook, ProfiledDaemon
 
@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(dict[str, float])
 
 
 class Profiled:
-    """A profiled daemon; `shares_of` gives the cost of one action by room."""
+    """A profiled daemon; `shares_of` gives the cost of one action by stage."""
 
     def __init__(self, store: str, controller_url: str) -> None:
         self._directory = tempfile.TemporaryDirectory()
@@ -47,7 +47,7 @@ class Profiled:
         before = self._snapshot()
         action()
         after = self._snapshot()
-        spent = {name: max(0.0, after[name] - before[name]) for name in rooms.NAMES}
+        spent = {name: max(0.0, after[name] - before[name]) for name in stages.NAMES}
         total = sum(spent.values()) or 1.0
         return {name: seconds / total for name, seconds in spent.items()}
 
@@ -105,5 +105,5 @@ def breakdown(
 def _scaled(shares: dict[str, float], plain: dict[str, float]) -> dict[str, float]:
     cpu_ms = plain["cpu_ms"] if "cpu_ms" in plain else plain["cpu_s"] * 1000
     wall_ms = plain["p50_ms"] if "p50_ms" in plain else plain["wall_s"] * 1000
-    by_room = {name: share * cpu_ms for name, share in shares.items()}
-    return {"wall_ms": wall_ms, "waiting_ms": max(0.0, wall_ms - cpu_ms), **by_room}
+    by_stage = {name: share * cpu_ms for name, share in shares.items()}
+    return {"wall_ms": wall_ms, "waiting_ms": max(0.0, wall_ms - cpu_ms), **by_stage}

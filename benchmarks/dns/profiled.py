@@ -1,7 +1,7 @@
 """`dnswebhook` under a profiler: `python -m benchmarks.dns.profiled DIRECTORY run ...` is the daemon itself.
 
 Every thread is profiled by CPU time (waiting for sockets, locks and the interpreter does not count). Each SIGUSR1
-writes the sums so far, by room, to `DIRECTORY/<number>.json`; the difference shows what happened between two signals.
+writes the sums so far, by stage, to `DIRECTORY/<number>.json`; the difference shows what happened between two signals.
 The profiler makes small Python functions look more expensive than they are, so read shares, not milliseconds.
 """
 
@@ -17,7 +17,7 @@ from types import FrameType
 
 import msgspec
 
-from benchmarks.dns.rooms import seconds_by_room
+from benchmarks.dns.stages import seconds_by_stage
 from dnswebhook import cli
 
 
@@ -51,7 +51,7 @@ class Profiler:
         gc.enable()
         path = self._directory / f"{next(self._numbers)}.json"
         unfinished = path.with_suffix(".part")
-        unfinished.write_bytes(msgspec.json.encode(seconds_by_room(entries)))
+        unfinished.write_bytes(msgspec.json.encode(seconds_by_stage(entries)))
         unfinished.rename(path)
 
 

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.dns import rooms
+from benchmarks.dns import stages
 from benchmarks.dns.measure import Row
 
 PIPE_WIDTH = 240
@@ -64,7 +64,7 @@ START = (Column("p50_ms", "median", _ms, is_compared=True), Column("max_ms", "lo
 PHASES = (
     Column("wall_ms", "wall", _ms),
     Column("waiting_ms", "waiting", _ms),
-    *(Column(name, name, _ms) for name in rooms.NAMES),
+    *(Column(name, name, _ms) for name in stages.NAMES),
 )
 
 

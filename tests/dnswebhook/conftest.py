@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dnswebhook.model import Record
-from tests.dnswebhook.house import Build, House
+from tests.dnswebhook.rig import Build, Rig
 from tests.support.memory_store import MemoryStore
 from tests.support.webhook_site import BuildSite, Site
 
@@ -26,12 +26,12 @@ def site() -> Iterator[BuildSite]:
 
 
 @pytest.fixture
-def house() -> Iterator[Build]:
-    """Builds houses, and closes them."""
-    built: list[House] = []
+def rig() -> Iterator[Build]:
+    """Builds rigs, and closes them."""
+    built: list[Rig] = []
 
-    def build(*records: Record, **policy: Any) -> House:
-        built.append(House(MemoryStore.holding(*records), **policy))
+    def build(*records: Record, **policy: Any) -> Rig:
+        built.append(Rig(MemoryStore.holding(*records), **policy))
         return built[-1]
 
     yield build

@@ -13,20 +13,20 @@ from dnswebhook.errors import CapabilitiesUnknown, RateLimited, RecordError, Sto
 from dnswebhook.model import Changes, Endpoint, Origin, Record
 from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped
 from dnswebhook.stores.unifi import integrationrows
-from tests.dnswebhook.house import Build, House, a, hosts, row
+from tests.dnswebhook.rig import Build, Rig, a, hosts, row
 from tests.support.memory_store import WAIT_S
 from tests.support.strategies import HERITAGE
 
 
-def test_negotiation_needs_no_store(house: Build) -> None:
-    here = house(domain_filter=DomainFilter(["example.com"]))
+def test_negotiation_needs_no_store(rig: Build) -> None:
+    here = rig(domain_filter=DomainFilter(["example.com"]))
 
     assert ["example.com"] == json.loads(here.provider.negotiate())["include"]
     assert 0 == here.store.listings
 
 
-def test_records_are_listed_bare_or_wrapped(house: Build) -> None:
-    here = house(row("app.example.com"))
+def test_records_are_listed_bare_or_wrapped(rig: Build) -> None:
+    here = rig(row("app.example.com"))
     bare = here.provider.records(Deadline.after(WAIT_S), is_wrapped=False)
     wrapped = here.provider.records(Deadline.after(WAIT_S), is_wrapped=True)
 
@@ -34,19 +34,19 @@ def test_records_are_listed_bare_or_wrapped(house: Build) -> None:
     assert ["app.example.com"] == [endpoint["dnsName"] for endpoint in json.loads(bare)]
 
 
-def test_an_empty_store_is_an_empty_list(house: Build) -> None:
-    assert b"[]" == house().provider.records(Deadline.after(WAIT_S), is_wrapped=False)
+def test_an_empty_store_is_an_empty_list(rig: Build) -> None:
+    assert b"[]" == rig().provider.records(Deadline.after(WAIT_S), is_wrapped=False)
 
 
-def test_names_outside_the_filter_are_listed_nevertheless(house: Build) -> None:
+def test_names_outside_the_filter_are_listed_nevertheless(rig: Build) -> None:
     """Ownership records of an apex lie outside it."""
-    here = house(row("a-example.com"), row("nas.lan"), domain_filter=DomainFilter(["example.com"]))
+    here = rig(row("a-example.com"), row("nas.lan"), domain_filter=DomainFilter(["example.com"]))
 
     assert {"a-example.com", "nas.lan"} == set(here.listed())
 
 
-def test_a_change_is_listed_afterwards(house: Build) -> None:
-    here = house(row("app.example.com"))
+def test_a_change_is_listed_afterwards(rig: Build) -> None:
+    here = rig(row("app.example.com"))
     here.listed()
 
     here.apply(create=[a("new.example.com")], delete=[a("app.example.com")])
@@ -54,8 +54,8 @@ def test_a_change_is_listed_afterwards(house: Build) -> None:
     assert {"new.example.com": ["192.0.2.1"]} == here.listed()
 
 
-def test_repeating_an_apply_writes_nothing(house: Build) -> None:
-    here = house()
+def test_repeating_an_apply_writes_nothing(rig: Build) -> None:
+    here = rig()
 
     for _ in range(2):
         here.apply(create=[a("app.example.com", "192.0.2.1", "192.0.2.2")])
@@ -63,16 +63,16 @@ def test_repeating_an_apply_writes_nothing(house: Build) -> None:
     assert ["create", "create"] == here.store.verbs
 
 
-def test_empty_changes_cause_no_listing(house: Build) -> None:
-    here = house()
+def test_empty_changes_cause_no_listing(rig: Build) -> None:
+    here = rig()
 
     here.apply()
 
     assert 0 == here.store.listings
 
 
-def test_a_dry_run_answers_as_usual_and_writes_nothing(house: Build) -> None:
-    here = house(row("app.example.com"), is_dry_run=True)
+def test_a_dry_run_answers_as_usual_and_writes_nothing(rig: Build) -> None:
+    here = rig(row("app.example.com"), is_dry_run=True)
 
     here.apply(create=[a("new.example.com")], delete=[a("app.example.com")])
 
@@ -81,8 +81,8 @@ def test_a_dry_run_answers_as_usual_and_writes_nothing(house: Build) -> None:
     assert 1 == here.metric("dnswebhook_operations_total", operation="create", outcome="dry_run")
 
 
-def test_protected_names_stay_and_the_apply_succeeds(house: Build) -> None:
-    here = house(row("nas.lan"), protected=ProtectedNames(["*.lan"]))
+def test_protected_names_stay_and_the_apply_succeeds(rig: Build) -> None:
+    here = rig(row("nas.lan"), protected=ProtectedNames(["*.lan"]))
 
     here.apply(delete=[a("nas.lan")], create=[a("app.example.com")])
 
@@ -90,8 +90,8 @@ def test_protected_names_stay_and_the_apply_succeeds(house: Build) -> None:
     assert 1 == here.metric("dnswebhook_skipped_changes_total", reason="protected")
 
 
-def test_names_outside_the_filter_are_refused_and_the_rest_is_applied(house: Build) -> None:
-    here = house(domain_filter=DomainFilter(["example.com"]))
+def test_names_outside_the_filter_are_refused_and_the_rest_is_applied(rig: Build) -> None:
+    here = rig(domain_filter=DomainFilter(["example.com"]))
 
     with pytest.raises(ApplyFailed, match=r"1 applied, 1 refused: app\.example\.org A: .*outside the domain filter"):
         here.apply(create=[a("app.example.org"), a("app.example.com")])
@@ -104,8 +104,8 @@ def test_names_outside_the_filter_are_refused_and_the_rest_is_applied(house: Bui
 
 
 @pytest.mark.parametrize(("doomed", "is_refused"), [(10, False), (11, True), (20, True)])
-def test_an_apply_that_deletes_more_than_the_share_writes_nothing(house: Build, doomed: int, is_refused: bool) -> None:
-    here = house(*map(row, hosts(20)), max_delete_share=0.5)
+def test_an_apply_that_deletes_more_than_the_share_writes_nothing(rig: Build, doomed: int, is_refused: bool) -> None:
+    here = rig(*map(row, hosts(20)), max_delete_share=0.5)
     deletions = [a(name) for name in hosts(doomed)]
 
     if is_refused:
@@ -118,56 +118,56 @@ def test_an_apply_that_deletes_more_than_the_share_writes_nothing(house: Build, 
     assert float(is_refused) == here.metric("dnswebhook_delete_guard_trips_total")
 
 
-def test_a_small_store_may_be_emptied(house: Build) -> None:
-    here = house(*map(row, hosts(19)), max_delete_share=0.5)
+def test_a_small_store_may_be_emptied(rig: Build) -> None:
+    here = rig(*map(row, hosts(19)), max_delete_share=0.5)
 
     here.apply(delete=[a(name) for name in hosts(19)])
 
     assert {} == here.listed()
 
 
-def test_only_rows_that_are_ours_to_write_count_for_the_share(house: Build) -> None:
+def test_only_rows_that_are_ours_to_write_count_for_the_share(rig: Build) -> None:
     others = [row(f"device-{number}.lan", origin=Origin.DERIVED) for number in range(10)]
     disabled = [row(f"off-{number}.lan", is_enabled=False) for number in range(10)]
-    here = house(*map(row, hosts(20)), *others, *disabled, max_delete_share=0.5)
+    here = rig(*map(row, hosts(20)), *others, *disabled, max_delete_share=0.5)
 
     with pytest.raises(DeleteGuardTripped, match="11 of 20"):
         here.apply(delete=[a(name) for name in hosts(11)])
 
 
-def test_the_delete_share_counts_only_names_within_the_filter(house: Build) -> None:
+def test_the_delete_share_counts_only_names_within_the_filter(rig: Build) -> None:
     """The rest may be another cluster's: of a controller that two share equally, each could delete all of its own."""
     names = DomainFilter(["a.example.com"])
     owned = [f"{number}.a.example.com" for number in range(20)]
     theirs = [f"{number}.b.example.com" for number in range(80)]
-    here = house(*map(row, [*owned, *theirs]), max_delete_share=0.5, domain_filter=names)
+    here = rig(*map(row, [*owned, *theirs]), max_delete_share=0.5, domain_filter=names)
 
     with pytest.raises(DeleteGuardTripped, match="11 of 20"):
         here.apply(delete=map(a, owned[:11]))
     here.apply(delete=map(a, owned[:10]))
 
 
-def test_ownership_records_outside_the_filter_count_on_neither_side(house: Build) -> None:
+def test_ownership_records_outside_the_filter_count_on_neither_side(rig: Build) -> None:
     """As with an expression that their names do not match: each deleted record would count twice."""
     owned = hosts(20)
     names = [f"a-{name}" for name in owned]
     texts = [Record(name, name, "TXT", HERITAGE) for name in names]
-    here = house(*map(row, owned), *texts, max_delete_share=0.5, domain_filter=DomainFilter(regex_include="^host"))
+    here = rig(*map(row, owned), *texts, max_delete_share=0.5, domain_filter=DomainFilter(regex_include="^host"))
     gone = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in owned]
 
     here.apply(delete=[*map(a, owned[:10]), *gone[:10]])
 
 
-def test_an_update_does_not_count_as_a_deletion(house: Build) -> None:
-    here = house(*map(row, hosts(20)), max_delete_share=0)
+def test_an_update_does_not_count_as_a_deletion(rig: Build) -> None:
+    here = rig(*map(row, hosts(20)), max_delete_share=0)
 
     here.apply(update_old=map(a, hosts(20)), update_new=[a(name, "192.0.2.2") for name in hosts(20)])
 
     assert {"update"} == set(here.store.verbs)
 
 
-def test_the_guard_is_off_by_default(house: Build) -> None:
-    here = house(*map(row, hosts(30)))
+def test_the_guard_is_off_by_default(rig: Build) -> None:
+    here = rig(*map(row, hosts(30)))
 
     here.apply(delete=map(a, hosts(30)))
 
@@ -177,8 +177,8 @@ def test_the_guard_is_off_by_default(house: Build) -> None:
 # How failures are reported.
 
 
-def test_one_refused_record_is_a_partial_failure_that_names_it(house: Build) -> None:
-    here = house()
+def test_one_refused_record_is_a_partial_failure_that_names_it(rig: Build) -> None:
+    here = rig()
     here.store.fail("create", RecordError("the name is taken"), name="host-01.example.com")
 
     with pytest.raises(ApplyFailed, match=r"2 applied, 1 failed: host-01\.example\.com A: the name is taken") as failed:
@@ -189,8 +189,8 @@ def test_one_refused_record_is_a_partial_failure_that_names_it(house: Build) -> 
     assert {"host-00.example.com", "host-02.example.com"} == set(here.listed())
 
 
-def test_a_long_list_of_failures_is_cut(house: Build) -> None:
-    here = house()
+def test_a_long_list_of_failures_is_cut(rig: Build) -> None:
+    here = rig()
     here.store.fail("create", RecordError("no"))
 
     with pytest.raises(ApplyFailed, match=r"30 failed: .*; and 25 more$") as failed:
@@ -199,8 +199,8 @@ def test_a_long_list_of_failures_is_cut(house: Build) -> None:
     assert len(str(failed.value)) < 500
 
 
-def test_when_nothing_could_be_done_the_stores_own_error_is_the_reason(house: Build) -> None:
-    here = house()
+def test_when_nothing_could_be_done_the_stores_own_error_is_the_reason(rig: Build) -> None:
+    here = rig()
     error = StoreUnreachable("connection refused")
     here.store.fail("create", error)
 
@@ -211,8 +211,8 @@ def test_when_nothing_could_be_done_the_stores_own_error_is_the_reason(house: Bu
     assert not failed.value.is_partial
 
 
-def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
-    here = house()
+def test_when_something_was_done_it_is_a_partial_failure(rig: Build) -> None:
+    here = rig()
     error = StoreUnreachable("reset")
     here.store.fail("create", error, name="host-01.example.com")
 
@@ -223,9 +223,9 @@ def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
     assert error is failed.value.error
 
 
-def test_records_with_systemic_failures_do_not_keep_others_waiting_for_ever(house: Build) -> None:
+def test_records_with_systemic_failures_do_not_keep_others_waiting_for_ever(rig: Build) -> None:
     """So many failures in a row end an apply; in the next one the others come first."""
-    here = house(write_parallelism=1)
+    here = rig(write_parallelism=1)
     doomed = hosts(30)
     for name in doomed:
         here.store.fail("create", StoreUnreachable("500"), name=name)
@@ -242,8 +242,8 @@ def test_records_with_systemic_failures_do_not_keep_others_waiting_for_ever(hous
         assert (later, "A", "192.0.2.1") in here.store.live
 
 
-def test_a_rate_limit_is_passed_on_even_after_something_was_done(house: Build) -> None:
-    here = house(write_parallelism=1)
+def test_a_rate_limit_is_passed_on_even_after_something_was_done(rig: Build) -> None:
+    here = rig(write_parallelism=1)
     here.store.fail("create", RateLimited("slow down", 30), name="host-01.example.com")
 
     with pytest.raises(ApplyFailed) as failed:
@@ -254,8 +254,8 @@ def test_a_rate_limit_is_passed_on_even_after_something_was_done(house: Build) -
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("gone"), CapabilitiesUnknown("which?")])
-def test_a_listing_that_fails_is_raised_and_nothing_is_written(house: Build, error: StoreError) -> None:
-    here = house()
+def test_a_listing_that_fails_is_raised_and_nothing_is_written(rig: Build, error: StoreError) -> None:
+    here = rig()
     here.store.fail("list", error)
 
     with pytest.raises(type(error)):
@@ -264,8 +264,8 @@ def test_a_listing_that_fails_is_raised_and_nothing_is_written(house: Build, err
     assert [] == here.store.calls
 
 
-def test_an_unknown_api_is_raised_by_adjust_and_apply(house: Build) -> None:
-    here = house()
+def test_an_unknown_api_is_raised_by_adjust_and_apply(rig: Build) -> None:
+    here = rig()
     here.store.limits = CapabilitiesUnknown("not known yet")
 
     with pytest.raises(CapabilitiesUnknown):
@@ -275,8 +275,8 @@ def test_an_unknown_api_is_raised_by_adjust_and_apply(house: Build) -> None:
     assert [] == here.store.calls
 
 
-def test_after_a_failure_the_next_apply_has_its_turn(house: Build) -> None:
-    here = house()
+def test_after_a_failure_the_next_apply_has_its_turn(rig: Build) -> None:
+    here = rig()
     here.store.fail("list", StoreUnreachable("gone"), times=1)
     with pytest.raises(StoreUnreachable):
         here.apply(create=[a("app.example.com")])
@@ -289,8 +289,8 @@ def test_after_a_failure_the_next_apply_has_its_turn(house: Build) -> None:
 # Turns.
 
 
-def test_a_second_apply_waits_for_the_first_and_plans_on_its_result(house: Build) -> None:
-    here = house()
+def test_a_second_apply_waits_for_the_first_and_plans_on_its_result(rig: Build) -> None:
+    here = rig()
     gate = here.store.halt("create")
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(here.apply, create=[a("app.example.com")])
@@ -305,8 +305,8 @@ def test_a_second_apply_waits_for_the_first_and_plans_on_its_result(house: Build
     assert 2 == here.store.listings
 
 
-def test_a_listing_waits_for_an_apply_to_end(house: Build) -> None:
-    here = house()
+def test_a_listing_waits_for_an_apply_to_end(rig: Build) -> None:
+    here = rig()
     gate = here.store.halt("create")
     with ThreadPoolExecutor(2) as pool:
         applying = pool.submit(here.apply, create=[a("a.example.com"), a("b.example.com")])
@@ -319,8 +319,8 @@ def test_a_listing_waits_for_an_apply_to_end(house: Build) -> None:
         applying.result(WAIT_S)
 
 
-def test_a_call_that_waits_for_its_turn_beyond_its_deadline_gets_a_timeout(house: Build) -> None:
-    here = house()
+def test_a_call_that_waits_for_its_turn_beyond_its_deadline_gets_a_timeout(rig: Build) -> None:
+    here = rig()
     gate = here.store.halt("create")
     with ThreadPoolExecutor(1) as pool:
         applying = pool.submit(here.apply, create=[a("app.example.com")])
@@ -336,8 +336,8 @@ def test_a_call_that_waits_for_its_turn_beyond_its_deadline_gets_a_timeout(house
     assert [("create", "app.example.com", "A", "192.0.2.1")] == here.store.calls
 
 
-def test_a_caller_that_is_gone_when_its_turn_comes_changes_nothing(house: Build) -> None:
-    here = house()
+def test_a_caller_that_is_gone_when_its_turn_comes_changes_nothing(rig: Build) -> None:
+    here = rig()
 
     with pytest.raises(CallerGone):
         here.apply(is_caller_gone=lambda: True, create=[a("app.example.com")])
@@ -347,8 +347,8 @@ def test_a_caller_that_is_gone_when_its_turn_comes_changes_nothing(house: Build)
     assert {"app.example.com"} == set(here.listed())
 
 
-def test_a_stop_in_the_middle_ends_the_apply_as_cut_short(house: Build) -> None:
-    here = house(write_parallelism=1)
+def test_a_stop_in_the_middle_ends_the_apply_as_cut_short(rig: Build) -> None:
+    here = rig(write_parallelism=1)
     gate = here.store.halt("create")
     stop = threading.Event()
     changes = Changes(create=tuple(map(a, hosts(5))))
@@ -365,8 +365,8 @@ def test_a_stop_in_the_middle_ends_the_apply_as_cut_short(house: Build) -> None:
     assert 1 == len(here.store.calls)
 
 
-def test_concurrent_listings_are_all_answered(house: Build) -> None:
-    here = house(row("app.example.com"))
+def test_concurrent_listings_are_all_answered(rig: Build) -> None:
+    here = rig(row("app.example.com"))
     gate = here.store.halt("list")
     with ThreadPoolExecutor(10) as pool:
         listings = [pool.submit(here.listed) for _ in range(10)]
@@ -379,16 +379,16 @@ def test_concurrent_listings_are_all_answered(house: Build) -> None:
 LONG = ".".join(["x" * 60, "y" * 60, "example.com"])
 
 
-def adjusted(house: House, *names: str) -> list[str]:
+def adjusted(rig: Rig, *names: str) -> list[str]:
     wanted = [{"dnsName": name, "recordType": "A", "targets": ["192.0.2.1"]} for name in names]
-    return [each["dnsName"] for each in json.loads(house.provider.adjust(json.dumps(wanted).encode()))]
+    return [each["dnsName"] for each in json.loads(rig.provider.adjust(json.dumps(wanted).encode()))]
 
 
 def test_a_record_that_a_new_api_would_refuse_is_still_wanted_if_an_apply_has_listed_it(
-    house: Callable[..., House],
+    rig: Callable[..., Rig],
 ) -> None:
     """With --txt-cache-interval external-dns lists only now and then, and the API may change in between."""
-    each = house()
+    each = rig()
     assert {} == each.listed()
     each.apply(create=[a(LONG)])
     each.store.limits = integrationrows.CAPABILITIES
@@ -400,9 +400,9 @@ def test_a_record_that_a_new_api_would_refuse_is_still_wanted_if_an_apply_has_li
     assert [] == adjusted(each, LONG)
 
 
-def test_before_the_first_listing_no_record_that_may_be_served_is_dropped(house: Callable[..., House]) -> None:
+def test_before_the_first_listing_no_record_that_may_be_served_is_dropped(rig: Callable[..., Rig]) -> None:
     """With --txt-cache-interval we may start between two listings. A dropped record would be removed."""
-    each = house(Record("1", LONG, "A", "192.0.2.1", 300))
+    each = rig(Record("1", LONG, "A", "192.0.2.1", 300))
     each.store.limits = integrationrows.CAPABILITIES
     other = "other-" + LONG[6:]
 
@@ -411,17 +411,17 @@ def test_before_the_first_listing_no_record_that_may_be_served_is_dropped(house:
     assert [LONG] == adjusted(each, LONG, other)
 
 
-def test_an_empty_store_serves_nothing_once_it_was_listed(house: Callable[..., House]) -> None:
-    each = house()
+def test_an_empty_store_serves_nothing_once_it_was_listed(rig: Callable[..., Rig]) -> None:
+    each = rig()
     each.store.limits = integrationrows.CAPABILITIES
     each.listed()
 
     assert [] == adjusted(each, LONG)
 
 
-def test_values_of_a_name_that_the_store_would_refuse_can_be_removed_but_not_added(house: Callable[..., House]) -> None:
+def test_values_of_a_name_that_the_store_would_refuse_can_be_removed_but_not_added(rig: Callable[..., Rig]) -> None:
     rows = [Record(value, LONG, "A", value, 300) for value in ("192.0.2.1", "192.0.2.2")]
-    each = house(*rows)
+    each = rig(*rows)
     each.store.limits = integrationrows.CAPABILITIES
     before = a(LONG, "192.0.2.1", "192.0.2.2")
 

@@ -10,7 +10,7 @@ from dnswebhook.errors import RecordError, StoreTimeout
 from dnswebhook.model import Endpoint, Record, RecordSpec
 from dnswebhook.notes import LATE_LISTINGS, MAX_NOTED_TEXTS
 from dnswebhook.provider import ApplyFailed
-from tests.dnswebhook.house import Build, House, a
+from tests.dnswebhook.rig import Build, Rig, a
 from tests.support.memory_store import CAPABILITIES, WAIT_S
 from tests.support.strategies import HERITAGE
 
@@ -26,9 +26,9 @@ def not_answered() -> StoreTimeout:
     return error
 
 
-def test_an_unwanted_record_that_is_created_late_has_its_ownership_record(house: Build) -> None:
+def test_an_unwanted_record_that_is_created_late_has_its_ownership_record(rig: Build) -> None:
     """Otherwise external-dns would never look at it again."""
-    here = house()
+    here = rig()
     here.store.fail("create", not_answered(), name="app.example.com", times=1)
     with pytest.raises(ApplyFailed):
         here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -40,8 +40,8 @@ def test_an_unwanted_record_that_is_created_late_has_its_ownership_record(house:
     assert set(here.listed()) == set(here.listed()) == {"app.example.com", "a-app.example.com"}
 
 
-def test_an_unwanted_ownership_record_that_is_created_late_is_removed(house: Build) -> None:
-    here = house()
+def test_an_unwanted_ownership_record_that_is_created_late_is_removed(rig: Build) -> None:
+    here = rig()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
         here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -58,10 +58,10 @@ def test_an_unwanted_ownership_record_that_is_created_late_is_removed(house: Bui
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_record_edited_by_hand_after_an_unanswered_create_keeps_its_ownership_record(
-    house: Build, *, is_late: bool
+    rig: Build, *, is_late: bool
 ) -> None:
     """external-dns corrects it in the next pass, like any other record that it owns."""
-    here = house()
+    here = rig()
     here.store.fail("create", not_answered(), name="app.example.com" if is_late else "a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
         here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -78,9 +78,9 @@ def test_a_record_edited_by_hand_after_an_unanswered_create_keeps_its_ownership_
     assert here.listed() == here.listed() == {"app.example.com": ["192.0.2.99"], "a-app.example.com": [HERITAGE]}
 
 
-def test_a_text_that_is_created_late_beside_its_successor_is_removed(house: Build) -> None:
+def test_a_text_that_is_created_late_beside_its_successor_is_removed(rig: Build) -> None:
     """external-dns would name only one of them when it removes the record."""
-    here = house()
+    here = rig()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
         here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -95,8 +95,8 @@ def test_a_text_that_is_created_late_beside_its_successor_is_removed(house: Buil
     assert here.listed() == {"app.example.com": ["192.0.2.1"], "a-app.example.com": [text]}
 
 
-def test_a_text_created_late_after_its_successor_was_removed_claims_no_record_of_somebody_else(house: Build) -> None:
-    here = house()
+def test_a_text_created_late_after_its_successor_was_removed_claims_no_record_of_somebody_else(rig: Build) -> None:
+    here = rig()
     here.store.fail("create", not_answered(), name="a-app.example.com", times=1)
     with pytest.raises(ApplyFailed):
         here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -114,8 +114,8 @@ def test_a_text_created_late_after_its_successor_was_removed_claims_no_record_of
     assert here.listed() == here.listed() == {"app.example.com": ["198.51.100.1"]}
 
 
-def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) -> None:
-    here = house()
+def test_of_two_texts_that_were_to_replace_each_other_one_stays(rig: Build) -> None:
+    here = rig()
     here.store.can_update = False
     text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
     moved = msgspec.structs.replace(OWNERSHIP, targets=(text,))
@@ -138,10 +138,10 @@ def test_of_two_texts_that_were_to_replace_each_other_one_stays(house: Build) ->
 @pytest.mark.parametrize("can_update", [True, False])
 @pytest.mark.parametrize("unanswered", ["app.example.com", "a-app.example.com"])
 def test_notes_of_repeatedly_unanswered_texts_do_not_accumulate(
-    house: Build, unanswered: str, *, can_update: bool
+    rig: Build, unanswered: str, *, can_update: bool
 ) -> None:
     """An encrypted text is a different one in each pass."""
-    here = house()
+    here = rig()
     here.store.can_update = can_update
     here.store.fail("create", not_answered(), name=unanswered)
     for number in range(50):
@@ -152,9 +152,9 @@ def test_notes_of_repeatedly_unanswered_texts_do_not_accumulate(
     assert len(here.journal.notes) <= MAX_NOTED_TEXTS + LATE_LISTINGS
 
 
-def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one_stays(house: Build) -> None:
+def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one_stays(rig: Build) -> None:
     """external-dns still reads the old one, encrypts it anew in each pass, and names none of those between."""
-    here = house()
+    here = rig()
     here.store.can_update = False
     wanted = a("app.example.com")
     old, *news = [msgspec.structs.replace(OWNERSHIP, targets=(f'"{number}"',)) for number in range(4)]
@@ -174,8 +174,8 @@ def test_of_several_encrypted_successors_of_a_text_that_could_not_be_removed_one
     assert here.journal.notes == ()
 
 
-def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(house: Build) -> None:
-    here = house()
+def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(rig: Build) -> None:
+    here = rig()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
     here.listed()
     here.store.fail("create", not_answered(), value="192.0.2.2", times=1)
@@ -200,8 +200,8 @@ def test_a_value_created_late_for_a_removed_record_has_its_ownership_record(hous
 
 
 @pytest.mark.parametrize("can_update", [True, False])
-def test_a_value_created_late_has_the_successor_of_its_ownership_text(house: Build, *, can_update: bool) -> None:
-    here = house()
+def test_a_value_created_late_has_the_successor_of_its_ownership_text(rig: Build, *, can_update: bool) -> None:
+    here = rig()
     here.store.can_update = can_update
     moved = msgspec.structs.replace(
         OWNERSHIP, targets=(HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"',)
@@ -224,9 +224,9 @@ def test_a_value_created_late_has_the_successor_of_its_ownership_text(house: Bui
     assert here.listed() == {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(moved.targets)}
 
 
-def test_an_ownership_record_is_removed_after_a_record_that_is_removed_late(house: Build) -> None:
+def test_an_ownership_record_is_removed_after_a_record_that_is_removed_late(rig: Build) -> None:
     """external-dns saw both once more, but its next call did not reach the store."""
-    here = house()
+    here = rig()
     here.apply(create=[a("app.example.com"), OWNERSHIP])
     here.provider.adjust(b"[]")
     here.listed()
@@ -241,8 +241,8 @@ def test_an_ownership_record_is_removed_after_a_record_that_is_removed_late(hous
     assert here.listed() == {}
 
 
-def test_a_cname_that_is_restored_late_has_its_ownership_record(house: Build) -> None:
-    here = house()
+def test_a_cname_that_is_restored_late_has_its_ownership_record(rig: Build) -> None:
+    here = rig()
     alias = Endpoint("app.example.com", "CNAME", ("one.example.net",))
     of_alias = Endpoint("cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
     here.apply(create=[alias, of_alias])
@@ -262,7 +262,7 @@ def test_a_cname_that_is_restored_late_has_its_ownership_record(house: Build) ->
 # A store that confirms removals without carrying them out.
 
 
-def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) -> None:
+def confirmed_removal(here: Rig, *ignored: str, has_lasting_ids: bool = True) -> None:
     """Removes a record with its ownership record; the store ignores the removal once for each name in `ignored`."""
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=has_lasting_ids)
     here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.1")
@@ -279,10 +279,10 @@ def confirmed_removal(here: House, *ignored: str, has_lasting_ids: bool = True) 
     ids=["record", "ownership record", "both"],
 )
 def test_rows_whose_removal_was_confirmed_but_not_carried_out_are_removed_with_the_next_listing(
-    house: Build, ignored: tuple[str, ...]
+    rig: Build, ignored: tuple[str, ...]
 ) -> None:
     """external-dns never looks again at either of the two without the other."""
-    here = house()
+    here = rig()
     confirmed_removal(here, *ignored)
 
     assert here.listed() == here.listed() == {}
@@ -291,10 +291,10 @@ def test_rows_whose_removal_was_confirmed_but_not_carried_out_are_removed_with_t
 
 @pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted again", "wanted no more"])
 def test_a_text_whose_removal_was_confirmed_but_not_carried_out_is_removed_with_the_next_listing(
-    house: Build, *, is_wanted: bool
+    rig: Build, *, is_wanted: bool
 ) -> None:
     """If it is wanted again, it would otherwise be taken for somebody else's."""
-    here = house()
+    here = rig()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     text = Endpoint("app.example.com", "TXT", ("word",))
     ownership = Endpoint("txt-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
@@ -309,8 +309,8 @@ def test_a_text_whose_removal_was_confirmed_but_not_carried_out_is_removed_with_
     assert here.listed() == {}
 
 
-def test_a_row_that_a_store_does_not_remove_is_listed_and_its_removal_retried_with_each_listing(house: Build) -> None:
-    here = house()
+def test_a_row_that_a_store_does_not_remove_is_listed_and_its_removal_retried_with_each_listing(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "app.example.com")
     here.store.ignore("app.example.com", times=2)
 
@@ -318,8 +318,8 @@ def test_a_row_that_a_store_does_not_remove_is_listed_and_its_removal_retried_wi
     assert here.listed() == {}
 
 
-def test_an_ownership_record_that_a_store_does_not_remove_claims_no_record_of_somebody_else(house: Build) -> None:
-    here = house()
+def test_an_ownership_record_that_a_store_does_not_remove_claims_no_record_of_somebody_else(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "a-app.example.com")
     here.store.ignore("a-app.example.com")
     here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
@@ -327,8 +327,8 @@ def test_an_ownership_record_that_a_store_does_not_remove_claims_no_record_of_so
     assert here.listed() == {"app.example.com": ["192.0.2.1"]}
 
 
-def test_rows_that_somebody_creates_in_place_of_removed_ones_stay(house: Build) -> None:
-    here = house()
+def test_rows_that_somebody_creates_in_place_of_removed_ones_stay(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here)
     here.store.rows["3"] = Record("3", "app.example.com", "A", "192.0.2.1")
     here.store.rows["4"] = Record("4", "a-app.example.com", "TXT", HERITAGE)
@@ -336,23 +336,23 @@ def test_rows_that_somebody_creates_in_place_of_removed_ones_stay(house: Build) 
     assert set(here.listed()) == {"app.example.com", "a-app.example.com"}
 
 
-def test_a_row_that_was_not_removed_stays_when_somebody_has_changed_it(house: Build) -> None:
-    here = house()
+def test_a_row_that_was_not_removed_stays_when_somebody_has_changed_it(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "app.example.com")
     here.store.rows["1"] = Record("1", "app.example.com", "A", "192.0.2.9")
 
     assert here.listed() == {"app.example.com": ["192.0.2.9"]}
 
 
-def test_a_row_is_not_recognised_by_an_id_that_may_be_reused(house: Build) -> None:
-    here = house()
+def test_a_row_is_not_recognised_by_an_id_that_may_be_reused(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "app.example.com", has_lasting_ids=False)
 
     assert here.listed() == {"app.example.com": ["192.0.2.1"]}
 
 
-def test_rows_that_were_not_removed_are_removed_although_another_type_of_the_name_was_created(house: Build) -> None:
-    here = house()
+def test_rows_that_were_not_removed_are_removed_although_another_type_of_the_name_was_created(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
     ipv6 = Endpoint("app.example.com", "AAAA", ("2001:db8::1",))
     ownership = Endpoint("aaaa-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
@@ -364,10 +364,10 @@ def test_rows_that_were_not_removed_are_removed_although_another_type_of_the_nam
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside that of somebody else"])
 def test_a_record_that_a_store_does_not_remove_is_owned_again_when_it_is_wanted_again(
-    house: Build, *, is_alone: bool
+    rig: Build, *, is_alone: bool
 ) -> None:
     """external-dns would never touch a record whose ownership record it does not see."""
-    here = house()
+    here = rig()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
     here.store.ignore("app.example.com")
     here.store.ignore("a-app.example.com")
@@ -384,10 +384,10 @@ def test_a_record_that_a_store_does_not_remove_is_owned_again_when_it_is_wanted_
 
 
 def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_when_its_record_is_only_desired(
-    house: Build,
+    rig: Build,
 ) -> None:
     """external-dns may want its record no more before it is written; somebody else's would be claimed then."""
-    here = house()
+    here = rig()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
     here.store.ignore("a-app.example.com", times=2)
     assert here.listed() == {}
@@ -402,8 +402,8 @@ def test_an_ownership_record_that_a_store_does_not_remove_claims_nothing_when_it
     assert not here.store.rows
 
 
-def test_an_ownership_record_that_was_not_removed_does_not_stay_beside_another_text(house: Build) -> None:
-    here = house()
+def test_an_ownership_record_that_was_not_removed_does_not_stay_beside_another_text(rig: Build) -> None:
+    here = rig()
     confirmed_removal(here, "a-app.example.com")
     here.store.ignore("a-app.example.com", times=2)
     text = HERITAGE.removesuffix('"') + ',external-dns/resource=crd/default/moved"'
@@ -417,8 +417,8 @@ def test_an_ownership_record_that_was_not_removed_does_not_stay_beside_another_t
     assert len([row for row in here.store.rows.values() if row.type == "TXT"]) == 1
 
 
-def test_a_replaced_text_that_was_not_removed_is_removed_with_the_next_listing(house: Build) -> None:
-    here = house()
+def test_a_replaced_text_that_was_not_removed_is_removed_with_the_next_listing(rig: Build) -> None:
+    here = rig()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     here.store.can_update = False
     here.apply(create=[a("app.example.com"), OWNERSHIP])
@@ -435,8 +435,8 @@ def test_a_replaced_text_that_was_not_removed_is_removed_with_the_next_listing(h
     assert len(here.store.rows) == 2
 
 
-def test_an_ownership_record_is_removed_after_the_second_removal_of_its_record(house: Build) -> None:
-    here = house()
+def test_an_ownership_record_is_removed_after_the_second_removal_of_its_record(rig: Build) -> None:
+    here = rig()
     here.store.limits = msgspec.structs.replace(CAPABILITIES, has_lasting_ids=True)
     here.apply(create=[a("app.example.com"), OWNERSHIP])
     here.listed()
@@ -452,9 +452,9 @@ def test_an_ownership_record_is_removed_after_the_second_removal_of_its_record(h
 
 @pytest.mark.parametrize("with_ownership", [True, False])
 def test_rows_that_were_not_removed_stay_when_they_are_wanted_again_before_the_next_listing(
-    house: Build, *, with_ownership: bool
+    rig: Build, *, with_ownership: bool
 ) -> None:
-    here = house()
+    here = rig()
     confirmed_removal(here, "app.example.com", "a-app.example.com")
 
     here.apply(create=[a("app.example.com"), OWNERSHIP] if with_ownership else [a("app.example.com", "192.0.2.1")])

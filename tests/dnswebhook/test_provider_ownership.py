@@ -15,7 +15,7 @@ from dnswebhook.errors import RecordError, StoreFailed, StoreTimeout, StoreUnrea
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Endpoint, Listing, Origin, Record
 from dnswebhook.provider import ApplyFailed, Policy, Provider
-from tests.dnswebhook.house import Build, House, a, hosts, row
+from tests.dnswebhook.rig import Build, Rig, a, hosts, row
 from tests.support.memory_store import WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
 
@@ -24,7 +24,7 @@ OWNERSHIP = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedReco
 # Ownership records that an apply left behind.
 
 
-def left_behind(here: House, count: int) -> None:
+def left_behind(here: Rig, count: int) -> None:
     """Deletes that remove the records and then fail on their ownership records."""
     for name in hosts(count):
         here.store.rows[name] = row(name)
@@ -38,8 +38,8 @@ def left_behind(here: House, count: int) -> None:
     here.store.calls.clear()
 
 
-def test_ownership_records_that_an_apply_left_behind_are_removed_with_the_next_listing(house: Build) -> None:
-    here = house()
+def test_ownership_records_that_an_apply_left_behind_are_removed_with_the_next_listing(rig: Build) -> None:
+    here = rig()
     left_behind(here, 3)
     before = here.metric("dnswebhook_operations_total", operation="delete", outcome="applied") or 0.0
 
@@ -49,9 +49,9 @@ def test_ownership_records_that_an_apply_left_behind_are_removed_with_the_next_l
 
 
 def test_an_ownership_record_is_removed_when_somebody_else_removes_its_record_whose_removal_was_refused(
-    house: Build,
+    rig: Build,
 ) -> None:
-    here = house()
+    here = rig()
     here.store.rows["1"] = row("app.example.com", origin=Origin.AMBIGUOUS)
     here.store.rows["2"] = Record("2", OWNERSHIP.dns_name, "TXT", HERITAGE)
     with pytest.raises(ApplyFailed):
@@ -63,9 +63,9 @@ def test_an_ownership_record_is_removed_when_somebody_else_removes_its_record_wh
     assert {} == here.listed()
 
 
-def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that_replaced_it(house: Build) -> None:
+def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that_replaced_it(rig: Build) -> None:
     """The ownership record in the new store is older than the apply, as is the value that it vouches for."""
-    here = house()
+    here = rig()
     left_behind(here, 1)
     (name,) = hosts(1)
     here.store.rows[name] = row(name, "198.51.100.1")
@@ -75,8 +75,8 @@ def test_ownership_records_left_behind_in_a_store_are_not_looked_for_in_one_that
     assert here.journal.notes == ()
 
 
-def test_a_store_replaced_while_ownership_records_left_behind_are_removed_keeps_its_own(house: Build) -> None:
-    here = house()
+def test_a_store_replaced_while_ownership_records_left_behind_are_removed_keeps_its_own(rig: Build) -> None:
+    here = rig()
     left_behind(here, 1)
     (name,) = hosts(1)
     gate = here.store.halt("delete")
@@ -102,10 +102,10 @@ def test_a_store_replaced_while_ownership_records_left_behind_are_removed_keeps_
     ids=["delete", "update"],
 )
 def test_records_that_external_dns_owned_in_a_store_are_not_taken_for_its_own_in_one_that_replaced_it(
-    house: Build, lists: Any
+    rig: Build, lists: Any
 ) -> None:
     by_hand = row("app.example.com")
-    here = house(by_hand, Record("o", "a-app.example.com", "TXT", HERITAGE))
+    here = rig(by_hand, Record("o", "a-app.example.com", "TXT", HERITAGE))
     here.listed()
     here.store.rows = {by_hand.id: by_hand}
     here.store.generation += 1
@@ -121,8 +121,8 @@ def test_records_that_external_dns_owned_in_a_store_are_not_taken_for_its_own_in
     assert set(here.listed()) == {"app.example.com"}
 
 
-def test_an_unreachable_store_is_not_asked_for_further_removals(house: Build) -> None:
-    here = house()
+def test_an_unreachable_store_is_not_asked_for_further_removals(rig: Build) -> None:
+    here = rig()
     left_behind(here, 3)
     here.store.fail("delete", StoreUnreachable("away"), times=1)
 
@@ -132,10 +132,10 @@ def test_an_unreachable_store_is_not_asked_for_further_removals(house: Build) ->
 
 
 def test_an_ownership_record_that_claims_a_record_of_somebody_else_is_not_listed_until_it_is_removed(
-    house: Build,
+    rig: Build,
 ) -> None:
     """external-dns would remove that record."""
-    here = house()
+    here = rig()
     left_behind(here, 2)
     name, other = hosts(2)
     here.store.rows["by-hand"] = row(name, "198.51.100.1")
@@ -146,8 +146,8 @@ def test_an_ownership_record_that_claims_a_record_of_somebody_else_is_not_listed
     assert {(name, "A", "198.51.100.1")} == here.store.live
 
 
-def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left_behind(house: Build) -> None:
-    here = house()
+def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left_behind(rig: Build) -> None:
+    here = rig()
     left_behind(here, 3)
     moment = 0.0
 
@@ -173,9 +173,9 @@ def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left
     assert {} == here.listed()
 
 
-def test_an_ownership_record_without_its_record_stays_for_a_record_that_is_created_later(house: Build) -> None:
+def test_an_ownership_record_without_its_record_stays_for_a_record_that_is_created_later(rig: Build) -> None:
     """external-dns has seen it, so it sends the record alone, and perhaps with another value than before."""
-    here = house()
+    here = rig()
     ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
     here.store.fail("create", RecordError("refused"), name="app.example.com", times=1)
     with pytest.raises(ApplyFailed):
@@ -187,11 +187,11 @@ def test_an_ownership_record_without_its_record_stays_for_a_record_that_is_creat
 
 
 def test_an_ownership_record_is_removed_when_its_record_was_lost_in_an_update_and_is_no_longer_wanted(
-    house: Build,
+    rig: Build,
 ) -> None:
     """A store that cannot update rows deletes one first. external-dns then sees no record, so it removes nothing."""
     ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
-    here = house(row("app.example.com", ttl_s=60), Record("o", "a-app.example.com", "TXT", HERITAGE))
+    here = rig(row("app.example.com", ttl_s=60), Record("o", "a-app.example.com", "TXT", HERITAGE))
     here.store.can_update = False
     here.store.fail("create", RecordError("refused"), name="app.example.com")
     wanted = Endpoint("app.example.com", "A", ("192.0.2.1",), ttl_s=300)
@@ -213,9 +213,9 @@ def owned(value: str, owner: str, resource: str) -> tuple[Endpoint, Endpoint]:
     )
 
 
-def test_a_replaced_text_that_could_not_be_removed_is_removed_with_a_later_listing(house: Build) -> None:
+def test_a_replaced_text_that_could_not_be_removed_is_removed_with_a_later_listing(rig: Build) -> None:
     """A store that cannot update rows adds the new text first. external-dns never names the old one again."""
-    here = house()
+    here = rig()
     here.store.can_update = False
     old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
     here.apply(create=old)
@@ -236,10 +236,10 @@ def texts(*values: str) -> Endpoint:
 @pytest.mark.parametrize("is_half", [False, True])
 @pytest.mark.parametrize("then", [("one",), ("one", "three"), ("three",), ("one", "two", "three")])
 def test_a_txt_set_that_is_edited_before_external_dns_lists_again_keeps_all_its_texts(
-    house: Build, then: tuple[str, ...], is_half: bool
+    rig: Build, then: tuple[str, ...], is_half: bool
 ) -> None:
     """With `--txt-cache-interval` it may be sent anew, after a call that failed on something else, or on half of it."""
-    here = house()
+    here = rig()
     here.store.fail("create", RecordError("refused"), name="other.example.com")
     if is_half:
         here.store.fail("create", RecordError("refused"), value="two")
@@ -255,9 +255,9 @@ def test_a_txt_set_that_is_edited_before_external_dns_lists_again_keeps_all_its_
     assert sorted(then) == sorted(here.listed()["app.example.com"])
 
 
-def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
+def test_of_two_texts_that_replaced_each_other_one_stays(rig: Build) -> None:
     """All removals failed until only the last note counts."""
-    here = house()
+    here = rig()
     here.store.can_update = False
     old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
     here.apply(create=old)
@@ -270,11 +270,11 @@ def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
     assert {"app.example.com": ["192.0.2.1"], "a-app.example.com": list(old[1].targets)} == here.listed()
 
 
-def test_a_migration_is_recognised_by_the_last_listing(house: Build) -> None:
+def test_a_migration_is_recognised_by_the_last_listing(rig: Build) -> None:
     """external-dns names only the new owner. A text that it was not shown is somebody else's."""
     former, other = owned("192.0.2.1", "former", "crd/x/app"), owned("192.0.2.1", "other", "crd/x/app")
     ours = owned("192.0.2.1", "ours", "crd/x/app")
-    here = house()
+    here = rig()
     here.apply(create=former)
     here.listed()
     here.apply(create=other[1:])
@@ -284,8 +284,8 @@ def test_a_migration_is_recognised_by_the_last_listing(house: Build) -> None:
     assert [*other[1].targets, *ours[1].targets] == here.listed()["a-app.example.com"]
 
 
-def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
-    before = house()
+def test_a_dry_run_leaves_what_was_left_behind_before_it(rig: Build) -> None:
+    before = rig()
     left_behind(before, 2)
     policy = Policy(domain_filter=DomainFilter(), protected=ProtectedNames(), is_dry_run=True)
     after = Provider(before.store, policy, Metrics(CollectorRegistry()), before.journal)
@@ -298,9 +298,9 @@ def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
 
 @pytest.mark.parametrize("pattern", ["host-00.*", "a-host-00.*"])
 def test_an_ownership_record_left_behind_stays_when_it_or_its_record_was_protected_since(
-    house: Build, pattern: str
+    rig: Build, pattern: str
 ) -> None:
-    before = house()
+    before = rig()
     left_behind(before, 2)
     after = Provider(
         before.store,
@@ -319,10 +319,10 @@ def test_an_ownership_record_left_behind_stays_when_it_or_its_record_was_protect
 
 
 def test_a_record_created_again_before_the_next_listing_gets_its_ownership_record_back(
-    house: Callable[..., House],
+    rig: Callable[..., Rig],
 ) -> None:
     """external-dns 0.23 with --txt-cache-interval sends none then. The record was refused, or had no owner."""
-    each = house()
+    each = rig()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     alias = Endpoint("app.example.com", "CNAME", ("host.example.net",), labels={"owner": "default"})
     text = Endpoint("ed-a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
@@ -339,8 +339,8 @@ def test_a_record_created_again_before_the_next_listing_gets_its_ownership_recor
     assert before == each.listed()
 
 
-def test_of_several_removed_ownership_records_the_last_one_is_restored(house: Callable[..., House]) -> None:
-    each = house()
+def test_of_several_removed_ownership_records_the_last_one_is_restored(rig: Callable[..., Rig]) -> None:
+    each = rig()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     texts = [
         Endpoint("a-app.example.com", "TXT", (HERITAGE[:-1] + more,), labels={"ownedRecord": record.dns_name})
@@ -361,10 +361,10 @@ def test_of_several_removed_ownership_records_the_last_one_is_restored(house: Ca
 @pytest.mark.parametrize("then", ["changed", "removed"])
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["from another resource", "encrypted"])
 def test_a_restored_ownership_record_goes_when_external_dns_names_the_text_that_it_has_listed(
-    house: Callable[..., House], then: str, is_encrypted: bool
+    rig: Callable[..., Rig], then: str, is_encrypted: bool
 ) -> None:
     """external-dns 0.23 with --txt-cache-interval knows no other. The restored text stayed, beside the new one."""
-    each = house()
+    each = rig()
 
     def sent(address: str, turn: int, text: int) -> tuple[Endpoint, Endpoint]:
         """A record as in its `turn`, with the ownership text of another one."""
@@ -396,11 +396,11 @@ def test_a_restored_ownership_record_goes_when_external_dns_names_the_text_that_
 
 @pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
 def test_a_record_sent_again_without_an_ownership_record_after_our_restart_waits_for_a_listing(
-    house: Callable[..., House], prefix: str
+    rig: Callable[..., Rig], prefix: str
 ) -> None:
     """external-dns 0.23 with --txt-cache-interval has seen one before. The record had no owner from then on."""
     other = Record("1", "a-other.example.com", "TXT", HERITAGE)
-    each = house(other)
+    each = rig(other)
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
 
@@ -415,10 +415,10 @@ def test_a_record_sent_again_without_an_ownership_record_after_our_restart_waits
 
 @pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
 def test_a_record_removed_by_hand_with_its_ownership_record_is_created_again_with_one(
-    house: Callable[..., House], prefix: str
+    rig: Callable[..., Rig], prefix: str
 ) -> None:
     """external-dns 0.19 sends none until it has sent something: the record had no owner from then on."""
-    each = house()
+    each = rig()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
     each.apply(create=[record, text])
@@ -435,9 +435,9 @@ def test_a_record_removed_by_hand_with_its_ownership_record_is_created_again_wit
     assert before == each.listed()
 
 
-def test_a_record_is_refused_only_once_for_an_ownership_record_of_earlier_listings(house: Callable[..., House]) -> None:
+def test_a_record_is_refused_only_once_for_an_ownership_record_of_earlier_listings(rig: Callable[..., Rig]) -> None:
     """The registry may have been changed to another one, which sends none."""
-    each = house()
+    each = rig()
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
     each.apply(create=[record, text])
@@ -455,13 +455,13 @@ def test_a_record_is_refused_only_once_for_an_ownership_record_of_earlier_listin
 
 @pytest.mark.parametrize("has_listed", [False, True], ids=["never", "before"])
 def test_a_record_that_is_requested_again_without_a_listing_is_created_alone(
-    house: Callable[..., House], has_listed: bool
+    rig: Callable[..., Rig], has_listed: bool
 ) -> None:
     """external-dns 0.22 with --registry=crd never lists before it has written, and sends no ownership records. Where
     some were left of --registry=txt, a new record was refused for ever, and its whole call taken for failed."""
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
-    each = house(Record("1", "a-other.example.com", "TXT", HERITAGE))
+    each = rig(Record("1", "a-other.example.com", "TXT", HERITAGE))
     if has_listed:
         each.apply(create=[record, text])
         each.listed()
@@ -474,11 +474,11 @@ def test_a_record_that_is_requested_again_without_a_listing_is_created_alone(
     assert "app.example.com" in each.listed()
 
 
-def test_a_record_that_was_deleted_in_between_waits_for_a_listing_again(house: Callable[..., House]) -> None:
+def test_a_record_that_was_deleted_in_between_waits_for_a_listing_again(rig: Callable[..., Rig]) -> None:
     """external-dns with --txt-cache-interval takes a refused record for present: it deletes it before it asks again."""
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
     text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
-    each = house(Record("1", "a-other.example.com", "TXT", HERITAGE))
+    each = rig(Record("1", "a-other.example.com", "TXT", HERITAGE))
     with pytest.raises(ApplyFailed, match="1 refused"):
         each.apply(create=[record])
     each.apply(delete=[record, text])
@@ -488,10 +488,10 @@ def test_a_record_that_was_deleted_in_between_waits_for_a_listing_again(house: C
 
 
 def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_requested(
-    house: Callable[..., House],
+    rig: Callable[..., Rig],
 ) -> None:
     record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
-    each = house(Record("1", "a-app.example.com", "TXT", HERITAGE.replace("default", "another")))
+    each = rig(Record("1", "a-app.example.com", "TXT", HERITAGE.replace("default", "another")))
 
     for _ in range(3):
         with pytest.raises(ApplyFailed, match="an ownership record of 'another'"):
@@ -510,10 +510,10 @@ def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_reque
     ids=["its own", "its own with a prefix", "encrypted", "of another owner", "none"],
 )
 def test_after_our_restart_a_record_is_created_alone_if_its_ownership_record_exists_or_its_owner_has_none(
-    house: Callable[..., House], row: Record
+    rig: Callable[..., Rig], row: Record
 ) -> None:
     """Registries other than TXT send the owner, too."""
-    each = house(row, Record("2", "a-third.example.com", "TXT", HERITAGE) if "app" in row.name else row)
+    each = rig(row, Record("2", "a-third.example.com", "TXT", HERITAGE) if "app" in row.name else row)
 
     each.apply(create=[Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})])
 

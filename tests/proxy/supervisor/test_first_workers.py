@@ -51,21 +51,21 @@ def test_a_failed_start_ends_its_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["proxy.supervisor.main", "proxy.supervisor.tunnel", "proxy.supervisor.edgefinder", "proxy.worker.main"]
+    "module", ["proxy.supervisor.main", "proxy.supervisor.tunnel", "proxy.supervisor.edgefinder", "proxy.worker.main"]
 )
-def test_a_start_imports_nothing_large_that_it_does_not_need(room: str) -> None:
+def test_a_start_imports_nothing_large_that_it_does_not_need(module: str) -> None:
     """Those imports would take a third of the time until the first registration."""
-    assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & _imported_by(room)
+    assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & _imported_by(module)
 
 
 def test_a_supervisor_that_checks_certificates_imports_no_code_that_serves_requests() -> None:
-    rooms = "proxy.supervisor.main, proxy.doors.tls, proxy.backend.tls"
+    modules = "proxy.supervisor.main, proxy.doors.tls, proxy.backend.tls"
 
-    assert not {"hpack", "httptools", "proxy.h1", "proxy.h2", "proxy.exchange.exchange"} & _imported_by(rooms)
+    assert not {"hpack", "httptools", "proxy.h1", "proxy.h2", "proxy.exchange.exchange"} & _imported_by(modules)
 
 
-def _imported_by(rooms: str) -> set[str]:
-    listing = f"import sys, {rooms}; print(*sys.modules)"
+def _imported_by(modules: str) -> set[str]:
+    listing = f"import sys, {modules}; print(*sys.modules)"
     return set(
         subprocess.run([sys.executable, "-c", listing], capture_output=True, check=True, text=True).stdout.split()
     )

@@ -26,7 +26,7 @@ from tests.support.controller.faults import WRITES, Effect, FaultBoard, Operatio
 from tests.support.controller.gatekeeper import Gatekeeper
 from tests.support.controller.ledger import Call, Ledger
 from tests.support.controller.policyapi import PolicyApi
-from tests.support.controller.routes import Misfit, Room, Route, Router
+from tests.support.controller.routes import Misfit, Route, Router, Section
 from tests.support.controller.sites import Site
 from tests.support.controller.v2api import V2Api
 
@@ -111,12 +111,12 @@ class Desk:
             else:
                 answer = self._carry_out(request, route, name)
             status = answer.status if answer.delivery in (Delivery.WHOLE, Delivery.TRUNCATED) else 0
-            self._ledger.note(route.room, route.operation, Call(request.method, route.template, status, name))
+            self._ledger.note(route.section, route.operation, Call(request.method, route.template, status, name))
             return answer
 
     def _carry_out(self, request: Request, route: Route, name: str) -> Answer:
         gate = self._gate.fd  # before the strike is known: it may be opened right after
-        effect = None if self._board.is_empty else self._board.strike(route.operation, route.room, name)
+        effect = None if self._board.is_empty else self._board.strike(route.operation, route.section, name)
         if self.latency_s:
             time.sleep(self.latency_s)
         if effect is None:
@@ -157,14 +157,14 @@ class Desk:
         """The response of an appliance without faults."""
         if route.misfit is Misfit.NOT_FOUND:
             return NOT_FOUND_PAGE
-        if route.room is Room.SESSION:
+        if route.section is Section.SESSION:
             return METHOD_NOT_ALLOWED_PAGE if route.misfit else self._gatekeeper.log_in(request)
         refusal, csrf_token = self._gatekeeper.admit(request, route)
         if refusal is not None:
             return refusal
         if route.misfit is Misfit.METHOD_NOT_ALLOWED:
             return METHOD_NOT_ALLOWED_PAGE
-        answer = self._v2_call(request, route) if route.room is Room.V2 else self._policy_call(request, route)
+        answer = self._v2_call(request, route) if route.section is Section.V2 else self._policy_call(request, route)
         return answer.with_headers(("X-Updated-CSRF-Token", csrf_token)) if csrf_token else answer
 
     def _v2_call(self, request: Request, route: Route) -> Answer:

@@ -19,7 +19,7 @@ from tests.support.controller.answers import (
 )
 from tests.support.controller.faults import WRITES
 from tests.support.controller.quirks import ExpiredAnswer, Quirks
-from tests.support.controller.routes import API_KEYS_SINCE, Flavour, Room, Route, parsed_version
+from tests.support.controller.routes import API_KEYS_SINCE, Flavour, Route, Section, parsed_version
 from tests.support.controller.sessions import LoginRefusal, Session, Sessions, Verdict
 
 LOGIN_PAGE = html_answer(200, "Log in")
@@ -60,7 +60,7 @@ class Gatekeeper:
     def admit(self, request: Request, route: Route) -> tuple[Answer | None, str]:
         """A refusal or None, and the CSRF token that the response must announce (or an empty text)."""
         api_key = request.headers.get("x-api-key")
-        if api_key is not None or route.room is Room.INTEGRATION:
+        if api_key is not None or route.section is Section.INTEGRATION:
             is_known = self._takes_keys and self._sessions.admit_key(api_key or "") is Verdict.ADMITTED
             return (None if is_known else self._stranger(request, route)), ""
         cookies = SimpleCookie(request.headers.get("cookie", ""))
@@ -91,7 +91,7 @@ class Gatekeeper:
         return welcome.with_headers(("Set-Cookie", cookie), *token)
 
     def _stranger(self, request: Request, route: Route) -> Answer:
-        if route.room is Room.INTEGRATION:
+        if route.section is Section.INTEGRATION:
             code = "api.authentication.missing-credentials"
             return integration_error(401, code, "Missing or invalid credentials", request.path)
         return classic_error(401, NOT_AUTHENTICATED) if self._is_classic else front_end_error(401, "Unauthorized")

@@ -17,7 +17,7 @@ class Flavour(StrEnum):
     """The self-hosted application: no prefix, no integration API."""
 
 
-class Room(StrEnum):
+class Section(StrEnum):
     """Which part of the appliance a path leads to; also the key by which calls are counted."""
 
     V2 = "v2"
@@ -32,7 +32,7 @@ class Misfit(Enum):
 
 
 class Route(msgspec.Struct, frozen=True):
-    room: Room
+    section: Section
     operation: Operation
     template: str
     """The path without identifiers, for the log."""
@@ -43,7 +43,7 @@ class Route(msgspec.Struct, frozen=True):
 
 _ONE_METHODS = {"GET": Operation.READ, "PUT": Operation.UPDATE, "DELETE": Operation.DELETE}
 _ALL_METHODS = {"GET": Operation.LIST, "POST": Operation.CREATE}
-_ELSEWHERE = Route(Room.OTHER, Operation.OTHER, "elsewhere", misfit=Misfit.NOT_FOUND)
+_ELSEWHERE = Route(Section.OTHER, Operation.OTHER, "elsewhere", misfit=Misfit.NOT_FOUND)
 
 
 class Router:
@@ -57,7 +57,7 @@ class Router:
     def route(self, method: str, path: str) -> Route:
         if path == self._login_path:
             misfit = None if method == "POST" else Misfit.METHOD_NOT_ALLOWED
-            return Route(Room.SESSION, Operation.LOGIN, path, misfit=misfit)
+            return Route(Section.SESSION, Operation.LOGIN, path, misfit=misfit)
         parts = path.strip("/").split("/")
         if self._flavour is Flavour.UNIFI_OS:
             if parts[:2] != ["proxy", "network"]:
@@ -74,8 +74,8 @@ def _v2_route(method: str, site: str, rest: list[str]) -> Route:
     template = "v2/static-dns/{id}" if rest else "v2/static-dns"
     operation = (_ONE_METHODS if rest else _ALL_METHODS).get(method)
     if operation is None or operation is Operation.READ:
-        return Route(Room.V2, Operation.OTHER, template, site, misfit=Misfit.METHOD_NOT_ALLOWED)
-    return Route(Room.V2, operation, template, site, rest[0] if rest else "")
+        return Route(Section.V2, Operation.OTHER, template, site, misfit=Misfit.METHOD_NOT_ALLOWED)
+    return Route(Section.V2, operation, template, site, rest[0] if rest else "")
 
 
 def _integration_route(method: str, parts: list[str]) -> Route:
@@ -93,8 +93,8 @@ def _integration_route(method: str, parts: list[str]) -> Route:
         case _:
             return _ELSEWHERE
     if operation is None:
-        return Route(Room.INTEGRATION, Operation.OTHER, template, site, misfit=Misfit.METHOD_NOT_ALLOWED)
-    return Route(Room.INTEGRATION, operation, template, site, row_id)
+        return Route(Section.INTEGRATION, Operation.OTHER, template, site, misfit=Misfit.METHOD_NOT_ALLOWED)
+    return Route(Section.INTEGRATION, operation, template, site, row_id)
 
 
 def parsed_version(version: str) -> tuple[int, ...]:

@@ -29,9 +29,9 @@ from tests.support.edge.behaviour import WELL, Behaviour
 from tests.support.edge.call import Call
 from tests.support.edge.connection import EdgeConnection
 from tests.support.edge.heads import UPDATE_CONFIGURATION
-from tests.support.edge.house import House, Treatment
 from tests.support.edge.ledger import PATIENCE_S, Ledger, PushAnswer, Record
 from tests.support.edge.listening import Listening
+from tests.support.edge.loopside import LoopSide, Treatment
 from tests.support.edge.pushing import Update, check_head
 from tests.support.edge.tunnels import Tunnels, new_tunnel
 from tests.support.loops import call_in
@@ -67,7 +67,7 @@ class Edge:
         """The initial tunnel, for all hosts."""
         self.tunnels.add(self.tunnel)
         self.treatment = Treatment()
-        self._house: House | None = None
+        self._side: LoopSide | None = None
         self._thread: threading.Thread | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -89,25 +89,25 @@ class Edge:
 
     def start(self) -> Self:
         loop = Loop()
-        house = self._house = House(loop, self._context, self.ledger, self.tunnels, self.treatment)
+        side = self._side = LoopSide(loop, self._context, self.ledger, self.tunnels, self.treatment)
         for address, listening in self._listening.items():
-            house.open(address, listening.open())
-        house.open_front(self._front.open(), b"http")
-        house.open_front(self._secure_front.open(), b"https")
+            side.open(address, listening.open())
+        side.open_front(self._front.open(), b"http")
+        side.open_front(self._secure_front.open(), b"https")
         self._thread = threading.Thread(target=loop.run, name="edge", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """Break all connections, and refuse new ones."""
-        if self._thread is None or self._house is None:
+        if self._thread is None or self._side is None:
             return
-        loop = self._house.loop
-        self._do(lambda house: house.close())
+        loop = self._side.loop
+        self._do(lambda side: side.close())
         loop.call_from_thread(loop.stop)
         self._thread.join(PATIENCE_S)
         loop.close()
-        self._thread = self._house = None
+        self._thread = self._side = None
 
     def close(self) -> None:
         """Stop for good."""
@@ -173,13 +173,13 @@ class Edge:
     def refuse(self, *addresses: str) -> None:
         """Have the kernel refuse connections, at all addresses if none is named; existing ones stay."""
         for address in addresses or self.addresses:
-            self._do(partial(House.shut, address=address))
+            self._do(partial(LoopSide.shut, address=address))
 
     def admit(self, *addresses: str) -> None:
         """Undo `refuse`."""
         for address in addresses or self.addresses:
             sock = self._listening[address].open()
-            self._do(partial(House.open, address=address, sock=sock))
+            self._do(partial(LoopSide.open, address=address, sock=sock))
 
     def lose_large(self, most_bytes: int) -> None:
         """Silently lose segments to the edge that are larger than this, headers included."""
@@ -189,7 +189,7 @@ class Edge:
     def drop(self, *records: Record) -> None:
         """Break connections: all open ones if none is named."""
         for record in records or self.ledger.open:
-            self._do(partial(House.drop, number=record.number, why="dropped"))
+            self._do(partial(LoopSide.drop, number=record.number, why="dropped"))
 
     def close_connection(self, record: Record) -> None:
         """Close a connection in order."""
@@ -248,8 +248,8 @@ class Edge:
     ) -> Call:
         """Open a stream with these fields and no others, on the connection of `record`, or the first registered."""
         head = RequestHead(method.encode(), scheme.encode(), host.encode(), path.encode(), list(fields or []))
-        assert self._house is not None, "the edge is stopped"
-        call = Call(self._house.loop.call_from_thread)
+        assert self._side is not None, "the edge is stopped"
+        call = Call(self._side.loop.call_from_thread)
 
         def open_(connection: EdgeConnection) -> None:
             call.stream = connection.open(head, end_stream, call)
@@ -267,14 +267,14 @@ class Edge:
     # -- the loop's thread -------------------------------------------------------------------------------------------
 
     def _at(self, record: Record, what: Callable[[EdgeConnection], object]) -> None:
-        def do(house: House) -> None:
-            connection = house.connections.get(record.number)
+        def do(side: LoopSide) -> None:
+            connection = side.connections.get(record.number)
             assert connection is not None, f"connection {record.number} is {record.closed or 'not set up'}"
             what(connection)
 
         self._do(do)
 
-    def _do(self, what: Callable[[House], T]) -> T:
+    def _do(self, what: Callable[[LoopSide], T]) -> T:
         """Call in the loop's thread; exceptions are raised here."""
-        assert self._house is not None, "the edge is stopped"
-        return call_in(self._house.loop, partial(what, self._house), PATIENCE_S)
+        assert self._side is not None, "the edge is stopped"
+        return call_in(self._side.loop, partial(what, self._side), PATIENCE_S)

@@ -314,8 +314,8 @@ def test_the_ca_of_a_tls_intercepting_proxy_is_trusted_with_every_python_version
         dialogue.read_request()
         dialogue.send(b'HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n{"success":true,"result":[]}')
 
-    for room in ("urllib3.connection", "tunnelgw.provider.client"):
-        monkeypatch.setattr(f"{room}.create_urllib3_context", strict)
+    for module in ("urllib3.connection", "tunnelgw.provider.client"):
+        monkeypatch.setattr(f"{module}.create_urllib3_context", strict)
     with (
         closing(bare_authority()) as authority,
         closing(Authority()) as other,

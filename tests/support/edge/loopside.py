@@ -44,7 +44,7 @@ class Treatment:
         return self.planned.popleft() if self.planned else self.usual
 
 
-class House:
+class LoopSide:
     def __init__(
         self, loop: Loop, context: ssl.SSLContext, ledger: Ledger, tunnels: Tunnels, treatment: Treatment
     ) -> None:
@@ -177,12 +177,12 @@ class House:
 class _Entrance:
     """An address of the edge, as its acceptor sees it."""
 
-    def __init__(self, house: House, address: str) -> None:
-        self._house = house
+    def __init__(self, side: LoopSide, address: str) -> None:
+        self._side = side
         self._address = address
 
     def on_accepted(self, sock: socket.socket, peer: Any) -> None:
-        self._house.on_accepted(sock, self._address, peer[0])
+        self._side.on_accepted(sock, self._address, peer[0])
 
     def on_starved(self) -> None:
         """Out of descriptors: the connector was turned away."""
@@ -191,18 +191,18 @@ class _Entrance:
 class _Visit:
     """A connection before HTTP/2: in its handshake, or stuck before that."""
 
-    def __init__(self, house: House, sock: socket.socket, record: Record, behaviour: Behaviour) -> None:
-        self._house = house
+    def __init__(self, side: LoopSide, sock: socket.socket, record: Record, behaviour: Behaviour) -> None:
+        self._side = side
         self._sock = sock
         self.record = record
         self.behaviour = behaviour
         self._handshake: Handshake[ssl.SSLSocket] | None = None
 
     def start(self, context: ssl.SSLContext) -> None:
-        loop = self._house.loop
+        loop = self._side.loop
         if self.behaviour.drop_after_s is not None:
             number = self.record.number
-            deadline = loop.deadline(lambda: self._house.drop(number, "dropped in time"))
+            deadline = loop.deadline(lambda: self._side.drop(number, "dropped in time"))
             deadline.set(loop.now_s + self.behaviour.drop_after_s)
         if self.behaviour.hang is Hang.BEFORE_TLS:
             loop.watch(self._sock, self)
@@ -213,7 +213,7 @@ class _Visit:
         self._handshake.start()
 
     def _on_done(self, sock: ssl.SSLSocket) -> None:
-        self._house.on_greeted(self, sock)
+        self._side.on_greeted(self, sock)
 
     def _on_failed(self, sock: ssl.SSLSocket, error: OSError) -> None:
         self._leave(f"TLS handshake failed: {error}", is_failure=True)
@@ -224,8 +224,8 @@ class _Visit:
         self._leave(why)
 
     def _leave(self, why: str, *, is_failure: bool = False) -> None:
-        self._house.loop.unwatch(self._sock)
-        self._house.on_left(self, self._sock, why, is_failure=is_failure)
+        self._side.loop.unwatch(self._sock)
+        self._side.on_left(self, self._sock, why, is_failure=is_failure)
         self._sock.close()
 
     # -- while it hangs ----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def hosts(count: int) -> list[str]:
     return [f"host-{number:02}.example.com" for number in range(count)]
 
 
-class House:
+class Rig:
     """A provider on a store in memory, with its metrics."""
 
     def __init__(self, store: MemoryStore, **policy: Any) -> None:
@@ -56,4 +56,4 @@ class House:
         return self.registry.get_sample_value(name, labels)
 
 
-Build = Callable[..., House]
+Build = Callable[..., Rig]

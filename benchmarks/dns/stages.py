@@ -1,6 +1,6 @@
-"""Groups a profile's functions into the rooms that a request passes through (pure).
+"""Groups a profile's functions into the stages that a request passes through (pure).
 
-A function of ours, or of a library that does one job, belongs to the room of its file. Anything else (builtins, the
+A function of ours, or of a library that does one job, belongs to the stage of its file. Anything else (builtins, the
 standard library, msgspec) is charged to its callers, in proportion to the time it took for each of them.
 """
 
@@ -13,7 +13,7 @@ _CLIENT_FILES = ("transport", "connections", "sockets", "replyreader", "retry", 
 _PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "notes")
 _APPLY_FILES = ("apply", "writers", "provider", "flights")
 
-ROOMS = (
+STAGES = (
     ("HTTP server", ("daemonkit/wsgi", "/cheroot/", "/werkzeug/", "dnswebhook/app.py", "dnswebhook/mediatypes.py")),
     ("wire JSON", ("dnswebhook/wire.py",)),
     ("adjust", ("dnswebhook/adjust", "dnswebhook/fit.py")),
@@ -30,22 +30,22 @@ ROOMS = (
 OTHER = "other"
 MAX_DEPTH = 12
 """How many calls of the standard library into itself are followed upwards."""
-NAMES = (*(name for name, _ in ROOMS), OTHER)
+NAMES = (*(name for name, _ in STAGES), OTHER)
 
 Code = CodeType | str
 """A Python function, or the text by which the profiler names a builtin."""
 
 
-def room_of(code: Code) -> str | None:
+def stage_of(code: Code) -> str | None:
     """None for a function that is charged to its callers."""
     if isinstance(code, str):
         return None
     path = code.co_filename
-    return next((name for name, parts in ROOMS if any(part in path for part in parts)), None)
+    return next((name for name, parts in STAGES if any(part in path for part in parts)), None)
 
 
-def seconds_by_room(entries: Iterable[Any]) -> dict[str, float]:
-    """Own time of everything in `entries` (from `cProfile.Profile.getstats`), by room."""
+def seconds_by_stage(entries: Iterable[Any]) -> dict[str, float]:
+    """Own time of everything in `entries` (from `cProfile.Profile.getstats`), by stage."""
     own_s: dict[Code, float] = defaultdict(float)
     callers: dict[Code, dict[Code, float]] = defaultdict(lambda: defaultdict(float))
     for entry in entries:
@@ -63,10 +63,10 @@ def seconds_by_room(entries: Iterable[Any]) -> dict[str, float]:
 def _moved_up(
     charged: dict[Code, float], callers: dict[Code, dict[Code, float]], seconds: dict[str, float]
 ) -> dict[Code, float]:
-    """Book the time of functions that have a room, and pass the rest on to the callers."""
+    """Book the time of functions that have a stage, and pass the rest on to the callers."""
     rest: dict[Code, float] = defaultdict(float)
     for code, time_s in charged.items():
-        name = room_of(code)
+        name = stage_of(code)
         asking = callers.get(code, {})
         total_s = sum(asking.values())
         if name is not None or not total_s:
