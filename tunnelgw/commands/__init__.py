@@ -1,7 +1,7 @@
 """Commands for people: what would be accepted, what would happen to a request, what would change, how things are.
 
 main      command lines
-world     the objects, read once: from a folder of manifests, or an API server (listing)
+inputs    the objects, read once: from a folder of manifests, or an API server (listing)
 access    how proxies and the provider are reached
 judge     translation -> rows of a table (pure)
 show      rows on a terminal, in a pipe, as JSON

@@ -2,14 +2,14 @@
 
 from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access
-from tunnelgw.commands.world import NoWorld
+from tunnelgw.commands.inputs import CannotAnswer
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.provider.ingress import marker
 
 
 def access_of(options: Options) -> Access:
-    """Raises NoWorld."""
+    """Raises CannotAnswer."""
     discovery = Discovery(
         options.controller_name,
         options.namespace,
@@ -41,6 +41,6 @@ def _token(options: Options) -> Secret | None:
     try:
         return read_token(server, options.auth_secret_key)
     except (ApiServerError, UnusableSecret) as error:
-        raise NoWorld(f"the proxies' token: {error}") from error
+        raise CannotAnswer(f"the proxies' token: {error}") from error
     finally:
         server.close()

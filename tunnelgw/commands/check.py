@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tunnelgw.commands import show
+from tunnelgw.commands.inputs import Inputs
 from tunnelgw.commands.judge import Grade, Row, judge
-from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import Reason
 from tunnelgw.model.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceStatus
 from tunnelgw.model.gateways import Gateway, is_ip_address
@@ -29,10 +29,10 @@ _NOT_FOUND = "secret not found: "
 _WITHOUT_ADDRESS = (Reason.ADDRESS_NOT_ASSIGNED, Reason.ADDRESS_NOT_USABLE)
 
 
-def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
+def check(inputs: Inputs, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
     """Returns whether nothing is refused."""
-    judged = (_told_of_refused(row, world) for row in _judged(world, controller_name, home_namespace))
-    rows = [*_unreadable(world), *judged]
+    judged = (_told_of_refused(row, inputs) for row in _judged(inputs, controller_name, home_namespace))
+    rows = [*_unreadable(inputs), *judged]
     if as_json:
         show.as_json(rows)
     else:
@@ -40,20 +40,20 @@ def check(world: World, controller_name: str, home_namespace: str, *, as_json: b
     return not any(row.grade is Grade.REFUSED for row in rows)
 
 
-def _unreadable(world: World) -> list[Row]:
+def _unreadable(inputs: Inputs) -> list[Row]:
     return [
         Row(grade, problem.subject, message=problem.reason, where=problem.where)
-        for grade, problems in ((Grade.REFUSED, world.problems), (Grade.WARNING, world.skipped))
+        for grade, problems in ((Grade.REFUSED, inputs.problems), (Grade.WARNING, inputs.skipped))
         for problem in problems
     ]
 
 
-def _told_of_refused(row: Row, world: World) -> Row:
+def _told_of_refused(row: Row, inputs: Inputs) -> Row:
     """For translation, objects that were refused do not exist."""
     message = row.message
     if _ABSENT not in message and _NOT_FOUND not in message:
         return row
-    for problem in world.problems:
+    for problem in inputs.problems:
         if problem.entry is not None:
             refused = f"{problem.subject} is itself refused"
             message = message.replace(f"{problem.subject}{_ABSENT}, or cannot be read", refused)
@@ -87,14 +87,14 @@ def _with_addresses(service: Service, ips: tuple[str, ...], hostnames: tuple[str
     return msgspec.structs.replace(service, spec=spec, status=status)
 
 
-def _judged(world: World, controller_name: str, home_namespace: str) -> Iterator[Row]:
+def _judged(inputs: Inputs, controller_name: str, home_namespace: str) -> Iterator[Row]:
     def rows(snapshot: Snapshot) -> Iterator[Row]:
         translation = Translation(snapshot, controller_name, home_namespace)
-        return judge(snapshot, translation, has_all_secrets=world.has_all_secrets)
+        return judge(snapshot, translation, has_all_secrets=inputs.has_all_secrets)
 
-    places = {str(ObjectId(Kind(entry.table), entry.key)): place for entry, place in world.places.items()}
-    waiting = {row.object: row for row in rows(world.snapshot) if row.reason in _WITHOUT_ADDRESS}
-    for row in rows(_as_in_a_cluster(world.snapshot)):
+    places = {str(ObjectId(Kind(entry.table), entry.key)): place for entry, place in inputs.places.items()}
+    waiting = {row.object: row for row in rows(inputs.snapshot) if row.reason in _WITHOUT_ADDRESS}
+    for row in rows(_as_in_a_cluster(inputs.snapshot)):
         found = row
         if row.grade is Grade.ACCEPTED and row.object in waiting:
             found = msgspec.structs.replace(waiting[row.object], grade=Grade.WARNING)

@@ -10,7 +10,7 @@ import msgspec
 
 from proxy import document
 from tunnelgw.commands import show
-from tunnelgw.commands.world import World
+from tunnelgw.commands.inputs import Inputs
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.targets import (
@@ -66,18 +66,18 @@ class NotAllAsked(Exception):
     """Something could not be compared. All the rest has been shown, with the reasons for what is missing."""
 
 
-def diff(world: World, access: Access, *, as_json: bool) -> bool:
+def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
     """Returns whether nothing would change. Raises NotAllAsked."""
-    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
-    found = [*_differences(world, translation, access)]
+    translation = Translation(inputs.snapshot, access.discovery.controller_name, access.discovery.namespace)
+    found = [*_differences(inputs, translation, access)]
     if as_json:
         show.as_json(found)
     elif found:
         lines = [(each.action, each.target, each.part, each.message) for each in found]
         show.rows(("", "where", "what", ""), lines, _STYLES)
-    for problem in (*world.problems, *world.skipped):
+    for problem in (*inputs.problems, *inputs.skipped):
         show.note(str(problem))
-    for plane in _unheld(world, translation, access):
+    for plane in _unheld(inputs, translation, access):
         show.note(f"the document of data plane {plane} cannot be compared: it has no proxies")
     if any(each.action == "error" for each in found):
         raise NotAllAsked("not everything could be compared, see the rows that begin with `error`")
@@ -87,8 +87,8 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
     return False
 
 
-def _differences(world: World, translation: Translation, access: Access) -> Iterator[Difference]:
-    for name, plane in planes(world.snapshot, access.discovery).items():
+def _differences(inputs: Inputs, translation: Translation, access: Access) -> Iterator[Difference]:
+    for name, plane in planes(inputs.snapshot, access.discovery).items():
         if name in translation.documents:
             wanted = document.decode(translation.documents[name].encode(0))
             for url in plane.endpoints:
@@ -96,27 +96,27 @@ def _differences(world: World, translation: Translation, access: Access) -> Iter
                     yield Difference("error", f"{url} for {name}", message=TAKEN)
                 else:
                     yield from _of_proxy(url, plane, wanted, access)
-    for tunnel in tunnels(world.snapshot, access.discovery).values():
+    for tunnel in tunnels(inputs.snapshot, access.discovery).values():
         yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
-    for tunnel in _former_tunnels(world, access.discovery):
+    for tunnel in _former_tunnels(inputs, access.discovery):
         yield from _of_tunnel(tunnel, frozenset(), access)
 
 
-def _unheld(world: World, translation: Translation, access: Access) -> Iterator[str]:
+def _unheld(inputs: Inputs, translation: Translation, access: Access) -> Iterator[str]:
     """Data planes that have something to serve, but no proxy."""
-    for name, plane in planes(world.snapshot, access.discovery).items():
+    for name, plane in planes(inputs.snapshot, access.discovery).items():
         if name in translation.documents and not plane.endpoints:
             wanted = document.decode(translation.documents[name].encode(0))
             if wanted.routes or wanted.listeners:
                 yield name
 
 
-def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
+def _former_tunnels(inputs: Inputs, discovery: Discovery) -> list[Tunnel]:
     """Tunnels that a controller that starts now would empty. None while a refused object may name them."""
-    if any(problem.entry is None or problem.entry.table in NAMING_TUNNELS for problem in world.problems):
+    if any(problem.entry is None or problem.entry.table in NAMING_TUNNELS for problem in inputs.problems):
         return []
-    named = named_tunnels(world.snapshot, discovery)
-    return [tunnel for id_, tunnel in left_tunnels(world.snapshot, discovery).items() if id_ not in named]
+    named = named_tunnels(inputs.snapshot, discovery)
+    return [tunnel for id_, tunnel in left_tunnels(inputs.snapshot, discovery).items() if id_ not in named]
 
 
 def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access) -> Iterator[Difference]:

@@ -7,13 +7,13 @@ from proxy.commands.explain import Question
 from proxy.commands.explain import explain as explain_in_document
 from proxy.commands.sources import SourceError
 from tunnelgw.commands import show
-from tunnelgw.commands.world import NoWorld, World
+from tunnelgw.commands.inputs import CannotAnswer, Inputs
 from tunnelgw.translate.pipeline import Translation
 
 
-def explain(world: World, controller_name: str, home_namespace: str, question: Question, *, as_json: bool) -> bool:
-    """Returns whether a route would take the request at every entrance. Raises NoWorld if it cannot come in at all."""
-    documents = Translation(world.snapshot, controller_name, home_namespace).documents
+def explain(inputs: Inputs, controller_name: str, home_namespace: str, question: Question, *, as_json: bool) -> bool:
+    """Returns whether a route would take the request at every entrance. Raises CannotAnswer if there is none."""
+    documents = Translation(inputs.snapshot, controller_name, home_namespace).documents
     refusals: list[str] = []
     answers: list[bool] = []
     for plane in sorted(documents):
@@ -25,7 +25,7 @@ def explain(world: World, controller_name: str, home_namespace: str, question: Q
         except SourceError as error:
             refusals.append(f"data plane {plane}: {error}")
     if not answers:
-        raise NoWorld("; ".join(refusals) or "there is no data plane")
-    for refusal in (*refusals, *world.problems, *world.skipped):
+        raise CannotAnswer("; ".join(refusals) or "there is no data plane")
+    for refusal in (*refusals, *inputs.problems, *inputs.skipped):
         show.note(f"tunnelgw explain: {refusal}")
     return all(answers)

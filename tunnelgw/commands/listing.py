@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 
-from tunnelgw.commands.world import NoWorld, World
+from tunnelgw.commands.inputs import CannotAnswer, Inputs
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Problem
@@ -18,14 +18,14 @@ from tunnelgw.sources.store import Store, Unreadable
 _LISTING_S = 60.0
 
 
-def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collection[str] = ()) -> World:
-    """Raises NoWorld."""
+def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collection[str] = ()) -> Inputs:
+    """Raises CannotAnswer."""
     stop = threading.Event()
     server = ApiServer(lambda: load_configuration(kubeconfig))
     try:
         server.request("GET", "/version")
     except ApiServerError as error:
-        raise NoWorld(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
+        raise CannotAnswer(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
     store = Store(home=namespace, secret_namespaces=secret_namespaces)
     failures: dict[Kind, ApiServerError] = {}
     forbidden: list[Kind] = []
@@ -44,14 +44,14 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
         deadline_s = time.monotonic() + _LISTING_S
         while not store.wait(deadline_s):
             if forbidden:
-                raise NoWorld(f"{forbidden[0]} may not be listed: {failures[forbidden[0]]}")
+                raise CannotAnswer(f"{forbidden[0]} may not be listed: {failures[forbidden[0]]}")
             if time.monotonic() >= deadline_s:
                 missing = sorted(store.unlisted)
                 reasons = sorted({str(failures[kind]) for kind in missing if kind in failures})
                 what = ", ".join(missing) or "referenced Secrets"
-                raise NoWorld(": ".join((f"{what} could not be listed within {_LISTING_S:.0f} s", *reasons)))
+                raise CannotAnswer(": ".join((f"{what} could not be listed within {_LISTING_S:.0f} s", *reasons)))
         change = store.take()
-        return World(change.snapshot, tuple(_problems(change.unreadable)))
+        return Inputs(change.snapshot, tuple(_problems(change.unreadable)))
     finally:
         stop.set()
         source.drain()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
-from tunnelgw.commands.world import NoWorld, World, from_controlled, from_files
+from tunnelgw.commands.inputs import CannotAnswer, Inputs, from_controlled, from_files
 from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options, parse_namespaces
 
 EXIT_WELL = 0
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
     try:
         with standardfiles.printing(f"{PROG} {command}"):
             is_well = commands[command](rest, environ)
-    except NoWorld as error:
+    except CannotAnswer as error:
         standardfiles.complain(f"{PROG} {command}: {error}\n")
         return EXIT_USAGE
     return EXIT_WELL if is_well else EXIT_NOT_WELL
@@ -95,7 +95,7 @@ def _add_status_dir(parser: argparse.ArgumentParser, environ: Environ) -> None:
     )
 
 
-def _world(found: argparse.Namespace, environ: Environ) -> World:
+def _inputs(found: argparse.Namespace, environ: Environ) -> Inputs:
     """A flag takes precedence over all variables."""
     variable = environ.get("TUNNELGW_MANIFESTS", "") if found.kubeconfig is None else ""
     manifests = found.manifests or ([variable] if variable else [])
@@ -120,8 +120,8 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
     parser.add_argument("--all", action="store_true", help="also list what is accepted, and what is not ours")
     _add_namespace(parser, environ)
     found = parser.parse_args(arguments)
-    world = from_files(found.paths, found.status_dir)
-    return check(world, found.controller_name, found.namespace, as_json=found.json, wants_all=found.all)
+    inputs = from_files(found.paths, found.status_dir)
+    return check(inputs, found.controller_name, found.namespace, as_json=found.json, wants_all=found.all)
 
 
 def _explain(arguments: Sequence[str], environ: Environ) -> bool:
@@ -150,8 +150,8 @@ def _explain(arguments: Sequence[str], environ: Environ) -> bool:
     try:
         question = Question.parse(found.method, found.url, found.header, found.listener, found.client)
     except SourceError as error:
-        raise NoWorld(str(error)) from error
-    return explain(_world(found, environ), found.controller_name, found.namespace, question, as_json=found.json)
+        raise CannotAnswer(str(error)) from error
+    return explain(_inputs(found, environ), found.controller_name, found.namespace, question, as_json=found.json)
 
 
 def _status(arguments: Sequence[str], environ: Environ) -> bool:
@@ -165,7 +165,7 @@ def _status(arguments: Sequence[str], environ: Environ) -> bool:
     )
     _add_source(parser, environ)
     found = parser.parse_args(arguments)
-    return status(_world(found, environ), found.controller_name, as_json=found.json)
+    return status(_inputs(found, environ), found.controller_name, as_json=found.json)
 
 
 def _diff(arguments: Sequence[str], environ: Environ) -> bool:
@@ -188,12 +188,12 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     from tunnelgw.commands.diff import NotAllAsked, diff
 
     if options.source == DIRECTORY:
-        world = from_controlled([str(options.manifests_path)], str(options.status_path))
+        inputs = from_controlled([str(options.manifests_path)], str(options.status_path))
     else:
         from tunnelgw.commands.listing import from_api_server
 
-        world = from_api_server(options.kubeconfig or "", options.namespace, options.secret_namespaces)
+        inputs = from_api_server(options.kubeconfig or "", options.namespace, options.secret_namespaces)
     try:
-        return diff(world, access_of(options), as_json=as_json)
+        return diff(inputs, access_of(options), as_json=as_json)
     except NotAllAsked as error:
-        raise NoWorld(str(error)) from error
+        raise CannotAnswer(str(error)) from error

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from tunnelgw.commands import show
+from tunnelgw.commands.inputs import Inputs
 from tunnelgw.commands.judge import absent_parents, foreign
-from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
@@ -31,16 +31,16 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
-def status(world: World, controller_name: str, *, as_json: bool) -> bool:
+def status(inputs: Inputs, controller_name: str, *, as_json: bool) -> bool:
     """Returns whether all is well, except for warnings."""
-    rows = [_refused("not well", problem) for problem in world.problems]
-    rows += [_refused("warning", problem) for problem in world.skipped]
-    unreadable = {problem.entry for problem in world.problems if problem.entry is not None}
+    rows = [_refused("not well", problem) for problem in inputs.problems]
+    rows += [_refused("warning", problem) for problem in inputs.skipped]
+    unreadable = {problem.entry for problem in inputs.problems if problem.entry is not None}
     for kind in STATUS_KINDS:
-        for key in sorted(world.snapshot.all(kind)):
-            rows += _rows(world, kind, key, unreadable)
-    if controllers_instead(world.snapshot, controller_name):
-        rows = [*_lost(world), *rows]
+        for key in sorted(inputs.snapshot.all(kind)):
+            rows += _rows(inputs, kind, key, unreadable)
+    if controllers_instead(inputs.snapshot, controller_name):
+        rows = [*_lost(inputs), *rows]
     if as_json:
         show.as_json(rows)
     else:
@@ -53,15 +53,15 @@ def _refused(grade: str, problem: Problem) -> Row:
     return Row(grade, problem.subject, "manifest" if problem.where else "object", problem.where, (problem.reason,))
 
 
-def _lost(world: World) -> Iterator[Row]:
+def _lost(inputs: Inputs) -> Iterator[Row]:
     """Rows for all classes, if none is ours: then the statuses of their Gateways may be outdated."""
-    for key, item in sorted(world.snapshot.all(Kind.GATEWAY_CLASS).items()):
+    for key, item in sorted(inputs.snapshot.all(Kind.GATEWAY_CLASS).items()):
         if isinstance(item, GatewayClass):
             yield Row("not well", f"{Kind.GATEWAY_CLASS} {key}", "controller", problems=(foreign(item, is_only=True),))
 
 
-def _rows(world: World, kind: Kind, key: Key, unreadable: Collection[Entry]) -> Iterator[Row]:
-    item = world.snapshot.all(kind)[key]
+def _rows(inputs: Inputs, kind: Kind, key: Key, unreadable: Collection[Entry]) -> Iterator[Row]:
+    item = inputs.snapshot.all(kind)[key]
     if not isinstance(item, GatewayClass | Gateway | ListenerSet | HttpRoute | GrpcRoute | BackendTlsPolicy):
         return
     name = f"{kind} {key}"
@@ -70,7 +70,7 @@ def _rows(world: World, kind: Kind, key: Key, unreadable: Collection[Entry]) -> 
     except msgspec.DecodeError as error:
         yield Row("not well", name, problems=(f"the status cannot be read: {error}",))
         return
-    absent = absent_parents(item, world.snapshot, unreadable)
+    absent = absent_parents(item, inputs.snapshot, unreadable)
     if found.conditions or not (found.parents or found.ancestors):
         addresses = ", ".join(address.value for address in found.addresses)
         row = _row(item, name, "", addresses, found.conditions)

@@ -22,7 +22,7 @@ from tests.tunnelgw.deliver.test_targets import (
 )
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.commands.diff import Access, NotAllAsked, diff
-from tunnelgw.commands.world import World
+from tunnelgw.commands.inputs import Inputs
 from tunnelgw.deliver.targets import TAKEN, Discovery
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -58,7 +58,7 @@ def tunnelled(*hostnames: str) -> list[Item]:
 
 
 def told(items: list[Item], url: str, out: pytest.CaptureFixture[str], *problems: Problem) -> list[tuple[str, ...]]:
-    diff(World(Snapshot.of(items), problems), Access(DISCOVERY, url, marker("tests")), as_json=True)
+    diff(Inputs(Snapshot.of(items), problems), Access(DISCOVERY, url, marker("tests")), as_json=True)
     return [tuple(each.values()) for each in json.loads(out.readouterr().out)]
 
 
@@ -86,7 +86,7 @@ def test_hostnames_in_a_tunnel_that_nothing_names_any_more_would_be_removed(caps
 def test_unreadable_objects_are_reported_beside_the_changes(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("", 0, "cannot be read", Entry(Kind.HTTP_ROUTE, Key("shop", "web")))
 
-    diff(World(Snapshot.of([]), (problem,)), Access(DISCOVERY, "", marker("tests")), as_json=False)
+    diff(Inputs(Snapshot.of([]), (problem,)), Access(DISCOVERY, "", marker("tests")), as_json=False)
 
     assert capsys.readouterr().err == "HTTPRoute shop/web: cannot be read\nnothing would change\n"
 
@@ -129,7 +129,7 @@ def test_a_proxy_of_another_data_plane_is_reported_as_such_and_not_asked(capsys:
     shared = Access(Discovery(OURS, "home", (proxy,)), "", marker("tests"))
 
     with pytest.raises(NotAllAsked):
-        diff(World(Snapshot.of(items)), shared, as_json=True)
+        diff(Inputs(Snapshot.of(items)), shared, as_json=True)
 
     found = [each for each in json.loads(capsys.readouterr().out) if each["target"] != proxy]
     assert found == [{"action": "error", "target": f"{proxy} for shop/gw", "message": TAKEN}]
@@ -146,8 +146,8 @@ def test_a_tunnel_that_is_as_wanted_would_not_change_foreign_rules_included(
     ours = {**rule, "service": marker("tests")}
     with Provider() as provider:
         provider.write({"ingress": [ours, theirs, NOTHING_ELSE] if rule else [theirs, ours]})
-        world = World(Snapshot.of(tunnelled(*hostnames)))
-        is_well = diff(world, Access(DISCOVERY, provider.url, marker("tests")), as_json=True)
+        inputs = Inputs(Snapshot.of(tunnelled(*hostnames)))
+        is_well = diff(inputs, Access(DISCOVERY, provider.url, marker("tests")), as_json=True)
 
     found = json.loads(capsys.readouterr().out)
     assert [each["action"] for each in found] == ["keep"]

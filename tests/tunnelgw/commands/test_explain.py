@@ -9,7 +9,7 @@ import pytest
 from proxy.commands.explain import Question
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.commands.explain import explain
-from tunnelgw.commands.world import NoWorld, World
+from tunnelgw.commands.inputs import CannotAnswer, Inputs
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ REDIRECT = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https", "s
 OWN = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}
 
 
-def world(own_port: int) -> World:
+def inputs(own_port: int) -> Inputs:
     """A Gateway at the shared proxy with a route for every request on port 80, and one with a proxy of its own."""
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "config"}
     door = {"direct": {"addresses": ["127.0.0.1"]}}
@@ -35,7 +35,7 @@ def world(own_port: int) -> World:
         (Kind.HTTP_ROUTE, "web", {"parentRefs": [{"name": "gw"}], "rules": [{"filters": [REDIRECT]}]}),
     ]
     cluster_wide = (Kind.GATEWAY_CLASS, Kind.GATEWAY_CLASS_CONFIG)
-    return World(
+    return Inputs(
         Snapshot.of(
             [
                 (kind, make(kind, name, spec, namespace="" if kind in cluster_wide else "default"))
@@ -47,7 +47,7 @@ def world(own_port: int) -> World:
 
 def ask(port: int, own_port: int) -> bool:
     question = Question.parse("GET", f"http://a.example:{port}/", [], None)
-    return explain(world(own_port), NAME, "tunnelgw-system", question, as_json=False)
+    return explain(inputs(own_port), NAME, "tunnelgw-system", question, as_json=False)
 
 
 def test_explain_fails_unless_every_proxy_that_may_get_a_request_serves_it() -> None:
@@ -58,5 +58,5 @@ def test_a_proxy_that_cannot_get_a_request_is_a_note_beside_the_answer(capsys: p
     assert ask(port=80, own_port=81)
 
     assert "data plane default/alone: no listener takes http on port 80" in capsys.readouterr().err
-    with pytest.raises(NoWorld, match=r"data plane default/alone: .*; data plane shared: "):
+    with pytest.raises(CannotAnswer, match=r"data plane default/alone: .*; data plane shared: "):
         ask(port=82, own_port=81)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.tunnelgw.sources.objects import gateway, make
+from tunnelgw.commands.inputs import Inputs
 from tunnelgw.commands.status import status
-from tunnelgw.commands.world import World
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
@@ -37,7 +37,7 @@ def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tu
         "listeners": [{"name": "http", "conditions": [condition("Accepted", "True"), *conditions]}],
     }
     item = gateway("web", metadata={"generation": 1}, status=told)
-    is_well = status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
+    is_well = status(Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
     _, _, row = json.loads(capsys.readouterr().out)
     return is_well, row["grade"], row.get("problems", [])
 
@@ -80,7 +80,7 @@ def test_a_status_about_a_former_generation_is_old_and_not_well(capsys: pytest.C
         (Kind.GATEWAY, gateway(f"web-{number}", metadata={"generation": number}, status=told)) for number in (1, 2)
     ]
 
-    assert not status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), *items])), CONTROLLER, as_json=True)
+    assert not status(Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), *items])), CONTROLLER, as_json=True)
 
     _, *rows = json.loads(capsys.readouterr().out)
     assert [(row["grade"], row["object"]) for row in rows] == [
@@ -96,7 +96,7 @@ def test_listeners_are_shown_with_the_number_of_their_routes(capsys: pytest.Capt
     listeners = [listener("new"), *(listener(f"l{number}", attachedRoutes=number) for number in range(3))]
     item = gateway("web", metadata={"generation": 1}, status={"listeners": listeners})
 
-    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
+    status(Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
 
     rows = [row for row in json.loads(capsys.readouterr().out) if "part" in row]
     assert [(row["part"], row.get("detail", "")) for row in rows] == [
@@ -111,7 +111,7 @@ def test_a_message_is_printed_on_one_line_without_control_characters(capsys: pyt
     bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})
 
-    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=False)
+    status(Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=False)
 
     assert capsys.readouterr().out == (
         "well\tGatewayClass tunnel\t\t\t\n"
@@ -135,7 +135,7 @@ def test_a_parent_that_does_not_exist_is_reported_beside_one_that_accepts_the_ro
     gateway_item = gateway("gw", status={"conditions": [condition("Accepted", "True")]})
     items = [(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, gateway_item), (Kind.HTTP_ROUTE, item)]
 
-    assert not status(World(Snapshot.of(items)), CONTROLLER, as_json=False)
+    assert not status(Inputs(Snapshot.of(items)), CONTROLLER, as_json=False)
 
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "not well\tHTTPRoute default/web\t\t\tGateway default/wg does not exist",
@@ -146,9 +146,9 @@ def test_a_parent_that_does_not_exist_is_reported_beside_one_that_accepts_the_ro
 def test_a_parent_that_is_refused_is_not_said_to_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     item = make(Kind.HTTP_ROUTE, "web", {"parentRefs": [{"name": "gw"}]})
     refused = Problem("gw.yaml", 7, "spec.listeners is missing", Entry(Kind.GATEWAY, Key("default", "gw")))
-    world = World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.HTTP_ROUTE, item)]), (refused,))
+    inputs = Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.HTTP_ROUTE, item)]), (refused,))
 
-    assert not status(world, CONTROLLER, as_json=False)
+    assert not status(inputs, CONTROLLER, as_json=False)
 
     assert "pending\tHTTPRoute default/web\t\t\tGateway default/gw cannot be read" in capsys.readouterr().out
 
@@ -165,7 +165,7 @@ def test_a_policy_that_is_not_in_force_everywhere_is_a_warning(
     item = make(Kind.BACKEND_TLS_POLICY, "tls", spec, status={"ancestors": [ancestor]})
     items = [(Kind.GATEWAY_CLASS, CLASS), (Kind.BACKEND_TLS_POLICY, item)]
 
-    assert status(World(Snapshot.of(items)), CONTROLLER, as_json=True)
+    assert status(Inputs(Snapshot.of(items)), CONTROLLER, as_json=True)
 
     row = json.loads(capsys.readouterr().out)[-1]
     told = [f"Accepted True Why: {message}"] if grade == "warning" else []
@@ -178,7 +178,7 @@ def test_a_gateway_whose_class_does_not_exist_is_not_well_whatever_its_status_sa
 ) -> None:
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", said)]})
 
-    assert not status(World(Snapshot.of([(Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
+    assert not status(Inputs(Snapshot.of([(Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
 
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["grade"], row["problems"][-1]) == (grade, "GatewayClass tunnel does not exist")
@@ -187,9 +187,9 @@ def test_a_gateway_whose_class_does_not_exist_is_not_well_whatever_its_status_sa
 def test_status_fails_if_no_class_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt controllerName, whatever statuses were written before."""
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", "True")]})
-    world = World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)]))
+    inputs = Inputs(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)]))
 
-    assert not status(world, "example.net/amy", as_json=True)
+    assert not status(inputs, "example.net/amy", as_json=True)
 
     first, *rest = json.loads(capsys.readouterr().out)
     assert (first["grade"], first["object"]) == ("not well", "GatewayClass tunnel")

@@ -26,11 +26,11 @@ _MAX_BYTES = 16 * MOST_BYTES
 """Larger files are not even read."""
 
 
-class NoWorld(Exception):
-    """The objects cannot be read; the message says what to do."""
+class CannotAnswer(Exception):
+    """The command cannot be carried out as given; the message says what to do."""
 
 
-class World(msgspec.Struct, frozen=True):
+class Inputs(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     problems: tuple[Problem, ...] = ()
     """Documents that were refused before they became objects, or objects of an API server that cannot be read."""
@@ -42,8 +42,8 @@ class World(msgspec.Struct, frozen=True):
     """The controller finds no Secrets but these: there are some, or it reads this folder."""
 
 
-def from_files(names: Iterable[str], status_dir: str = "") -> World:
-    """Reads files, folders with everything below them, or standard input (`-`), as they are now. Raises NoWorld.
+def from_files(names: Iterable[str], status_dir: str = "") -> Inputs:
+    """Reads files, folders with everything below them, or standard input (`-`), as they are now. Raises CannotAnswer.
 
     What a running controller remembers about a folder's objects, and the statuses that it wrote, are read from
     `status_dir`, by default `status` in the first folder; nothing is written there.
@@ -51,15 +51,15 @@ def from_files(names: Iterable[str], status_dir: str = "") -> World:
     return _read([*names], status_dir, lambda _: {})
 
 
-def from_controlled(names: Iterable[str], status_dir: str = "") -> World:
+def from_controlled(names: Iterable[str], status_dir: str = "") -> Inputs:
     """Likewise, but as the folder's controller has the objects: broken ones are in their last good version.
 
-    Raises NoWorld.
+    Raises CannotAnswer.
     """
     return _read([*names], status_dir, LastGoodFile.load)
 
 
-def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile], LastGood]) -> World:
+def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile], LastGood]) -> Inputs:
     folder = next((Path(name) for name in names if Path(name).is_dir()), None)
     remembered = Path(status_dir) if status_dir else folder / STATUS if folder else None
     try:
@@ -68,7 +68,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         ledger = Ledger(remembered) if remembered else None
         skipped = tuple(_skipped(names, status_dir))
     except OSError as error:
-        raise NoWorld(f"{error.filename}: {error.strerror or error}") from error
+        raise CannotAnswer(f"{error.filename}: {error.strerror or error}") from error
     is_controlled = folder is not None and ledger is not None and bool(status_dir or ledger.entries())
     mentioned = (*reading.admitted, *(problem.entry for problem in reading.problems))
     statuses = StatusFolder(remembered) if remembered else None
@@ -83,7 +83,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         item = admitted.object(known, status)
         items.append((Kind(entry.table), holding(item) if isinstance(item, Gateway) else item))
     items += surroundings(reading.admitted)
-    return World(
+    return Inputs(
         Snapshot.of(items),
         reading.problems,
         skipped,
@@ -93,7 +93,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
 
 
 def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, bytes]]:
-    """Raises OSError and NoWorld."""
+    """Raises OSError and CannotAnswer."""
     for name in names:
         path = Path(name)
         if name == "-":
@@ -101,13 +101,13 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
         elif path.is_dir():
             changes = Folder(path, _status_folder(path, status_dir)).look()
             for unreadable, reason in changes.failed.items():
-                raise NoWorld(f"{unreadable}: {reason}")
+                raise CannotAnswer(f"{unreadable}: {reason}")
             yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))
         else:
             try:
                 yield name, read_input(path, _MAX_BYTES)
             except OSError as error:  # not every OSError has the file name
-                raise NoWorld(f"{name}: {error.strerror or error}") from error
+                raise CannotAnswer(f"{name}: {error.strerror or error}") from error
 
 
 def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:

@@ -10,8 +10,8 @@ import pytest
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
+from tunnelgw.commands.inputs import STATUS, CannotAnswer, from_controlled, from_files
 from tunnelgw.commands.listing import from_api_server
-from tunnelgw.commands.world import STATUS, NoWorld, from_controlled, from_files
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
@@ -72,7 +72,7 @@ def test_the_last_good_objects_of_a_broken_manifest_are_read_only_for_questions_
     controlled, plain = from_controlled([str(site.root)]), from_files([str(site.root)])
     file_alone = from_controlled([str(site.root / "web.yaml")], str(site.root / STATUS))
 
-    assert [[*world.snapshot.all(Kind.HTTP_ROUTE)] for world in (controlled, plain, file_alone)] == [[WEB], [], []]
+    assert [[*inputs.snapshot.all(Kind.HTTP_ROUTE)] for inputs in (controlled, plain, file_alone)] == [[WEB], [], []]
     assert len(controlled.problems) == len(plain.problems) == len(file_alone.problems) == 1
 
 
@@ -102,9 +102,9 @@ def test_manifests_in_the_status_directory_are_skipped_as_by_a_controller_and_re
     page = site.root / STATUS / "page.yaml"
     page.write_text(MANIFEST)
 
-    for world in (from_files([str(site.root)]), from_controlled([str(site.root)])):
-        assert not world.snapshot.all(Kind.GATEWAY)
-        (problem,) = world.skipped
+    for inputs in (from_files([str(site.root)]), from_controlled([str(site.root)])):
+        assert not inputs.snapshot.all(Kind.GATEWAY)
+        (problem,) = inputs.skipped
         assert problem.where == f"{page}:1"
         assert problem.reason.startswith("not read, nor does a controller read it: ")
 
@@ -113,10 +113,10 @@ def test_a_folder_named_status_is_read_if_the_status_directory_is_another(tmp_pa
     (tmp_path / "manifests" / STATUS).mkdir(parents=True)
     (tmp_path / "manifests" / STATUS / "page.yaml").write_text(MANIFEST)
 
-    world = from_files([str(tmp_path / "manifests")], str(tmp_path / "elsewhere"))
+    inputs = from_files([str(tmp_path / "manifests")], str(tmp_path / "elsewhere"))
 
-    assert len(world.snapshot.all(Kind.GATEWAY)) == 1
-    assert world.skipped == ()
+    assert len(inputs.snapshot.all(Kind.GATEWAY)) == 1
+    assert inputs.skipped == ()
 
 
 def refusing_secrets(api: ScriptedApi, status_code: int) -> None:
@@ -144,10 +144,10 @@ def test_a_kind_that_cannot_be_listed_is_reported_with_the_reason(
     with ScriptedApi() as api:
         refusing_secrets(api, status_code)
 
-        with pytest.raises(NoWorld) as no_world:
+        with pytest.raises(CannotAnswer) as refused:
             from_api_server(str(api.kubeconfig(tmp_path)), "tunnelgw-system")
 
-    assert str(no_world.value) == told
+    assert str(refused.value) == told
 
 
 def test_a_missing_permission_is_the_only_line_that_a_command_prints(tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_unreadable_objects_of_an_api_server_are_reported_with_the_reason(tmp_pa
             api.lists.put((200, listing([{"metadata": {"name": "web", "namespace": "shop"}, "spec": 5}], "5")))
             api.watches.put(api.stay)
         kubeconfig = str(api.kubeconfig(tmp_path))
-        world = from_api_server(kubeconfig, "tunnelgw-system")
+        inputs = from_api_server(kubeconfig, "tunnelgw-system")
         command = [sys.executable, "-m", "tunnelgw", "status", "--kubeconfig", kubeconfig]
 
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
-    (problem,) = world.problems
+    (problem,) = inputs.problems
     told = "cannot be read and is left out: Expected `object`, got `int` - at `$.spec`"
     assert str(problem) == f"HTTPRoute shop/web: {told}"
     assert (done.returncode, done.stdout) == (1, f"not well\tHTTPRoute shop/web\tobject\t\t{told}\n")
