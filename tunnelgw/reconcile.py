@@ -155,15 +155,14 @@ class Reconciler:
         self._wanted.send(time.monotonic())
         self._reporter.owe(to_check.statuses, self._number, to_check.data_planes)
         self._reporter.record_unreadable(self._unreadable)
-        wanted = self._wanted
         situation = Situation(
             snapshot,
             translation,
-            wanted.planes,
-            wanted.planes_by_tunnel,
-            wanted.tunnels.keys(),
-            self._unknown,
-            wanted.left_by,
+            planes=self._wanted.planes,
+            planes_by_tunnel=self._wanted.planes_by_tunnel,
+            tunnels=self._wanted.tunnels.keys(),
+            unreadable=self._unknown,
+            left_by=self._wanted.left_by,
         )
         self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
@@ -176,41 +175,46 @@ class Reconciler:
 
     def _take(self, change: Change) -> _ToCheck:
         snapshot, is_first = change.snapshot, self._translation is None
-        if self._translation is None:
-            self._translation = Translation(
-                snapshot, self._discovery.controller_name, self._discovery.namespace, self._note_life
-            )
-            differences = _everything(self._translation, snapshot)
-        else:
-            self._reporter.expect_more(len(_with_status(change.changed)))
-            differences = self._translation.update(snapshot, change.changed)
+        translation, differences = self._translate(change)
         has_doubt_changed = (change.unreadable.keys(), change.are_all_named) != (
             self._unreadable.keys(),
             self._are_all_named,
         )
         self._snapshot, self._unreadable = snapshot, change.unreadable
         self._are_all_named = change.are_all_named
-        self._wanted.want(self._translation, differences, self._number)
+        self._wanted.want(translation, differences, self._number)
         if is_first:
             self._wanted.begin(snapshot)
         gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
-        self._give_addresses(snapshot, self._translation, gateways)
+        self._give_addresses(snapshot, translation, gateways)
         if gateways:
-            self._wanted.find_planes_of_tunnels(self._translation, snapshot)
+            self._wanted.find_planes_of_tunnels(translation, snapshot)
         if is_first or has_doubt_changed or any(entry.table in _ABOUT_TARGETS for entry in change.changed):
             self._wanted.find_targets(
                 snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
             )
         to_check = _ToCheck.of(differences) | _ToCheck(_with_status((*change.changed, *change.touched)))
         if has_doubt_changed and self._find_unknown():  # if one has gone since, no verdict has changed
-            to_check |= _ToCheck(_everything(self._translation, snapshot).verdicts)
-        for (kind, is_readable), count in self._store.counts().items():
-            self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
+            to_check |= _ToCheck(_everything(translation, snapshot).verdicts)
+        self._count_objects()
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
         if is_first or any(entry.table == Kind.GATEWAY_CLASS for entry in change.changed):
             self._say_whose_classes_there_are(snapshot)
         return to_check
+
+    def _translate(self, change: Change) -> tuple[Translation, Differences]:
+        if self._translation is None:
+            self._translation = Translation(
+                change.snapshot, self._discovery.controller_name, self._discovery.namespace, self._note_life
+            )
+            return self._translation, _everything(self._translation, change.snapshot)
+        self._reporter.expect_more(len(_with_status(change.changed)))
+        return self._translation, self._translation.update(change.snapshot, change.changed)
+
+    def _count_objects(self) -> None:
+        for (kind, is_readable), count in self._store.counts().items():
+            self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
 
     def _find_unknown(self) -> bool:
         """Update `_unknown`. Returns whether it has changed."""

@@ -35,6 +35,7 @@ def parse_mx(text: str) -> MxTarget:
 
 
 def parse_srv(text: str) -> SrvTarget:
+    """Likewise."""
     words = text.split()
     if len(words) != 4 or not all(word.isdecimal() for word in words[:3]):
         raise RecordError(f"SRV target {text[:100]!r}, want `priority weight port host`")
