@@ -2,7 +2,8 @@
 
 kubernetes · directory                  the sources
 store > tables                          the current objects, and the changes since the last snapshot
-behind · unread                         what the store waits for: kinds whose watch is broken, data that is named
+behind · absent · unread                what the store waits for: kinds whose watch is broken, or whose definition
+                                        has come; data that is named
 references · scope                      which Secrets and ConfigMaps are kept, and where Secrets are read
 writing                                 how the write of a status can end
 """

@@ -14,7 +14,7 @@ until everything that it names now has been read or is known to be missing.
 *Kinds that are behind.* If the watch of a kind is broken, objects that refer to that kind would be judged by incomplete
 data. Nothing is taken for a limited time (see `behind`). Then a GatewayClass or Gateway is translated with its previous
 spec, too, if it names a configuration of such a kind that is not in the store. A kind that was absent is behind as soon
-as its definition has come: the kinds of a bundle are served, and found, one after the other.
+as its definition has come (see `absent`): the kinds of a bundle are served, and found, one after the other.
 """
 
 import threading
@@ -28,9 +28,10 @@ import msgspec
 
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway, holding
-from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.sources.absent import AbsentKinds
 from tunnelgw.sources.behind import Behind
 from tunnelgw.sources.references import (
     WITH_DATA,
@@ -48,12 +49,6 @@ from tunnelgw.sources.tables import Tables
 from tunnelgw.sources.unread import Unread
 
 PATIENCE_S = 5.0
-_DEFINITIONS = {
-    kind: Entry(Kind.CUSTOM_RESOURCE_DEFINITION, Key("", f"{resource.plural}.{resource.group}"))
-    for kind, resource in RESOURCES.items()
-    if resource.is_optional
-}
-_DEFINED_BY = {definition: kind for kind, definition in _DEFINITIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +98,7 @@ class Store:
         self._home = home
         self._scope = SecretScope(secret_namespaces, home)
         self._unlisted = {part for kind in kinds for part in self._scope.parts(kind)}
-        self._absent: dict[Kind, bool] = {}
-        """Kinds that are not served, and whether they may be soon after their definition has come."""
+        self._absent = AbsentKinds(self._is_there)
         self._named: Counter[Entry] = Counter()
         """How many objects name each Secret and ConfigMap."""
         self._unread = Unread(patience_s)
@@ -159,7 +153,7 @@ class Store:
         """The result of a list: all objects of the kind, or of those in one namespace. Others are removed."""
         rejected = rejected or {}
         with self._turn:
-            if self._absent.pop(kind, None):
+            if self._absent.drop(kind):
                 self._note_behind((kind, ""), is_behind=False)
             self._scope.open(namespace)
             known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
@@ -180,7 +174,7 @@ class Store:
         with self._turn:
             for key in self._keys(kind):
                 self._remove(kind, key)
-            self._absent[kind] = may_come or not self._is_defined(kind)
+            self._absent.add(kind, may_come=may_come)
             self._expect(kind)
             self._listed((kind, ""))
 
@@ -207,8 +201,7 @@ class Store:
     def can_have_roles(self, namespace: str) -> bool:
         """Whether Roles can be created in the namespace: False if it is known not to exist, or is being deleted."""
         with self._turn:
-            found = self._tables.get(Entry(Kind.NAMESPACE, Key("", namespace)))
-            is_there = found is not None and not found.metadata.deletion_timestamp
+            is_there = self._is_there(Entry(Kind.NAMESPACE, Key("", namespace)))
             return is_there or not self._are_listed((Kind.NAMESPACE,))
 
     def trim(self, kind: Kind, item: Object) -> Object:
@@ -324,19 +317,18 @@ class Store:
             self._mark()
         self._turn.notify_all()
 
-    def _is_defined(self, kind: Kind) -> bool:
-        definition = self._tables.get(_DEFINITIONS[kind]) if kind in _DEFINITIONS else None
-        return definition is not None and not definition.metadata.deletion_timestamp
+    def _is_there(self, entry: Entry) -> bool:
+        """Whether the object exists, and is not being deleted."""
+        found = self._tables.get(entry)
+        return found is not None and not found.metadata.deletion_timestamp
 
     def _expect(self, kind: Kind) -> None:
         """The kind is absent: it is behind if it can be expected to be served soon."""
-        self._note_behind((kind, ""), is_behind=self._absent[kind] and self._is_defined(kind))
+        self._note_behind((kind, ""), is_behind=self._absent.is_expected(kind))
 
     def _note_definition(self, entry: Entry) -> None:
         """The object, which may be a definition, has come, changed or gone."""
-        kind = _DEFINED_BY.get(entry)
-        if kind is not None and kind in self._absent:
-            self._absent[kind] |= not self._is_defined(kind)  # the next one will be another one
+        if (kind := self._absent.follow(entry)) is not None:
             self._expect(kind)
 
     def _listed(self, part: Part) -> None:
