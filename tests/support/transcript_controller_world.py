@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from tests.proxy.site import eventually
 from tests.support.daemon import Daemon
-from tests.support.transcript_proxy_world import CONFIG_PORT, WAIT_S, ProxyWorld
+from tests.support.transcript_proxy_world import CONFIG_PORT, ProxyWorld
+from tests.support.transcript_shell import WAIT_S
 
 HEALTH_PORT, METRICS_PORT = "9081", "9080"
 

@@ -19,16 +19,15 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 import requests
 
 from tests.support.daemon import Daemon
 from tests.support.ports import ReservedPort
 from tests.support.process import REPOSITORY, Process
-from tests.support.transcript_shell import Shell
+from tests.support.transcript_shell import WAIT_S, Shell
 from tests.support.transcripts import CONTINUED
 
 CONFIG_PORT = "8082"
@@ -40,7 +39,6 @@ STATE_DIR = "/var/lib/tunnelgw-proxy"
 SOCKET = "/run/tunnelgw-proxy/config.sock"
 TOKEN = "a-long-random-text"
 OPEN = "--allow-unauthenticated-config"
-WAIT_S = 30.0
 
 
 class ProxyWorld(Shell):
@@ -55,22 +53,11 @@ class ProxyWorld(Shell):
         self._backends: dict[str, Process] = {}
         self._proxy: Daemon | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         try:
             self._stop_proxy()
         finally:
             self._resources.close()
-
-    @property
-    def log(self) -> tuple[str, ...]:
-        """The log as the document would show it."""
-        return tuple(map(self._as_documented, self._running.lines))
-
-    def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
-        self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
 
     def change(self, words: Sequence[str]) -> None:
         """Begin as `words` say, or go on if the first word is `continued`."""

@@ -1,4 +1,4 @@
-"""What all worlds of transcripts share: a home directory, a shell in it, and the two names of each thing.
+"""What all worlds of transcripts share: a home directory, a shell in it, a log, and the two names of each thing.
 
 Documents name the addresses and paths of a usual installation; a world uses free ports and a directory of its own, and
 translates both ways.
@@ -8,21 +8,42 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
+
+from tests.support.daemon import Daemon
 
 CURLRC = 'silent\nshow-error\nwrite-out = "\\n%{http_code}\\n"\n'
 """What the documents tell their readers to use: body and status code, nothing else."""
 COMMAND_S = 40.0
+WAIT_S = 30.0
 
 
-class Shell:
+class Shell(ABC):
     def __init__(self) -> None:
         self._resources = ExitStack()
         self._env: dict[str, str] = {}
         self._places: list[tuple[str, str]] = []
         """Pairs of the documented text and its meaning here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """The log as the document would show it."""
+        return tuple(map(self._as_documented, self._running.lines))
+
+    def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
+        self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
+
+    @property
+    @abstractmethod
+    def _running(self) -> Daemon:
+        """The daemon whose log the document shows."""
 
     def run(self, command: str) -> list[str]:
         """The output, both streams in order, as the document would show it."""

@@ -17,14 +17,13 @@ words of a set-up, in any order:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
 
 from tests.support.controller.faults import Effect, Hang, Reset, bad_gateway, rate_limited
 from tests.support.controller.rows import Origin
 from tests.support.controller.simulator import Controller
 from tests.support.daemon import Daemon
-from tests.support.transcript_shell import Shell
+from tests.support.transcript_shell import WAIT_S, Shell
 from tests.support.transcripts import CONTINUED
 
 API = "127.0.0.1:8888"
@@ -47,7 +46,6 @@ ROWS = {
     "disabled": (("app.example.com", "A", "192.0.2.10", False, Origin.USER_DEFINED),),
     "derived": (("printer.example.com", "A", "192.0.2.50", True, Origin.DERIVED),),
 }
-WAIT_S = 30.0
 
 
 class World(Shell):
@@ -59,9 +57,6 @@ class World(Shell):
         self._daemon: Daemon | None = None
         self._verdicts: Counter[str] = Counter()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         try:
             if self._controller is not None:
@@ -69,14 +64,6 @@ class World(Shell):
             self._stop_daemon()
         finally:
             self._resources.close()
-
-    @property
-    def log(self) -> tuple[str, ...]:
-        """The log as the document would show it."""
-        return tuple(map(self._as_documented, self._running.lines))
-
-    def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
-        self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
 
     def change(self, words: Sequence[str]) -> None:
         """Begin as `words` say, or go on if the first word is `continued`."""

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.e2e.tunnel.connector import Connector, address_of
+from tests.support.echosite import Download, EchoSite
 from tests.support.edge.edge import Edge
 from tests.support.gateway import route_to
-from tests.support.steadyload import Download, EchoSite, SteadyLoad
+from tests.support.steadyload import SteadyLoad
 
 CONNECTIONS = 2
 """Of each proxy."""
