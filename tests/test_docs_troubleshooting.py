@@ -81,7 +81,7 @@ FOREIGN = {
     "Invalid hostname (invalid fields: key)", "List accounts endpoint does not support account owned tokens",
     "content-type: text/html",
     # applications and clients
-    "HTTPS required", "Host check error", "Upgrade request required", "unable to upgrade to tcp",
+    "HTTPS required", "Host check error", "Invalid Host header", "Upgrade request required", "unable to upgrade to tcp",
     # commands and settings
     "docker exec", "kubectl exec", "nslookup app.example.com 192.168.1.1", "service: http://...",
     # a constant with another name in it
