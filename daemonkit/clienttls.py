@@ -22,6 +22,8 @@ _NO_TLS = "WRONG_VERSION_NUMBER"
 """OpenSSL's reason when the peer does not speak TLS."""
 DATE_ERRORS = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+PURPOSE_ERROR = 26
+"""X509_V_ERR_INVALID_PURPOSE: the certificate says that it is not for servers, whoever has issued it."""
 _OF_NAMES = frozenset((62, 64))
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose messages need no hint."""
 
@@ -39,6 +41,8 @@ def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
     """A hint to append to the error. `flag` is the option that sets the trusted authorities."""
     if error.verify_code in DATE_ERRORS:
         return "; renew it, or set the clock"
+    if error.verify_code == PURPOSE_ERROR:
+        return "; its key usages are not those of a server"
     return "" if error.verify_code in _OF_NAMES else f"; if its authority is one of your own, name it ({flag})"
 
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from daemonkit.clienttls import DATE_ERRORS
+from daemonkit.clienttls import DATE_ERRORS, PURPOSE_ERROR
 from proxy import document
 from proxy.backend.stream import Reason
 from proxy.backend.threadpool import ThreadPool
@@ -110,12 +110,19 @@ class Trust:
     def explain(self, error: OSError) -> str:
         """Why the handshake failed, and what was wanted."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            authorities = "a CA of `tls.ca`" if self._tls.ca else "a CA that this system trusts"
-            issuer = "" if error.verify_code in DATE_ERRORS else f", want one issued by {authorities}"
-            return f"certificate not trusted: {error.verify_message}{issuer}"
+            return f"certificate not trusted: {error.verify_message}{self._wish(error.verify_code)}"
         if isinstance(error, ssl.SSLError):
             return f"TLS handshake failed: {error.reason or error}"
         return f"TLS handshake failed: {error.strerror or error}"
+
+    def _wish(self, verify_code: int) -> str:
+        """Which certificate would do, if the error does not say so itself."""
+        if verify_code in DATE_ERRORS:
+            return ""
+        if verify_code == PURPOSE_ERROR:
+            return ", want one with key usages of a server"
+        authorities = "a CA of `tls.ca`" if self._tls.ca else "a CA that this system trusts"
+        return f", want one issued by {authorities}"
 
     def _on_context(self, context: ssl.SSLContext | None, error: Exception | None) -> None:
         self._is_preparing = False

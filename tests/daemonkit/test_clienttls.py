@@ -88,9 +88,10 @@ def test_a_wrong_host_name_and_an_unknown_authority_are_still_refused(bare: Auth
 
 
 def test_the_hint_on_a_failed_verification_depends_on_its_cause(bare: Authority) -> None:
-    """Naming an authority does not help against a certificate that has expired or is for another name."""
+    """Naming an authority does not help against a certificate that has expired, or is not for this name or use."""
     expired = bare.server_context(bare.issue(NAME, not_after=datetime(2020, 1, 1, tzinfo=UTC)))
     good = bare.server_context(bare.issue(NAME, "192.0.2.1"))
+    for_clients = bare.server_context(bare.issue_for_clients(NAME))
     believing = trusting(str(bare.file))
 
     def hint(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> str:
@@ -100,4 +101,5 @@ def test_the_hint_on_a_failed_verification_depends_on_its_cause(bare: Authority)
 
     assert hint(believing, expired) == "; renew it, or set the clock"
     assert [hint(believing, good, name) for name in ("other.example", "192.0.2.2")] == ["", ""]
+    assert hint(believing, for_clients) == "; its key usages are not those of a server"
     assert hint(trusting(), good) == "; if its authority is one of your own, name it (--ca)"

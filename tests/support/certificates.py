@@ -12,7 +12,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.support.programs import program, run
 
@@ -93,13 +93,20 @@ class Authority:
 
     def issue_with_uri(self, name: str, uri: str) -> Issued:
         """A certificate that also contains a URI, which `trustme` cannot make."""
+        return self._issue(x509.SubjectAlternativeName([x509.DNSName(name), x509.UniformResourceIdentifier(uri)]))
+
+    def issue_for_clients(self, name: str) -> Issued:
+        """A certificate that servers must not use."""
+        names = x509.SubjectAlternativeName([x509.DNSName(name)])
+        return self._issue(names, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+
+    def _issue(self, *extensions: x509.ExtensionType) -> Issued:
         issuer = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
         issuer_key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
         assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.DNSName(name), x509.UniformResourceIdentifier(uri)])
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
-        certificate = (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "workload")]))
             .issuer_name(issuer.subject)
@@ -107,10 +114,11 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(issuer.not_valid_before_utc)
             .not_valid_after(issuer.not_valid_after_utc)
-            .add_extension(names, critical=False)
             .add_extension(identifier, critical=False)
-            .sign(issuer_key, hashes.SHA256())
         )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(issuer_key, hashes.SHA256())
         encoding = serialization.Encoding.PEM
         key_format, no_encryption = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         return self._keep(

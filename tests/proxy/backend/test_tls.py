@@ -13,6 +13,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from h2.errors import ErrorCodes
 from msgspec.structs import replace
 
@@ -280,6 +281,20 @@ def test_a_certificate_of_an_untrusted_authority_is_refused(authority: trustme.C
         assert failure.reason is Reason.TLS
         assert "certificate not trusted" in failure.detail
         assert "`tls.ca`" in failure.detail
+
+
+def test_a_certificate_that_is_not_for_servers_is_refused_for_its_usages_not_for_its_authority(tmp_path: Path) -> None:
+    certificate, key = self_signed(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+    (tmp_path / "pair.pem").write_text(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+        tls = document.BackendTLS(server_name="a.example", ca=certificate)
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert failure.detail.endswith(", want one with key usages of a server")
 
 
 def test_an_intermediate_authority_may_be_configured_without_its_root(authority: trustme.CA) -> None:
