@@ -22,6 +22,7 @@ OF_HISTOGRAMS = {"_bucket": {"le"}, "_count": set[str](), "_sum": set[str]()}
 OF_PROCESSES = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_max_fds"}
 CHOSEN = '{job=~"$job",instance=~"$instance"'
 GRID_COLUMNS = 24
+AT_THE_END = {"eval_time": "20s", "exp_samples": [{"labels": "{}", "value": 1}]}
 
 QUERIES = [*asked()]
 BOARDS = boards()
@@ -52,6 +53,29 @@ def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     done = run([program("promtool", "prometheus"), "check", "rules", str(file)], timeout_s=30)
 
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("label", sorted(ADDED_BY_PLATFORMS))
+def test_every_expression_can_be_evaluated_where_jobs_and_instances_of_two_places_have_the_same_names(
+    label: str, tmp_path: Path
+) -> None:
+    """As in a store of the metrics of several clusters, whose Pods may have the same addresses."""
+    rules = [{"record": f"q{number}", "expr": query.filled_in} for number, query in enumerate(QUERIES)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    names = {name for query in QUERIES for name in series_of(query.expression)}
+    series = []
+    for name, own in known_series().items():
+        labels = ",".join(f'{each}="1"' for each in sorted(own | ADDED_BY_SCRAPES) if each.isidentifier())
+        if name in names:
+            for place in ("here", "there"):
+                series.append({"series": f'{name}{{{labels},{label}="{place}"}}', "values": "0+1x20"})
+    tests = [{"interval": "1s", "input_series": series, "promql_expr_test": [{"expr": "vector(1)", **AT_THE_END}]}]
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "10s", "tests": tests}))
+
+    done = run([program("promtool", "prometheus"), "test", "rules", str(file)], timeout_s=30)
+
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)

@@ -1,12 +1,12 @@
 """What every Python process reports about itself."""
 
 from tools.dashboards.panels import Query, Row, graph
-from tools.dashboards.queries import WINDOW, series
+from tools.dashboards.queries import PROCESS, WINDOW, series
 
 
 def process(known_by: str) -> Row:
     """`known_by`: a metric that every daemon of this kind has; other processes report the same about themselves."""
-    of_daemon = f"and on (job, instance) {series(known_by)}"
+    of_daemon = f"and on ({PROCESS}) {series(known_by)}"
     return Row(
         title="Process",
         panels=[

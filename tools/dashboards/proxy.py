@@ -5,7 +5,7 @@ from pathlib import Path
 from proxy.stats import GRPC_SERVER_ERRORS
 from tools.dashboards.page import labels_of, page
 from tools.dashboards.panels import Column, Query, Row, above, below, between, graph, not_well, number, ranking
-from tools.dashboards.queries import WINDOW, most, or_zero, quantile, rate, rise, series, share, total
+from tools.dashboards.queries import PROCESS, WINDOW, most, or_zero, quantile, rate, rise, series, share, total
 
 ROUTE, BACKEND = 'route=~"$route"', 'backend=~"$backend"'
 REQUESTS = series("tunnelgw_proxy_requests_total", ROUTE)
@@ -265,7 +265,7 @@ def connections() -> Row:
                 "Round trip to the edge",
                 "Of each tunnel connection, with the place of the edge. If all are slow, the uplink is full.",
                 Query(
-                    f"{round_trip} * on (job, instance, conn_index) group_left (location) {place}",
+                    f"{round_trip} * on ({PROCESS}, conn_index) group_left (location) {place}",
                     "{{location}}, {{instance}} #{{conn_index}}",
                 ),
                 unit="s",
@@ -311,7 +311,7 @@ def workers() -> Row:
                 "Share of what the process may open, of the worker that has most. At 100 % no connection is "
                 "accepted: raise LimitNOFILE, or lower maxConnections.",
                 Query(
-                    f"max by (job, instance) ({files}) / on (job, instance) {series('process_max_fds')}",
+                    f"max by ({PROCESS}) ({files}) / on ({PROCESS}) {series('process_max_fds')}",
                     "{{instance}}",
                 ),
                 unit="percentunit",

@@ -1,6 +1,8 @@
 """PromQL expressions that the dashboards share. Every series is restricted to the chosen jobs and instances."""
 
 CHOSEN = 'job=~"$job",instance=~"$instance"'
+PROCESS = "cluster, namespace, job, instance"
+"""Labels that tell processes apart: Pods of several clusters may have the same job and address."""
 WINDOW = "[$__rate_interval]"
 MOST_LINES = 10
 
