@@ -27,6 +27,9 @@ ADDED_BY_PLATFORMS = {"cluster", "namespace"}
 P, Q = 'job="j",instance="p"', 'job="j",instance="q"'
 """Labels of two proxies, which are scraped twice a minute."""
 
+EVERY_REPLICAS = ("tunnelgw_objects", "tunnelgw_proxy_certificate")
+"""Series that all replicas have with the same values begin like these."""
+
 Series = Mapping[str, str]
 """Values by series, in promtool's words: `1+0x10` stays at 1, `0+1x10` rises."""
 
@@ -161,6 +164,16 @@ def test_a_missing_leader_is_reported_even_if_no_controller_runs(tmp_path: Path)
     alone = {series: values for series, values in WELL.items() if not series.startswith("tunnelgw_is_leader")}
 
     evaluate(tmp_path, alone, {"1m": set(), "3m": {"TunnelgwWithoutLeader"}})
+
+
+@pytest.mark.parametrize("alert", ["TunnelgwObjectsUnreadable", "TunnelgwProxyCertificateExpires"])
+def test_what_every_replica_reports_is_one_alert(alert: str, tmp_path: Path) -> None:
+    """An object that no controller can read, and a certificate that all proxies present."""
+    changes, _, firing_at = CASES[alert]
+    here = {**WELL, **changes}
+    elsewhere = {name.replace(P, Q): values for name, values in here.items() if name.startswith(EVERY_REPLICAS)}
+
+    evaluate(tmp_path, {**here, **elsewhere}, {firing_at: {alert}})
 
 
 def test_new_instances_and_targets_cause_no_alert_at_first(tmp_path: Path) -> None:
