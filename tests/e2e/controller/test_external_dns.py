@@ -13,6 +13,7 @@ from tests.proxy.site import Proxy, reserved_port
 from tests.support.daemon import Daemon
 from tests.support.external_dns import ExternalDns
 from tests.support.process import REPOSITORY
+from tests.support.provider import TUNNEL_ID
 from tests.support.storeviews import EmbeddedView
 from tests.support.webhook_client import WebhookClient
 from tunnelgw.model.kinds import Kind
@@ -138,6 +139,64 @@ def test_the_rbac_of_the_manifests_suffices_for_routes_of_gateways_and_listener_
             assert outcome.exit_code == 0, outcome.log
             rows = {(row.name, row.type, row.value) for row in store.held() if row.type != "TXT"}
             assert rows == {(f"{each}.{domain}", "A", "127.0.0.2") for each in "abc"}
+
+
+def test_names_of_one_gateway_lead_to_its_address_in_one_dns_and_to_the_tunnel_in_another(
+    arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
+) -> None:
+    """As docs/tunnel.md, "DNS", says."""
+    tunnel = f"{TUNNEL_ID}.cfargotunnel.com"
+    with reserved_port("127.0.0.2") as port:
+        arena.gateway(arena.gateway_class(direct="127.0.0.2"), port=port)
+        target = {"public.example.com/target": tunnel}
+        arena.cluster.patch(Kind.GATEWAY, "gw", arena.namespace, {"metadata": {"annotations": target}})
+        arena.route("web", "a.example.org")
+        with arena.controller(proxies=[proxy]):
+            until_serves(proxy, "a.example.org")
+            arena.until_accepted("web")
+            arena.until_programmed()
+
+            assert written(arena, external_dns_program, tmp_path / "lan") == {("a.example.org", "A", "127.0.0.2")}
+            prefix = "--annotation-prefix=public.example.com/"
+            found = written(arena, external_dns_program, tmp_path / "public", prefix)
+            assert found == {("a.example.org", "CNAME", tunnel)}
+
+
+def test_a_route_of_a_direct_gateway_and_one_with_a_tunnel_has_the_name_of_the_tunnel_where_only_that_gateway_counts(
+    arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
+) -> None:
+    with reserved_port("127.0.0.2") as port:
+        arena.gateway(arena.gateway_class("-direct", tunnel_id=None, direct="127.0.0.2"), "lan", port=port)
+        arena.gateway(arena.gateway_class(), "internet")
+        arena.route("web", "a.example.org", "lan")
+        both = {"spec": {"parentRefs": [{"name": "lan"}, {"name": "internet"}]}}
+        arena.cluster.patch(Kind.HTTP_ROUTE, "web", arena.namespace, both)
+        with arena.controller(proxies=[proxy]):
+            until_serves(proxy, "a.example.org")
+            arena.until_programmed("lan")
+            arena.until_programmed("internet")
+            arena.until_accepted("web")
+
+            direct, tunnelled = (
+                ("a.example.org", "A", "127.0.0.2"),
+                ("a.example.org", "CNAME", f"{TUNNEL_ID}.cfargotunnel.com"),
+            )
+            assert written(arena, external_dns_program, tmp_path / "all") == {direct}
+            assert written(arena, external_dns_program, tmp_path / "lan", "--gateway-name=lan") == {direct}
+            found = written(arena, external_dns_program, tmp_path / "internet", "--gateway-name=internet")
+            assert found == {tunnelled}
+
+
+def written(arena: Arena, program: Path, folder: Path, *extra: str) -> set[tuple[str, str, str]]:
+    """Name, type and value of the records that one pass writes to an empty DNS, without those about ownership."""
+    folder.mkdir()
+    store = EmbeddedView(folder)
+    with Daemon.dnswebhook(store.env) as webhook:
+        kubeconfig = arena.cluster.environment.kubeconfig
+        external_dns = ExternalDns(program, webhook.url("api"), kubeconfig, arena.namespace, extra=extra)
+        outcome = replace(external_dns, source="gateway-httproute", record_types=("A", "CNAME")).once()
+        assert outcome.exit_code == 0, outcome.log
+        return {(row.name, row.type, row.value) for row in store.held() if row.type != "TXT"}
 
 
 def with_the_rights_of_the_manifests(arena: Arena, folder: Path) -> Path:
