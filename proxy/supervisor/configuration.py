@@ -206,7 +206,7 @@ class Configuration:
         self.loaded = loaded
         if is_news:
             tell_of_expired(certificates, {} if before is None else before.certificates)
-            log.info("configuration loaded", version=version, routes=len(content.routes))
+            log.info("configuration loaded", document_version=version, routes=len(content.routes))
 
     def _keep(self) -> None:
         """To be called without the lock for documents, so that a disk that hangs delays neither workers nor the

@@ -283,7 +283,7 @@ class Tunnel:
         free = addresses.free_count if addresses is not None else 0
         count = min(len(self.places), 1 + free)
         if count < len(self.places):
-            log.info("fewer edge addresses than connections wanted", addresses=count, wanted=len(self.places))
+            log.info("fewer edge addresses than connections wanted", addresses=count, connections=len(self.places))
         now_s = time.monotonic()
         for place in self.places[1:]:
             place.due_s = now_s if place.index < count else now_s + _NO_ADDRESS_S
@@ -358,7 +358,8 @@ class Tunnel:
         if report.version is not None and report.version > self.remote_version:
             self.remote_version = report.version
             log.info(
-                "the provider's configuration was acknowledged, but is not used for routing", version=report.version
+                "the provider's configuration was acknowledged, but is not used for routing",
+                ingress_version=report.version,
             )
         slot.order(PushTaken(report.push, self.remote_version))
 

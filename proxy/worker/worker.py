@@ -190,7 +190,7 @@ class Worker:
             self._stats.table_version = order.version
             self._stats.swaps += 1
             self._stats.last_swap_s = swap_s
-            log.debug("document in use", version=order.version, swap_ms=round(swap_s * 1000, 1))
+            log.debug("document in use", document_version=order.version, swap_ms=round(swap_s * 1000, 1))
             self._say(Taken(order.generation))
 
         self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken), sockets))
@@ -200,7 +200,7 @@ class Worker:
         if order.since not in (0, self._generation):
             log.error(
                 "asked to change a document that this worker does not serve",
-                version=order.version,
+                document_version=order.version,
                 since=order.since,
                 served=self._generation,
             )
@@ -209,7 +209,7 @@ class Worker:
         try:
             yield from steps
         except Exception:
-            log.exception("bug: a document that was accepted cannot be used", version=order.version)
+            log.exception("bug: a document that was accepted cannot be used", document_version=order.version)
             self._refuse(order, sockets)
 
     def _refuse(self, order: TakeDocument, sockets: dict[str, socket.socket]) -> None:

@@ -104,7 +104,7 @@ class ProxyTarget:
                 "proxy does not hold what it was sent, sending it again",
                 target=self.name,
                 sent_version=self._held_version,
-                version=version,
+                document_version=version,
             )
             self._found(version)
             if version is None and not self._is_by_name:  # a name may lead to a new proxy each time

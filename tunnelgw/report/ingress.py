@@ -38,7 +38,7 @@ class IngressReport:
             else:
                 before = revision.foreign
         if found.foreign_edits:
-            log.warning("ingress document edited by somebody else", tunnel=tunnel, versions=found.foreign_edits)
+            log.warning("ingress document edited by somebody else", tunnel=tunnel, edits=found.foreign_edits)
         if before and not revision.foreign:
             log.info("ingress document has no rules of somebody else any more", tunnel=tunnel)
         elif revision.foreign != before:
@@ -52,7 +52,7 @@ class IngressReport:
             log.info(
                 "ingress document written",
                 tunnel=tunnel,
-                version=found.version,
+                ingress_version=found.version,
                 added=list(revision.added[:_MAX_SHOWN]),
                 removed=list(revision.removed[:_MAX_SHOWN]),
             )

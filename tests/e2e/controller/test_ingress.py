@@ -70,7 +70,7 @@ def test_a_foreign_edit_is_noticed_without_any_other_change(arena: Arena, provid
         provider.write({"ingress": [THEIRS, CATCH_ALL], **EXTRAS})
 
         provider.wait_for_hostnames({"a.example.org", "theirs.example.org"})
-        controller.expect("ingress document edited by somebody else", versions=1)
+        controller.expect("ingress document edited by somebody else", edits=1)
         controller.expect("ingress document has rules of somebody else, which are kept")
         assert controller.metric("tunnelgw_ingress_foreign_edits_total") == 1
 

@@ -64,7 +64,7 @@ def test_there_are_no_more_connections_than_addresses() -> None:
     with Edge(("127.0.0.1:0",)) as edge, Connector(edge, connections=4) as proxy:
         begin(proxy)
         line = proxy.wait_for_message("fewer edge addresses than connections wanted")
-        assert (line["addresses"], line["wanted"]) == (1, 4)
+        assert (line["addresses"], line["connections"]) == (1, 4)
         assert proxy.readiness() == (200, "ready")
         assert len(edge.ledger.records) <= 2
 

@@ -275,7 +275,7 @@ def test_an_expired_certificate_is_served_and_logged_once() -> None:
         proxy.use({**document, "routes": [ROUTE]})
 
         assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) in pair["certificate"]
-        proxy.wait_for_message("configuration loaded", version=2)
+        proxy.wait_for_message("configuration loaded", document_version=2)
         told = [line for line in proxy.log if line["msg"] == "certificate has expired, clients will refuse it"]
         assert [(line["listener"], line["expired_at"]) for line in told] == [("s", "2024-02-29T12:00:00+00:00")]
 

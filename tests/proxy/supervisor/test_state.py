@@ -447,7 +447,7 @@ def test_the_file_of_config_is_loaded_at_the_start_and_again_on_sighup(tmp_path:
             file.write_text(json.dumps(fixed(port, "two")))
             proxy.send_signal(signal.SIGHUP)
 
-            proxy.wait_for_message("configuration loaded", version=2)
+            proxy.wait_for_message("configuration loaded", document_version=2)
             eventually(lambda: {ask(port).text for _ in range(8)} == {"two"}, "the new document is served")
 
 

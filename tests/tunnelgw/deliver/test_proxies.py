@@ -188,7 +188,7 @@ def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path
     with listening(url) as proxy:
         target.deliver(parcel("a.example"))
 
-        proxy.wait_for_message("configuration loaded", version=1)
+        proxy.wait_for_message("configuration loaded", document_version=1)
         target.close()
 
 
