@@ -5,6 +5,7 @@ A backend may close an idle connection at any time, even while the next request 
 even if they are read only when the next request is waiting to be sent.
 Once a connection has carried a request with connection-based authentication (NTLM, Negotiate), it belongs to that
 client, because the backend attributes everything on it to that client.
+A client's end of a WebSocket is passed on a moment later, since it may have come with a Close frame.
 Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response; while the loop `reads_little`, more
 than LITTLE_BYTES.
 """
@@ -28,12 +29,15 @@ from proxy.h1 import (
     ResponseReceived,
     TrailersReceived,
 )
-from proxy.heads import Fields
+from proxy.heads import WEBSOCKET, Fields
 from proxy.loop import LITTLE_BYTES, Buffer, Creditor, Transport
 
 MAX_HELD_BYTES: Final = 256 * 1024
 _MAX_CHUNKS: Final = 1_000
 """Chunks of a body decoded per turn of the loop: a few milliseconds before other connections get their turn."""
+_CLOSE_FRAME_S: Final = 1.0
+"""How long a WebSocket's backend has to answer the client's Close frame before it sees the end of the client's side.
+The edge's streams, which end in both directions, last twice as long."""
 
 
 class Home(Protocol):
@@ -176,11 +180,22 @@ class H1Link:
 
     def _end_output(self, request: Request) -> None:
         """The client has ended its side of an upgraded connection."""
-        if self._transport.can_half_close:
+        if request.head.protocol == WEBSOCKET:
+            # Chromium ends its HTTP/2 stream with its Close frame. The backend answers that and ends the connection;
+            # if it saw the end, TLS could not bring the answer, and nginx would not forward it.
+            later = self._loop.deadline(partial(self._pass_on_end, request))
+            later.set(self._loop.now_s + _CLOSE_FRAME_S)
+        elif self._transport.can_half_close:
             self._transport.half_close()
         else:
             # Later: the caller is still handing over the last bytes.
             self._loop.call_soon(partial(self._hang_up, request))
+
+    def _pass_on_end(self, request: Request) -> None:
+        if not self._transport.can_half_close:
+            self._hang_up(request)
+        elif self._request is request:
+            self._transport.half_close()
 
     def _hang_up(self, request: Request) -> None:
         """End both directions, as nginx and Envoy do: TLS cannot end one alone."""

@@ -24,6 +24,7 @@ from tests.support.asking import ask
 from tests.support.gateway import Gateway, route_to
 from tests.support.h2peer import H2Client
 from tests.support.recordingbackend import RecordingBackend, Reply
+from tests.support.servers import nginx
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.support.websocketpeer import MAX_BYTES, WebSocketServer
 
@@ -315,8 +316,8 @@ class H2WebSocket:
         self._read_bytes = 0
         self._frames: list[Frame] = []
 
-    def send(self, opcode: Opcode, data: bytes) -> None:
-        self._client.send(self._stream_id, Frame(opcode, data).serialize(mask=True))
+    def send(self, opcode: Opcode, data: bytes, *, end_stream: bool = False) -> None:
+        self._client.send(self._stream_id, Frame(opcode, data).serialize(mask=True), end_stream=end_stream)
 
     def receive(self) -> Frame:
         self._client.wait_for(self._has_frame, "a frame")
@@ -349,6 +350,33 @@ def test_an_http_2_client_talks_to_a_server_of_http_1_1(
         assert Opcode.CLOSE == websocket.receive().opcode
 
     assert "/chat?room=8" == server.handshakes.get(timeout=WAIT_S)[0]
+    assert (1000, "bye") == server.closed.get(timeout=WAIT_S)
+
+
+@through_both_doors
+@pytest.mark.parametrize("transport", ["clear", "tls"])
+def test_a_close_frame_that_ends_the_clients_side_is_answered_behind_nginx(
+    gateway: Gateway, server: WebSocketServer, transport: str
+) -> None:
+    """Chromium's does. nginx drops the answer once it sees the end; without nginx, TLS could not carry it."""
+    certificate = gateway.doors.authority.issue("backend.internal") if transport == "tls" else None
+    passing_on = (
+        f"location /chat {{ proxy_pass http://{server.address}; proxy_http_version 1.1;"
+        " proxy_set_header Upgrade websocket; proxy_set_header Connection upgrade; }"
+    )
+    with nginx(certificate, passing_on) as between, H2Client(gateway.clear[1]) as client:
+        tls = {"serverName": "backend.internal", "ca": gateway.doors.authority.pem}
+        route = route_to(between.address, protocol="https", tls=tls) if certificate else route_to(between.address)
+        gateway.serve(route)
+        stream_id = client.connect_websocket("/chat")
+        assert "200" == client.head(stream_id)[":status"]
+        websocket = H2WebSocket(client, stream_id)
+
+        websocket.send(Opcode.CLOSE, b"\x03\xe8bye", end_stream=True)
+
+        answer = websocket.receive()
+        assert (Opcode.CLOSE, b"\x03\xe8bye") == (answer.opcode, answer.data)
+        client.wait_for(lambda: client.has_ended(stream_id), "the end of the stream")
     assert (1000, "bye") == server.closed.get(timeout=WAIT_S)
 
 

@@ -234,6 +234,25 @@ def test_after_a_switch_the_end_of_the_clients_bytes_ends_both_directions(author
     assert received == [LAST_WORDS]
 
 
+def test_a_websockets_last_frame_is_answered_although_the_client_has_ended_with_it(authority: trustme.CA) -> None:
+    def chat(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
+        conn.read_until(LAST_WORDS)
+        conn.send(b"bye")
+
+    with backend(chat, tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        answer = w.get(protocol=b"websocket")
+        w.until(lambda: bytes(answer.body) == b"hi")
+        assert answer.request is not None
+        answer.request.send_data(LAST_WORDS, True, Owed())
+        w.until(lambda: answer.is_over)
+
+        assert answer.has_ended
+        assert bytes(answer.body) == b"hibye"
+
+
 def test_several_requests_before_alpn_is_known_are_all_answered(authority: trustme.CA) -> None:
     with backend(tls=server_context(authority, "a.example", alpn=("http/1.1",))) as peer, world() as w:
         w.use(https(peer, authority))
