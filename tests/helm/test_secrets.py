@@ -80,6 +80,17 @@ def test_named_namespaces_do_not_affect_the_right_to_create_the_proxies_token(he
     assert verbs(named) == {"create"}
 
 
+def test_the_right_to_create_secrets_is_only_given_if_the_controller_creates_the_proxies_token(helm: Helm) -> None:
+    """Whoever may create Secrets can have a token for each ServiceAccount of the namespace."""
+    creating, given = (
+        one(helm.render(values), "Role", "-controller")
+        for values in (DIRECT, changed(DIRECT, "proxy.authSecret.name", "theirs"))
+    )
+
+    assert given["rules"] == [rule for rule in creating["rules"] if "secrets" not in rule["resources"]]
+    assert verbs(creating) == {"create"}
+
+
 @pytest.mark.parametrize("given", [[], None])
 def test_without_named_namespaces_nothing_is_added(helm: Helm, given: list[str] | None) -> None:
     with_none = changed(DIRECT, NAMES, given)
