@@ -77,6 +77,7 @@ def test_error_messages_in_the_manual_are_those_of_the_chart() -> None:
         "the GatewayClass ... exists with controllerName ...",
         "namespace ... does not exist, so there can be no Role",
         "namespace ... is being deleted",
+        "... exists and selects Pods by the name ...",
     }
 
     assert [each for each in messages if f"`{each}`" not in MANUAL] == []

@@ -297,6 +297,20 @@ as for a mere rendering, and before the release's own namespace exists. */ -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- /* Without this an upgrade stops half way, with Services that select no Pods. */ -}}
+{{- range $component, $kind := dict "controller" "Deployment" "proxy" .Values.proxy.kind -}}
+{{- if (index $.Values $component).enabled -}}
+{{- $name := include (printf "tunnelgw.%s" $component) $ -}}
+{{- $own := include "tunnelgw.selector" (dict "root" $ "component" $component) | fromYaml -}}
+{{- $there := lookup "apps/v1" $kind $.Release.Namespace $name | default dict | dig "spec" "selector" "matchLabels" dict -}}
+{{- $label := "app.kubernetes.io/name" -}}
+{{- if ne (omit $there $label | toJson) (omit $own $label | toJson) -}}
+{{- /* Not there, or somebody else's, as helm will say. */ -}}
+{{- else if ne (get $there $label) (get $own $label) -}}
+{{- fail (printf "nameOverride: the %s %s exists and selects Pods by the name %s, which cannot be changed: set nameOverride to that, or another fullnameOverride" $kind $name (get $there $label)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $name := include "tunnelgw.fullname" . -}}
 {{- if and .Values.proxy.enabled (regexMatch "^[0-9]" $name) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "%s: before Kubernetes 1.36, names of Services must begin with a letter: give the release another name, or set fullnameOverride" $name) -}}
