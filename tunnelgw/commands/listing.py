@@ -32,7 +32,7 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
 
     def note(kind: Kind, cause: Restart, error: ApiServerError) -> None:
         failures[kind] = error
-        if cause is Restart.FORBIDDEN:
+        if cause is Restart.FORBIDDEN and kind in store.unlisted:  # otherwise only watching is forbidden
             forbidden.append(kind)
             store.call()
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
-from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing
 from tunnelgw.commands.inputs import STATUS, CannotAnswer, from_controlled, from_files
 from tunnelgw.commands.listing import from_api_server
 from tunnelgw.model.gateways import Gateway
@@ -148,6 +149,23 @@ def test_a_kind_that_cannot_be_listed_is_reported_with_the_reason(
             from_api_server(str(api.kubeconfig(tmp_path)), "tunnelgw-system")
 
     assert str(refused.value) == told
+
+
+def test_the_right_to_watch_is_not_needed_by_a_command(tmp_path: Path) -> None:
+    with ScriptedApi() as api:
+        secrets = api.held["/api/v1/secrets"] = threading.Semaphore(0)
+
+        def watch_again(send: Send) -> None:  # the refusal has been noted, while another list is still to come
+            secrets.release(2)
+            api.stay(send)
+
+        api.lists.put((200, listing([], "5")))
+        api.watches.put((403, {"code": 403, "reason": "Forbidden", "message": "User joe cannot watch"}))
+        api.watches.put(watch_again)
+
+        inputs = from_api_server(str(api.kubeconfig(tmp_path)), "tunnelgw-system")
+
+    assert inputs.skipped == ()
 
 
 def test_a_missing_permission_is_the_only_line_that_a_command_prints(tmp_path: Path) -> None:
