@@ -98,7 +98,7 @@ class _Scrapes:
         self._turn = threading.Lock()
 
     def respond(self, request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = _chosen_encoder(request.headers.get("Accept", ""))
         if not self._places.acquire(blocking=False):
             return error_response(503, f"{MAX_SCRAPES} other scrapes are running, try again", [("Retry-After", "1")])
         try:
@@ -107,6 +107,14 @@ class _Scrapes:
         finally:
             self._places.release()
         return Response(text, content_type=content_type)
+
+
+def _chosen_encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """`choose_encoder` wants a version without quotes, and raises TypeError if it is no number."""
+    try:
+        return choose_encoder(accept.replace('"', ""))
+    except TypeError:
+        return choose_encoder("")
 
 
 def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> None:

@@ -68,6 +68,23 @@ def test_metrics_are_text_by_default_and_openmetrics_when_asked(client: Client) 
     assert openmetrics.text.endswith("# EOF\n")
 
 
+@pytest.mark.parametrize(
+    ("accept", "mimetype"),
+    [
+        ('application/openmetrics-text; version="1.0.0"', "application/openmetrics-text"),
+        ('text/plain; version="0.0.4"', "text/plain"),
+        ("application/openmetrics-text; version=1.x", "text/plain"),
+        ("text/plain; version=latest", "text/plain"),
+    ],
+)
+def test_a_scraper_may_quote_the_version_it_wants_and_gets_text_for_one_that_is_no_number(
+    client: Client, accept: str, mimetype: str
+) -> None:
+    response = client.get("/metrics", headers={"Accept": accept})
+
+    assert (response.status_code, response.mimetype) == (200, mimetype)
+
+
 def test_an_app_without_registry_has_no_metrics() -> None:
     client = Client(OpsApp(lambda: None, lambda: None))
 
