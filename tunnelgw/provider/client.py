@@ -272,7 +272,10 @@ class ProviderClient:
                 stream=True,
             ) as response:
                 return Answer(call, response.status_code, _read(response, call), response.headers, self._token)
-        except (requests.RequestException, HTTPError) as error:
+        except UnicodeEncodeError as error:  # it quotes the password
+            forget_frames(error)
+            raise ProviderUnreachable(f"{call}: the proxy's user or password is not Latin-1") from None
+        except (OSError, HTTPError) as error:  # requests' own, or that there is no file REQUESTS_CA_BUNDLE
             forget_frames(error)
             raise self._unreachable(call, error) from None
         finally:

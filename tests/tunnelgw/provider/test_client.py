@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -329,6 +330,25 @@ def test_the_ca_of_a_tls_intercepting_proxy_is_trusted_with_every_python_version
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.file))
         with pytest.raises(ProviderUnreachable, match="certificate verify failed"):
             client.accounts()
+        client.close()
+
+
+def test_an_environment_that_cannot_be_used_fails_the_call_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "https_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    missing = str(tmp_path / "not-mounted-yet.crt")
+    for name, value, reason in (
+        ("REQUESTS_CA_BUNDLE", missing, missing),
+        ("CURL_CA_BUNDLE", missing, missing),
+        ("HTTPS_PROXY", "http://user:%E2%82%AC@127.0.0.1:9", "the proxy's user or password is not Latin-1"),
+    ):
+        client = ProviderClient(Secret(TOKEN), "https://127.0.0.1:9")
+        with monkeypatch.context() as environment:
+            environment.setenv(name, value)
+            with pytest.raises(ProviderUnreachable, match=re.escape(reason)):
+                client.accounts()
         client.close()
 
 
