@@ -4,10 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from email import message_from_string
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.process import REPOSITORY
 
@@ -116,3 +118,21 @@ def test_the_licence_is_an_spdx_expression_with_its_text(unpacked: Path) -> None
 
     assert (metadata["License-Expression"], metadata.get_all("License-File")) == ("Apache-2.0", ["LICENSE"])
     assert (unpacked / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("library", "version"),
+    [
+        pytest.param("cryptography", "44.0.3", id="a private key of a Secret ends the controller"),
+        pytest.param("kubernetes", "36.0.0", id="requests are sent without the token"),
+        pytest.param("kubernetes", "36.0.3", id="a kubeconfig's proxy-url has no effect"),
+        pytest.param("urllib3", "2.5.0", id="a small answer unpacks to gigabytes, whatever the limit"),
+    ],
+)
+def test_a_version_of_a_library_with_which_the_daemons_fail_is_not_installed(library: str, version: str) -> None:
+    setup = ConfigParser()
+    setup.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    wanted = [Requirement(line) for line in setup["options"]["install_requires"].split("\n") if line]
+
+    (ours,) = (each for each in wanted if each.name == library)
+    assert not ours.specifier.contains(version)
