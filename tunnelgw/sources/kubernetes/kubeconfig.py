@@ -24,6 +24,8 @@ _NO_ACCESS = (
     ValueError,
     ImportError,  # a package for SOCKS proxies may be missing
 )
+_NO_KUBECONFIG = (AttributeError, LookupError, TypeError, OverflowError, RecursionError)
+"""Neither PyYAML nor the package checks the file's content."""
 _USUAL_KUBECONFIG = "~/.kube/config"
 
 
@@ -50,7 +52,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
                     raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
                 _require_credentials(configuration, file)
                 _choose_proxy(configuration)
-    except (AttributeError, LookupError, TypeError) as error:  # the package does not check the file's structure
+    except _NO_KUBECONFIG as error:
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     if "://" not in configuration.host:  # urllib3 would use http, and send the account's token in clear text
         raise Unreachable(
@@ -91,6 +93,8 @@ def _require_credentials(configuration: Configuration, file: str) -> None:
 def _choose_proxy(configuration: Configuration) -> None:
     """NO_PROXY is about the environment's proxy only; the package would apply it to one of the kubeconfig too."""
     if configuration.proxy:
+        if not isinstance(configuration.proxy, str):
+            raise TypeError("proxy-url is no text")
         configuration.no_proxy = None
     elif not _is_on_this_machine(configuration.host):
         configuration.proxy = Configuration(host=configuration.host).proxy

@@ -612,6 +612,25 @@ def test_an_empty_token_file_of_a_pod_is_an_error(tmp_path: Path) -> None:
     server.close()
 
 
+@pytest.mark.parametrize("content", ["[" * 5000, '"\\UFFFFFFFF"'], ids=["nested", "no character"])
+def test_a_file_that_pyyaml_fails_on_is_no_kubeconfig(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+
+    with pytest.raises(Unreachable, match=r"kubeconfig is not a kubeconfig$"):
+        asked(str(path))
+
+
+def test_a_kubeconfig_whose_proxy_is_no_text_is_an_error(tmp_path: Path, url: str) -> None:
+    path = Path(kubeconfig(tmp_path, url, {"token": SECRET}))
+    document = json.loads(path.read_text())
+    document["clusters"][0]["cluster"]["proxy-url"] = ["http://127.0.0.1:1"]
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(Unreachable, match=r"kubeconfig is not a kubeconfig$"):
+        asked(str(path))
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_token_issuer_that_is_silent_or_answers_with_a_page_is_an_error(
     tmp_path: Path, url: str, is_there: bool
