@@ -208,7 +208,7 @@ def _refuse(error: Exception, place: str, value: Any = None) -> NoReturn:
 def _malformed(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply, want a list of flat objects"
-    if isinstance(error, UnicodeError):
+    if isinstance(error, UnicodeError) or "UTF-8" in str(error):  # msgspec raises its own from 0.23 on
         return f"invalid UTF-8: {excerpt(str(error))}"
     return excerpt(str(error).removeprefix("JSON is malformed: ").replace("Input data was", "the text is"))
 
