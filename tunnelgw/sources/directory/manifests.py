@@ -125,6 +125,8 @@ def documents(octets: bytes) -> list[Document]:
         # At the beginning of a line libyaml's message is different, and does not mention the tab.
         is_tab = (error.problem or "").startswith("found character") and _character_at(octets, mark) == "\t"
         said = _NAMED_BY_PYYAML.sub(r"\1", error.problem or "not YAML")
+        if "nesting depth" in said:  # a limit of its own, from PyYAML 6.0.4 on
+            said = "nests too deeply"
         problem = "a tab, where YAML wants spaces" if is_tab else said
         raise BrokenFile(mark.line + 1 if mark else 1, problem) from error
     except yaml.reader.ReaderError as error:
