@@ -112,7 +112,6 @@ class ClientConnection(Sending):
         """
         events = self.receive(b"") if self._unread else []
         reading, self._reading = self._reading, Reading.CLOSED
-        self._keeps_alive = False
         is_until_close = reading == Reading.BODY and isinstance(self._body, EndlessReader)
         if reading == Reading.RAW or (is_until_close and not is_cut_off):
             events.append(DataReceived(b"", True))
@@ -187,7 +186,6 @@ class ClientConnection(Sending):
                 raise RemoteProtocolError(
                     BAD_GATEWAY, "status 101 that does not switch to exactly the requested protocol"
                 )
-            self._keeps_alive = False
             self._reading = Reading.RAW
             self._body = EndlessReader()
             self._framing = Framing.CLOSE
@@ -215,7 +213,6 @@ class ClientConnection(Sending):
 
     def _terminate(self, reason: str, events: list[Event], *, are_fields_too_large: bool = False) -> None:
         self._reading = Reading.CLOSED
-        self._keeps_alive = False
         self._heads.clear()
         events.append(ConnectionTerminated(BAD_GATEWAY, reason, are_fields_too_large))
 

@@ -78,7 +78,7 @@ class HeadBuffer:
             held += data[start:]
             stop = self._stop(held, max(known - 3, 0))
             if stop < 0:
-                self._check(held, max(known - 1, 0), is_whole=False)
+                self._check(held, max(known - 1, 0))
                 return None, len(data)
             head = self._whole(bytes(held[:stop]), max(known - 1, 0))
             held.clear()
@@ -92,7 +92,7 @@ class HeadBuffer:
             if stop < 0:
                 held += data[start:]
                 if held:
-                    self._check(held, 0, is_whole=False)
+                    self._check(held, 0)
                 return None, len(data)
             head = self._whole(data[start:stop], 0)
         self._skips_blank_line = self._is_blank_line_allowed
@@ -107,7 +107,7 @@ class HeadBuffer:
         return -1 if end_at < 0 else end_at + 4
 
     def _whole(self, head: bytes, known: int) -> bytes:
-        self._check(head, known, is_whole=True)
+        self._check(head, known)
         return head if head.endswith(_END) else laxheads.plain(head)
 
     def _skip_blank_line(self, data: bytes, start: int) -> int:
@@ -123,7 +123,7 @@ class HeadBuffer:
         self._skips_blank_line = False
         return start
 
-    def _check(self, zone: bytes | bytearray, known: int, *, is_whole: bool) -> None:
+    def _check(self, zone: bytes | bytearray, known: int) -> None:
         """Raise for the first flaw. What lies before `known` has been checked for bare line ends."""
         limits = self._limits
         if zone[0] not in self._start and not (zone == b"\r" and self._skips_blank_line):
@@ -136,7 +136,8 @@ class HeadBuffer:
             return
         # Each with the position of the byte that shows it; at the same position the smaller status code wins.
         flaws = []
-        bare = self._bare_line_end.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
+        # The next byte tells what a CR at the end is.
+        bare = self._bare_line_end.search(zone, known, len(zone) - zone.endswith(b"\r"))
         if bare is not None:
             noticed = bare.start() + (bare[0] == b"\r")
             flaws.append((noticed, 400, "line ends with a bare CR or LF, want CRLF"))
