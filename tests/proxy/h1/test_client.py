@@ -71,6 +71,12 @@ SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         [("informational", 100, []), ("informational", 103, [(b"link", b"x")]), response(204), END],
         True,
     ),
+    "199, which nobody has defined": (
+        b"GET",
+        b"HTTP/1.1 199 x\r\n\r\nHTTP/1.1 204 x\r\n\r\n",
+        [("informational", 199, []), response(204), END],
+        True,
+    ),
     "connection close": (
         b"GET",
         OK + b"Content-Length: 5\r\nConnection: Close\r\n\r\nhello",
@@ -153,6 +159,18 @@ OLD_DEVICES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
         b"ICY 200 OK\r\nicy-name: radio\r\n\r\n\xff\xfb",
         [response(200, (b"icy-name", b"radio")), ("data", b"\xff\xfb")],
         False,
+    ),
+    "lines that end with LF, of an answer to POST": (
+        b"POST",
+        b"HTTP/1.1 200 OK\nContent-Length: 9\n\nhel\r\n\r\nlo",
+        [response(200, (b"content-length", b"9")), ("data", b"hel\r\n\r\nlo"), END],
+        True,
+    ),
+    "lines that end with LF, of an answer to HEAD": (
+        b"HEAD",
+        b"HTTP/1.1 200 OK\nContent-Length: 9\n\n",
+        [response(200, (b"content-length", b"9")), END],
+        True,
     ),
     "100 with LFs": (
         b"GET",
@@ -237,7 +255,10 @@ GARBAGE = {
     "too large a head with bare LFs": b"HTTP/1.1 200 OK\nX: " + b"a" * 70_000 + b"\n\n",
     "a list of lengths": OK + b"Content-Length: 0, 0\r\n\r\n",
     "a coding beside chunked": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "a coding in place of chunked": OK + b"Transfer-Encoding: br\r\n\r\n0\r\n\r\n",
+    "no coding": OK + b"Transfer-Encoding:\r\n\r\n0\r\n\r\n",
     "chunks in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a 100 in chunks": b"HTTP/1.1 100 x\r\nTransfer-Encoding: chunked\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n",
     "a 103 in chunks": b"HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a 103 with a length that is none": b"HTTP/1.1 103 x\r\nContent-Length: -1\r\n\r\n",
     "a 100 with a body": b"HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n",
@@ -399,6 +420,15 @@ def test_a_101_response_that_does_not_match_the_requested_upgrade_is_refused(raw
     client.send_request(head(protocol=b"websocket"), True)
 
     assert [("terminated", 502)] == transcript(client.receive(raw))
+
+
+def test_a_101_response_may_have_fields_besides_those_of_the_switch() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"websocket"), True)
+
+    raw = b"HTTP/1.1 101 x\r\nVia: 1.1 a\r\nUpgrade: WebSocket\r\nX-Request-Id: 7\r\nDate: x\r\n\r\n"
+    fields = [(b"via", b"1.1 a"), (b"upgrade", b"WebSocket"), (b"x-request-id", b"7"), (b"date", b"x")]
+    assert [("response", 101, fields)] == transcript(client.receive(raw))
 
 
 @pytest.mark.parametrize("name", [b"DERP", b"derp"])

@@ -55,6 +55,11 @@ def test_a_body_is_framed_for_the_client_that_asked(raw: bytes, fields: Fields, 
         (200, [], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
         (204, [], b"HTTP/1.1 204 No Content\r\n\r\n"),
         (204, [(b"content-length", b"0")], b"HTTP/1.1 204 No Content\r\n\r\n"),
+        (
+            204,
+            [(b"allow", b"PUT"), (b"content-length", b"0"), (b"vary", b"*")],
+            b"HTTP/1.1 204 No Content\r\nAllow: PUT\r\nVary: *\r\n\r\n",
+        ),
         (304, LENGTH, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
         (599, [], b"HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n"),
     ],
@@ -126,6 +131,7 @@ def test_a_websocket_receives_bytes_that_arrived_before_its_101() -> None:
         b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n\x89\x00"
     )
     assert [("data", b"\x81\x00")] == transcript(server.receive(b""))
+    assert server.wants_data
     assert [("data", b"GET / HTTP/1.1\r\n\r\n")] == transcript(server.receive(b"GET / HTTP/1.1\r\n\r\n"))
     assert [END] == transcript(server.receive_eof())
     assert not server.should_close
@@ -195,6 +201,19 @@ def test_a_response_that_begins_before_the_end_of_the_body_announces_the_close(r
 
     assert server.data_to_send().endswith(b"\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
     assert server.should_close
+
+
+def test_a_body_that_breaks_after_its_response_has_begun_gets_no_second_response() -> None:
+    server = asked(b"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n")
+    server.send_headers(ResponseHead(200, LENGTH))
+
+    assert [("terminated", 400)] == transcript(server.receive(b"zz\r\n"))
+
+    with pytest.raises(LocalProtocolError, match="response head while the rest of a response"):
+        server.send_headers(ResponseHead(400, []), True)
+    server.send_data(b"hello", True)
+    assert server.should_close
+    assert server.data_to_send() == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
 
 def test_an_error_response_to_garbage_has_a_body_even_after_a_head_request() -> None:
