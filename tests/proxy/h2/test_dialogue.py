@@ -203,7 +203,7 @@ def test_extended_connect_opens_a_stream_that_both_write_to() -> None:
     assert isinstance(link.at_client[-1], DataReceived)
 
 
-@pytest.mark.parametrize(("status_code", "is_whole"), [(200, True), (403, False)])
+@pytest.mark.parametrize(("status_code", "is_whole"), [(200, True), (299, True), (300, False), (403, False)])
 def test_content_length_in_a_connect_response_counts_only_outside_2xx(status_code: int, is_whole: bool) -> None:
     """RFC 9110, 9.3.6: a client ignores it in a 2xx response, after which the stream is a tunnel."""
     link = Link()
@@ -239,13 +239,14 @@ def test_data_may_follow_a_handshake_with_content_length_0_before_its_response(h
     assert [RequestReceived, DataReceived] == kinds(link.at_server)
 
 
+@pytest.mark.parametrize("status_code", [200, 299])
 @pytest.mark.parametrize("is_of_client", [True, False], ids=["of the client", "of the server"])
-def test_a_headers_frame_on_a_tunnel_is_a_stream_error(is_of_client: bool) -> None:
+def test_a_headers_frame_on_a_tunnel_is_a_stream_error(status_code: int, is_of_client: bool) -> None:
     """RFC 9113, 8.5."""
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
     stream_id = link.request(head, end_stream=False)
-    link.server.send_headers(stream_id, ResponseHead(200, []))
+    link.server.send_headers(stream_id, ResponseHead(status_code, []))
     link.exchange()
     sender, receiver = (link.client, link.server) if is_of_client else (link.server, link.client)
     sender.send_trailers(stream_id, [(b"x", b"y")])
@@ -257,15 +258,27 @@ def test_a_headers_frame_on_a_tunnel_is_a_stream_error(is_of_client: bool) -> No
     assert frames.RST_STREAM in [frame.kind for frame in sent_frames(receiver.data_to_send())]
 
 
-def test_a_refusal_of_connect_may_have_trailers() -> None:
+@pytest.mark.parametrize("status_code", [300, 403])
+def test_both_ends_of_a_refused_connect_may_send_trailers(status_code: int) -> None:
     link = Link()
     head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
     stream_id = link.request(head, end_stream=False)
-    link.server.send_headers(stream_id, ResponseHead(403, []))
+    link.server.send_headers(stream_id, ResponseHead(status_code, []))
+    link.client.send_trailers(stream_id, [(b"x", b"y")])
+    link.exchange()
     link.server.send_trailers(stream_id, [(b"x", b"y")])
     link.exchange()
 
+    assert [RequestReceived, TrailersReceived] == kinds(link.at_server)
     assert [ResponseReceived, TrailersReceived] == kinds(link.at_client)
+
+
+def test_extended_connect_is_not_enabled_by_a_peer_that_sets_it_to_0() -> None:
+    client = new_client()
+    client.receive(frames.encode_settings([(8, 0)]), 0.0)
+
+    with pytest.raises(LocalProtocolError, match="extended CONNECT"):
+        client.open_stream(RequestHead(b"CONNECT", b"https", b"a.example", b"/", [], protocol=b"websocket"))
 
 
 def test_extended_connect_cannot_be_sent_to_a_peer_that_has_not_enabled_it() -> None:
@@ -306,6 +319,15 @@ def test_a_host_field_may_differ_from_the_authority_in_case() -> None:
     request = link.at_server[0]
     assert isinstance(request, RequestReceived)
     assert b"B.example" == request.head.authority
+
+
+@pytest.mark.parametrize("host", [b"a.example", b"c.example"])
+def test_a_host_field_that_names_another_server_than_the_authority_is_refused(host: bytes) -> None:
+    link = Link()
+
+    link.request(RequestHead(b"GET", b"https", b"b.example", b"/", [(b"host", host)]))
+
+    assert [RequestRejected] == kinds(link.at_server)
 
 
 def test_a_head_longer_than_a_frame_is_continued() -> None:
@@ -603,6 +625,24 @@ def test_a_ping_comes_back() -> None:
     assert b"12345678" == answer.payload
 
 
+def test_a_drain_is_announced_with_these_bytes_and_a_ping_that_tells_when_the_peer_knows() -> None:
+    server = new_server()
+
+    server.drain()
+
+    goaway = b"\0\0\x08\x07\0\0\0\0\0" + b"\x7f\xff\xff\xff\0\0\0\0"
+    assert goaway + b"\0\0\x08\x06\0\0\0\0\0draining" == server.data_to_send()
+
+
+def test_a_reset_is_sent_with_these_bytes() -> None:
+    server = new_server()
+    server.receive(headers(1, POST, frames.END_HEADERS), 0.0)
+
+    server.reset_stream(1)
+
+    assert b"\0\0\x04\x03\0\0\0\0\x01" + b"\0\0\0\x08" == server.data_to_send()
+
+
 def test_a_drain_finishes_running_streams_and_refuses_new_ones_only_after_a_round_trip() -> None:
     link = Link()
     assert (False, False) == (link.server.is_drained, link.client.is_drained)
@@ -617,6 +657,8 @@ def test_a_drain_finishes_running_streams_and_refuses_new_ones_only_after_a_roun
     assert (True, False, 0) == (link.server.is_draining, link.server.is_drained, link.client.openable)
     announced = [event.last_stream_id for event in link.at_client if isinstance(event, GoawayReceived)]
     assert [2**31 - 1, crossing] == announced
+    link.server.refuse_from(2**31 - 1)
+    assert [frames.GOAWAY] == [frame.kind for frame in sent_frames(link.server.data_to_send())]
 
     for stream_id in (running, crossing):
         link.server.send_headers(stream_id, ResponseHead(200, []), end_stream=True)

@@ -18,7 +18,7 @@ from proxy.h2 import (
     frames,
 )
 from proxy.h2.fieldlines import encode_integer
-from proxy.heads import ResponseHead
+from proxy.heads import RequestHead, ResponseHead
 from tests.proxy.h2.wire import (
     GET,
     POST,
@@ -400,6 +400,14 @@ def test_malformed_responses_end_the_streams_of_their_requests_and_no_others() -
     last = client.receive(response(patient), 0.0)[-1]
     assert isinstance(last, ResponseReceived)
     assert last.stream_id == patient
+
+
+def test_a_body_in_flight_of_a_response_that_can_have_none_is_no_flood() -> None:
+    client = new_client(limits=LIMITS)
+    stream_id = client.open_stream(RequestHead(b"HEAD", b"https", b"a.example", b"/", []), end_stream=True)
+    body = data(stream_id, b"body") * 200
+
+    assert ended_by(client, response(stream_id, flags=frames.END_HEADERS) + body) is None
 
 
 def test_a_server_that_goes_on_after_its_own_resets_is_a_flood() -> None:

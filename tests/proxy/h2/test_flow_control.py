@@ -14,6 +14,7 @@ from proxy.h2 import (
     ErrorCode,
     LocalProtocolError,
     Settings,
+    SettingsChanged,
     StreamReset,
     WindowUpdated,
     frames,
@@ -291,6 +292,15 @@ def test_the_windows_tell_when_they_let_nothing_through() -> None:
     assert (True, False, 256) == (server.has_send_window, server.awaits_credit(3), server.sendable(3))
 
 
+def test_a_connections_window_that_is_used_up_before_anything_is_released_gets_no_credit_of_0() -> None:
+    """RFC 9113, 6.9: an increment of 0 is an error, which would end the connection."""
+    server = new_server(Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
+
+    server.receive(OPEN + b"".join(data(1, bytes(size)) for size in (16_384, 16_384, 16_384, 16_383)), 0.0)
+
+    assert [] == window_updates(server)
+
+
 def test_a_connection_is_crowded_while_half_of_its_window_is_held() -> None:
     server = new_server(Settings(connection_window_bytes=65_536))
     server.receive(OPEN + data(1, bytes(16_384)) + data(1, bytes(16_383)), 0.0)
@@ -299,7 +309,10 @@ def test_a_connection_is_crowded_while_half_of_its_window_is_held() -> None:
     server.receive(data(1, b"x"), 0.0)
     assert server.is_crowded
 
-    server.release(1, 1)
+    server.receive(data(1, b"x"), 0.0)
+    assert server.is_crowded
+
+    server.release(1, 2)
     assert not server.is_crowded
 
 
@@ -391,6 +404,9 @@ def test_small_credit_is_used_at_once_after_the_peer_made_its_windows_tiny() -> 
 
     assert [0, 1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
     assert 6 == server.send_data(1, bytes(1_000))
+    server.data_to_send()
+    assert server.awaits_credit(1)
+    assert (0, b"") == (server.send_data(1, bytes(1_000)), server.data_to_send())
 
 
 @pytest.mark.parametrize("left_bytes", [0, -5])
@@ -412,11 +428,12 @@ def test_settings_may_take_a_window_below_zero_and_open_it_again() -> None:
 
     server.receive(frames.encode_settings([(4, 10)]), 0.0)
     assert (0, 0) == (server.sendable(1), server.send_data(1, b"x"))
-    assert [] == server.receive(frames.encode_window_update(1, 50), 0.0)
+    assert [] == server.receive(frames.encode_window_update(1, 40), 0.0)
+    assert [SettingsChanged] == [type(event) for event in server.receive(frames.encode_settings([(4, 20)]), 0.0)]
     events = server.receive(frames.encode_settings([(4, 30)]), 0.0)
 
     assert [1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
-    assert 20 == server.sendable(1)
+    assert 10 == server.sendable(1)
 
 
 def test_the_end_of_a_body_needs_no_window() -> None:
@@ -493,6 +510,21 @@ def test_responses_in_one_call_use_up_the_connections_window() -> None:
         assert 1_000 == server.send_response(stream_id, ResponseHead(200, []), bytes(1_000))
 
     assert 65_535 - 65_000 == server.sendable(1)
+
+
+def test_responses_in_one_call_follow_one_another_in_the_output() -> None:
+    server = new_server()
+    server.receive(headers(1, GET) + headers(3, GET), 0.0)
+    server.data_to_send()
+
+    for stream_id, body in ((1, b"one"), (3, b"three")):
+        server.send_response(stream_id, ResponseHead(200, []), body)
+
+    sent = sent_frames(server.data_to_send())
+    assert [(frames.HEADERS, 1), (frames.DATA, 1), (frames.HEADERS, 3), (frames.DATA, 3)] == [
+        (f.kind, f.stream_id) for f in sent
+    ]
+    assert [b"one", b"three"] == [sent[1].payload, sent[3].payload]
 
 
 def test_nothing_can_follow_a_response_in_one_call_while_its_request_goes_on() -> None:

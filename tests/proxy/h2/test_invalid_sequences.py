@@ -16,6 +16,7 @@ HEADERS, END_HEADERS, END_STREAM = frames.HEADERS, frames.END_HEADERS, frames.EN
 OPEN = headers(1, POST, END_HEADERS)
 ENDED = headers(1, GET)
 RST = frames.encode_rst_stream(1, E.CANCEL)
+OTHER_KINDS = [kind for kind in range(10) if kind != frames.SETTINGS]
 
 
 def priority(stream_id: int, depends_on: int) -> bytes:
@@ -52,6 +53,7 @@ CONNECTION_ERRORS = [
     ("6.3 PRIORITY of four bytes, idle", frame(frames.PRIORITY, 0, 1, bytes(4)), E.FRAME_SIZE_ERROR),
     ("6.4 RST_STREAM on stream 0", frames.encode_rst_stream(0, 0), E.PROTOCOL_ERROR),
     ("6.4 RST_STREAM of three bytes", OPEN + frame(frames.RST_STREAM, 0, 1, bytes(3)), E.FRAME_SIZE_ERROR),
+    ("6.4 RST_STREAM of five bytes", OPEN + frame(frames.RST_STREAM, 0, 1, bytes(5)), E.FRAME_SIZE_ERROR),
     ("6.5 SETTINGS on a stream", frame(frames.SETTINGS, 0, 1), E.PROTOCOL_ERROR),
     ("6.5 SETTINGS of five bytes", frame(frames.SETTINGS, 0, 0, bytes(5)), E.FRAME_SIZE_ERROR),
     ("6.5 acknowledgement with payload", frame(frames.SETTINGS, 1, 0, bytes(6)), E.FRAME_SIZE_ERROR),
@@ -65,11 +67,13 @@ CONNECTION_ERRORS = [
     ("6.6 PUSH_PROMISE of a client", OPEN + frame(frames.PUSH_PROMISE, 4, 1, bytes(4)), E.PROTOCOL_ERROR),
     ("6.7 PING on a stream", frame(frames.PING, 0, 1, bytes(8)), E.PROTOCOL_ERROR),
     ("6.7 PING of six bytes", frame(frames.PING, 0, 0, bytes(6)), E.FRAME_SIZE_ERROR),
+    ("6.7 PING of nine bytes", frame(frames.PING, 0, 0, bytes(9)), E.FRAME_SIZE_ERROR),
     ("6.8 GOAWAY on a stream", frame(frames.GOAWAY, 0, 1, bytes(8)), E.PROTOCOL_ERROR),
     ("6.8 GOAWAY of seven bytes", frame(frames.GOAWAY, 0, 0, bytes(7)), E.FRAME_SIZE_ERROR),
     ("6.8 GOAWAY that rises", frames.encode_goaway(3, 0, b"") + frames.encode_goaway(5, 0, b""), E.PROTOCOL_ERROR),
     ("6.9 connection increment 0", frames.encode_window_update(0, 0), E.PROTOCOL_ERROR),
     ("6.9 WINDOW_UPDATE of three bytes", frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), E.FRAME_SIZE_ERROR),
+    ("6.9 WINDOW_UPDATE of five bytes", frame(frames.WINDOW_UPDATE, 0, 0, b"\0\0\0\1\0"), E.FRAME_SIZE_ERROR),
     ("6.9.1 connection window over 2^31-1", frames.encode_window_update(0, 0x7FFFFFFF), E.FLOW_CONTROL_ERROR),
     (
         "6.9.2 settings push a stream's window over 2^31-1",
@@ -291,8 +295,16 @@ def test_a_server_gets_a_stream_error(_name: str, raw: bytes, code: ErrorCode) -
         frames.PREFACE + ENDED,
         frames.PREFACE + frame(frames.SETTINGS, frames.ACK, 0),
         frames.PREFACE + frame(99, 0, 0),
+        *(frames.PREFACE + frame(kind, 0, 0) for kind in OTHER_KINDS),
     ],
-    ids=["HTTP/1.1", "last byte wrong", "no SETTINGS first", "acknowledgement first", "unknown frame first"],
+    ids=[
+        "HTTP/1.1",
+        "last byte wrong",
+        "no SETTINGS first",
+        "acknowledgement first",
+        "unknown frame first",
+        *(f"empty frame of type {kind} first" for kind in OTHER_KINDS),
+    ],
 )
 def test_a_wrong_preface_ends_the_connection_at_once(raw: bytes) -> None:
     assert_connection_error(Connection.server(Caches()), raw, E.PROTOCOL_ERROR)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.h2 import Caches, Connection, RequestReceived, RequestTooLarge, Settings, frames
-from tests.proxy.h2.wire import GET, get_head, headers, new_server
+from tests.proxy.h2.wire import GET, get_head, headers, new_server, sent_frames
 
 BOUNDS = {
     "max_concurrent_streams": (0, 0xFFFFFFFF),
@@ -30,6 +30,26 @@ def test_settings_are_refused_outside_their_bounds(name: str) -> None:
     for value in (lowest - 1, highest + 1):
         with pytest.raises(ValueError, match=f"HTTP/2 setting {name}={value}, want {lowest} to {highest}"):
             Settings(**option(name, value))
+
+
+@pytest.mark.parametrize("is_enabled", [True, False], ids=["extended CONNECT", "no extended CONNECT"])
+def test_each_side_announces_what_the_other_has_to_know(is_enabled: bool) -> None:
+    """A client that did not say so would be sent pushes; servers alone limit streams and take extended CONNECT."""
+    settings = Settings(
+        max_concurrent_streams=7,
+        stream_window_bytes=100_000,
+        max_frame_bytes=20_000,
+        max_header_list_bytes=5_000,
+        is_extended_connect_enabled=is_enabled,
+    )
+    server, client = (
+        frames.decode_settings(sent_frames(side(Caches(), settings).data_to_send())[0].payload)
+        for side in (Connection.server, Connection.client)
+    )
+
+    sizes = {4: 100_000, 5: 20_000, 6: 5_000}
+    assert dict(server) == {1: 0, 3: 7, **sizes, **({8: 1} if is_enabled else {}), 9: 1}
+    assert dict(client) == {1: 0, 2: 0, **sizes}
 
 
 def test_another_limit_of_field_lists_is_announced_once_and_applies_at_once() -> None:

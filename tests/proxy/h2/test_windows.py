@@ -261,6 +261,18 @@ def test_a_large_body_saturates_a_link_whose_round_trip_time_is_unknown(rate_mbi
     assert peer.window.size_bytes <= 3.0 * wire.bytes_per_s
 
 
+def test_the_first_step_of_the_first_body_on_a_line_makes_its_window_four_times_as_wide() -> None:
+    """Nothing is known yet of how fast the line is."""
+    pool = new_pool()
+    pool.line = Wire(1_000_000, 0.05)
+    peer = Peer(pool)
+
+    peer.stand_still()
+    peer.drain(FIRST_BYTES)
+
+    assert peer.window.size_bytes == 4 * FIRST_BYTES
+
+
 def test_windows_shrink_when_the_link_becomes_slower() -> None:
     wire = Wire(50 * MBIT, 0.04)
     pool = edge_pool(wire)
