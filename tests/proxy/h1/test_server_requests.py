@@ -4,7 +4,15 @@ import tracemalloc
 
 import pytest
 
-from proxy.h1 import NOT_HTTP, Caches, Limits, LocalProtocolError, RequestReceived, ServerConnection
+from proxy.h1 import (
+    NOT_HTTP,
+    Caches,
+    ConnectionTerminated,
+    Limits,
+    LocalProtocolError,
+    RequestReceived,
+    ServerConnection,
+)
 from proxy.heads import ResponseHead
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, request, three_ways, transcript
 
@@ -379,6 +387,24 @@ def test_a_carriage_return_is_refused_with_the_byte_behind_it(start: bytes) -> N
 
     assert ("terminated", 400) not in transcript(server.receive(start + b"\r"))
     assert [("terminated", 400)] == transcript(server.receive(b"b"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b" x: y", "folded field line, want each field on one line"),
+        (b"\tx: y", "folded field line, want each field on one line"),
+        (b"x", "field line without a colon"),
+        (b"x : y", "field name b'x ', want a token right before the colon"),
+        (b": y", "field name b'', want a token right before the colon"),
+        (b"x: \0", "value of field b'x' contains a control character"),
+    ],
+)
+def test_a_trailer_is_refused_with_what_is_wrong_with_it(line: bytes, reason: str) -> None:
+    terminated = ServerConnection(Caches()).receive(CHUNKED + b"0\r\n" + line + b"\r\n\r\n")[-1]
+
+    assert isinstance(terminated, ConnectionTerminated)
+    assert (400, reason) == (terminated.status_code, terminated.reason)
 
 
 def test_a_trailer_is_refused_in_time_linear_in_its_length() -> None:

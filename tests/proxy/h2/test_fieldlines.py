@@ -138,12 +138,21 @@ def test_a_field_that_must_not_be_sent_raises_local_protocol_error(field: Field)
     for _ in range(2):
         with pytest.raises(LocalProtocolError, match=r"cannot be sent|pseudo-header field"):
             ours.response(ResponseHead(200, [field]))
+        with pytest.raises(LocalProtocolError, match=r"cannot be sent|pseudo-header field"):
+            ours.response(ResponseHead(200, [field], frozenset((field[0],))))
 
 
 @pytest.mark.parametrize("status_code", [99, 101, 1000])
 def test_a_status_code_that_http2_has_not_raises_local_protocol_error(status_code: int) -> None:
     with pytest.raises(LocalProtocolError, match="want 100 to 999 without 101"):
         encoder().response(ResponseHead(status_code, []))
+
+
+@pytest.mark.parametrize("status_code", [100, 102, 199, 599, 999])
+def test_any_other_status_code_of_three_digits_is_sent(status_code: int) -> None:
+    block = encoder().response(ResponseHead(status_code, []))
+
+    assert [(b":status", b"%d" % status_code)] == Decoder().decode(block, raw=True)
 
 
 def test_the_error_about_a_field_does_not_reveal_its_value() -> None:

@@ -193,6 +193,18 @@ def test_one_long_response_does_not_offset_a_rapid_reset() -> None:
     assert terminated.reason.startswith("RESET")
 
 
+def test_each_piece_of_a_body_of_ours_offsets_one_ping_and_no_more() -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    for _ in range(10):
+        server.send_data(1, b"piece")
+    ping = frames.encode_frame(frames.PING, 0, 0, bytes(8))
+
+    assert ended_by(server, ping * 60) is None
+    assert ended_by(server, ping) is not None
+
+
 def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     one_more = frames.encode_window_update(0, 1000) + frames.encode_frame(frames.PING, 0, 0, bytes(8))

@@ -30,6 +30,7 @@ def request_with(*fields: tuple[bytes, bytes], without: bytes = b"") -> bytes:
 CONNECTION_ERRORS = [
     ("4.2 frame over MAX_FRAME_SIZE", OPEN + data(1, bytes(16_385)), E.FRAME_SIZE_ERROR),
     ("4.3 block that does not decompress", frame(HEADERS, 5, 1, b"\x80"), E.COMPRESSION_ERROR),
+    ("4.3 table size of 1 after our 0 was acknowledged", frame(HEADERS, 5, 1, b"\x21"), E.COMPRESSION_ERROR),
     ("4.3 other frame inside a block", headers(1, GET, END_STREAM) + data(1, b""), E.PROTOCOL_ERROR),
     ("4.3 unknown frame inside a block", headers(1, GET, END_STREAM) + frame(99, 0, 0), E.PROTOCOL_ERROR),
     (
@@ -335,6 +336,18 @@ def test_the_largest_values_of_the_protocol_are_accepted() -> None:
 
     assert not server.is_terminated
     assert (greatest, greatest) == (server.send_window_bytes, server.sendable(1))
+
+
+@pytest.mark.parametrize("cut", [0, 5, 9, 10_000, 16_392])
+def test_a_frame_as_large_as_announced_is_taken_however_it_is_cut(cut: int) -> None:
+    server = new_server()
+    server.receive(OPEN, 0.0)
+    raw = data(1, bytes(16_384))
+
+    events = [*server.receive(raw[:cut], 0.0), *server.receive(raw[cut:], 0.0)]
+
+    assert [16_384] == [len(event.data) for event in events if isinstance(event, DataReceived)]
+    assert not server.is_terminated
 
 
 @pytest.mark.parametrize("stream_id", [1, 3, 99])
