@@ -289,6 +289,23 @@ def test_a_response_without_a_body_is_complete_with_its_request(*, with_trailers
         assert not w.backend().failures
 
 
+def test_a_request_cancelled_right_after_its_last_byte_hears_no_more_of_a_response_without_a_body() -> None:
+    def say_head(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"204")])
+
+    with backend(speaks(say_head)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        w.until(lambda: answer.head is not None)
+        assert answer.request is not None
+        answer.request.send_data(b"abc", True, Owed())
+        answer.request.cancel()
+        w.turns()
+
+        assert (answer.has_ended, answer.failure, w.backend().in_flight) == (False, None, 0)
+
+
 def test_a_stream_counts_against_the_limit_until_it_ends_even_if_its_response_is_complete() -> None:
     peers: list[H2Peer] = []
     limit = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}

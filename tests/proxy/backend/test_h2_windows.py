@@ -75,8 +75,9 @@ def test_a_body_stopped_only_by_its_stream_window_resumes_when_that_opens() -> N
         assert answer.status_code == 200
 
 
-def test_an_upload_does_not_use_a_connection_whose_window_is_used_up_forever() -> None:
-    """It would wait there until it times out, like all later uploads."""
+@pytest.mark.parametrize("most_connections", [1, 9])
+def test_an_upload_does_not_use_a_connection_whose_window_is_used_up_forever(most_connections: int) -> None:
+    """It would wait there until it times out, like all later uploads. Another connection takes its place."""
     got: dict[H2Peer, int] = {}
 
     def forget_the_large(peer: H2Peer, event: h2.events.Event) -> None:
@@ -88,7 +89,7 @@ def test_an_upload_does_not_use_a_connection_whose_window_is_used_up_forever() -
             answers(peer, event)
 
     with backend(speaks(forget_the_large)) as peer, world() as w:
-        w.use(h2c(peer.address))
+        w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=most_connections)))
         w.fetch()
         large = opened(w, w.get(method=b"PUT", end_stream=False))
         assert large.request is not None
@@ -356,17 +357,17 @@ def test_no_connection_over_the_limit_is_opened_beside_one_full_of_slow_readers(
         leave_all(held)
 
 
+def answers_at_length(peer: H2Peer, event: h2.events.Event) -> None:
+    """Each response is as large as the window of its stream."""
+    if isinstance(event, h2.events.StreamEnded):
+        peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+        for place in range(16):
+            peer.h2.send_data(event.stream_id, b"x" * 16384, end_stream=place == 15)
+
+
 def test_credit_after_the_end_of_a_stream_is_returned_to_the_connection() -> None:
     """Otherwise each response taken late by a slow client would shrink the connection window permanently."""
-    peers: list[H2Peer] = []
-
-    def send(peer: H2Peer, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.StreamEnded):
-            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
-            for place in range(16):
-                peer.h2.send_data(event.stream_id, b"x" * 16384, end_stream=place == 15)
-
-    with backend(speaks(send, peers=peers)) as peer, world() as w:
+    with backend(speaks(answers_at_length)) as peer, world() as w:
         w.use(h2c(peer.address))
         # Together much more than the connection's window.
         for _ in range(100):
@@ -375,6 +376,19 @@ def test_credit_after_the_end_of_a_stream_is_returned_to_the_connection() -> Non
             answer.release()
 
         assert peer.connections == 1
+
+
+def test_complete_responses_that_slow_clients_hold_fill_half_of_a_connection_and_the_next_takes_another() -> None:
+    with backend(speaks(answers_at_length)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = [w.fetch(holds=True) for _ in range(32)]
+        assert peer.connections == 1
+
+        held.append(w.fetch(holds=True))
+
+        assert peer.connections == 2
+        for answer in held:
+            answer.release()
 
 
 def test_a_backend_that_does_not_read_gets_no_more_of_any_body_until_it_does_however_wide_its_windows() -> None:
@@ -406,7 +420,7 @@ def test_a_backend_that_does_not_read_gets_no_more_of_any_body_until_it_does_how
                 upload.request.cancel()
             else:
                 waits = upload.request
-        progress = waits.progress_of(owed)
+        progress = waits.progress_of(Owed())
         reads_on.set()
         w.until(lambda: upload.is_writable_told == 1)
 

@@ -153,6 +153,17 @@ def test_credit_for_queued_output_is_returned_only_after_it_is_sent() -> None:
         assert got[0].endswith(b"after")
 
 
+def test_what_lies_in_the_buffer_of_the_kernel_is_sent_but_not_acknowledged() -> None:
+    with plain() as (ours, _):
+        output = Output(ours, Unsent())
+        output.send([bytes(MANY_BYTES)])
+        while select.select([], [ours], [], 0)[1]:
+            output.send_queued()
+
+        assert 0 < output.acknowledged_bytes < output.sent_bytes < MANY_BYTES
+        assert output.acknowledged_bytes + output.unacknowledged_bytes == MANY_BYTES
+
+
 def test_many_tiny_pieces_are_queued_as_one() -> None:
     with plain() as (ours, _):
         output = Output(ours, Unsent())
