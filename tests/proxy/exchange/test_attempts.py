@@ -27,6 +27,14 @@ def test_jitter_applies_to_the_first_wait_already() -> None:
     assert last > 0.14
 
 
+def test_each_wait_is_about_twice_the_one_before_up_to_ten_times_the_first() -> None:
+    attempts = Attempts(POLICY, b"GET", 1)
+
+    waits = [attempts.after_status(503, "a", 0.5) for _ in range(6)]
+
+    assert waits == pytest.approx([0.125, 0.175, 0.275, 0.475, 0.575, 0.575])
+
+
 def test_the_retry_of_a_kept_connection_does_not_count_against_the_policy() -> None:
     attempts = Attempts(RetryPolicy(1, frozenset((503,)), 0.1, True, 0), b"GET", 1)
     broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
@@ -63,3 +71,17 @@ def test_a_retry_by_policy_after_a_broken_kept_connection_needs_a_new_connection
 
     assert attempts.after_failure(broken, "a", 0.0) == pytest.approx(0.1)
     assert attempts.begin(None).needs_new_connection
+
+
+def test_a_request_that_turns_to_another_backend_may_be_repeated_as_if_it_were_new() -> None:
+    attempts = Attempts(None, b"GET", 2)
+    broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
+    refused = Failure(Reason.REFUSED, "", is_unprocessed=True)
+    failures = (broken, refused)
+    assert [attempts.after_failure(failure, "a", 0.0) for failure in failures * 2] == [0.0, 0.0, None, None]
+
+    attempts.turn_to(b"GET", 2)
+
+    wish = attempts.begin(None)
+    assert (wish.avoid, wish.needs_new_connection) == ((), False)
+    assert [attempts.after_failure(failure, "b", 0.0) for failure in failures * 2] == [0.0, 0.0, None, None]

@@ -612,6 +612,20 @@ def test_a_request_that_timed_out_after_permission_is_not_forwarded(make_world: 
     assert (client.head.status_code, len(world.pool.streams)) == (504, 1)
 
 
+def test_permission_restarts_the_idle_timeout(make_world: MakeWorld) -> None:
+    world = make_world(config(guarded(), more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked())
+    world.wait(8.0)
+    world.pool.stream.answer(200, end_stream=True)
+    world.wait(8.0)
+    assert (client.is_over, len(world.pool.streams)) == (False, 2)
+
+    world.wait(3.0)
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason) == (504, "idle_timeout")
+
+
 def test_nothing_is_forwarded_after_a_bug_in_handling_the_response(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world)
     question.have_bug()

@@ -61,6 +61,15 @@ def test_the_response_of_a_mirror_is_read_and_ignored(make_world: MakeWorld) -> 
     assert (client.head.status_code, client.body, not world.services.running) == (200, b"", True)
 
 
+def test_a_mirror_that_answers_with_a_head_alone_is_over(make_world: MakeWorld) -> None:
+    world, _, mirror, stream = begin(make_world, end_stream=True)
+    stream.answer(200, end_stream=True)
+
+    mirror.answer(204, end_stream=True)
+
+    assert not world.services.running
+
+
 def test_a_failing_mirror_does_not_affect_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     mirror.fail(Reason.REFUSED, is_unprocessed=True)

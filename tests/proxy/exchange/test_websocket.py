@@ -139,16 +139,24 @@ def test_early_bytes_are_dropped_when_the_backend_refuses(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [(101, [(b"sec-websocket-accept", ACCEPT)]), (101, []), (200, [])],
-    ids=["101 to another key", "101 to no key", "200, which HTTP/2 takes for a switch"],
+    ("answer", "why"),
+    [
+        (
+            (101, [(b"sec-websocket-accept", ACCEPT)]),
+            "status 101 without the sec-websocket-accept that matches our key",
+        ),
+        ((101, []), "status 101 without the sec-websocket-accept that matches our key"),
+        ((200, []), "status 200 instead of 101, which HTTP/2 would take for a switch"),
+        ((299, []), "status 299 instead of 101, which HTTP/2 would take for a switch"),
+    ],
+    ids=["101 to another key", "101 to no key", "200, which HTTP/2 takes for a switch", "299"],
 )
-def test_an_invalid_handshake_response_is_answered_502(world: World, answer: tuple[int, Fields]) -> None:
+def test_an_invalid_handshake_response_is_answered_502(world: World, answer: tuple[int, Fields], why: str) -> None:
     client = begin(world, is_http2=True)
     world.pool.stream.answer(*answer)
 
     assert client.head is not None
-    assert (client.head.status_code, world.record.reason) == (502, "protocol")
+    assert (client.head.status_code, world.record.reason, world.record.detail) == (502, "protocol", why)
     assert world.pool.stream.is_cancelled
 
 
