@@ -355,6 +355,61 @@ def test_a_complete_request_that_is_cancelled_is_sent_before_its_connection_clos
         w.until(lambda: w.backend().connections == 0)
 
 
+def test_a_request_that_trailers_ended_is_sent_before_its_connection_closes_if_it_is_cancelled() -> None:
+    is_cancelled = threading.Event()
+    taken: list[bytes] = []
+
+    def take_late(conn: Conn) -> None:
+        assert is_cancelled.wait(PATIENCE_S)
+        taken.append(conn.read_until(b"\r\n0\r\nX-Sum: 1\r\n\r\n"))
+
+    with backend(take_late) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        owed = Owed()
+        request.send_data(bytes(1_000_000), False, owed)
+        request.send_trailers([(b"x-sum", b"1")])
+        w.until(lambda: owed.released_bytes == 1_000_000)
+        request.cancel()
+        is_cancelled.set()
+        w.until(lambda: bool(taken))
+
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_cancelling_during_an_upload_resets_the_connection() -> None:
+    """The rest will never come, so nothing that is still on its way is of use."""
+    is_cancelled = threading.Event()
+    told: list[str] = []
+
+    def read_late(conn: Conn) -> None:
+        assert is_cancelled.wait(PATIENCE_S)
+        try:
+            while conn.sock.recv(65_536):
+                pass
+            told.append("closed")
+        except ConnectionResetError:
+            told.append("reset")
+
+    with backend(read_late) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", fields=[(b"content-length", b"2000000")], end_stream=False)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        request.send_data(bytes(1_000_000), False, Owed())
+        w.turns()
+        request.cancel()
+        is_cancelled.set()
+        w.until(lambda: bool(told))
+
+        assert told == ["reset"]
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+
+
 def test_cancelling_during_a_response_resets_the_connection() -> None:
     """A backend that only writes, perhaps a line per minute, would notice a FIN two lines later."""
     told: list[str] = []

@@ -15,6 +15,7 @@ from h2.settings import SettingCodes
 from proxy import document
 from proxy.backend.h2link import H2Link
 from proxy.backend.stream import Reason
+from proxy.heads import Field
 from tests.proxy.backend.h2peer import H2Peer, OnEvent, h2c, opened, speaks
 from tests.proxy.backend.servers import PATIENCE_S, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
@@ -289,21 +290,32 @@ def test_a_response_without_a_body_is_complete_with_its_request(*, with_trailers
         assert not w.backend().failures
 
 
-def test_a_request_cancelled_right_after_its_last_byte_hears_no_more_of_a_response_without_a_body() -> None:
+class Traced(list[Field]):
+    """Fields to which there can be weak references."""
+
+
+def test_a_request_cancelled_right_after_its_last_byte_is_not_kept_although_its_response_has_no_body() -> None:
+    """Its connection lasts for up to an hour."""
+
     def say_head(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.RequestReceived):
             peer.h2.send_headers(event.stream_id, [(b":status", b"204")])
 
     with backend(speaks(say_head)) as peer, world() as w:
         w.use(h2c(peer.address))
-        answer = w.get(method=b"POST", end_stream=False)
-        w.until(lambda: answer.head is not None)
+        fields = Traced([(b"x-head", b"of the request")])
+        answer = w.get(method=b"POST", fields=fields, end_stream=False)
+        w.until(lambda answer=answer: answer.head is not None)  # type: ignore[misc]
         assert answer.request is not None
         answer.request.send_data(b"abc", True, Owed())
         answer.request.cancel()
         w.turns()
+        left = weakref.ref(fields)
+        del answer, fields
+        gc.collect()
 
-        assert (answer.has_ended, answer.failure, w.backend().in_flight) == (False, None, 0)
+        assert left() is None
+        assert (w.backend().in_flight, w.backend().connections) == (0, 1)
 
 
 def test_a_stream_counts_against_the_limit_until_it_ends_even_if_its_response_is_complete() -> None:

@@ -1,5 +1,7 @@
 """Bodies that wait for clients over HTTP/2 or for backends, of all exchanges together."""
 
+import sys
+
 import pytest
 
 from proxy.exchange.relay import MAX_KEPT_BYTES
@@ -142,6 +144,18 @@ def test_large_heads_of_requests_that_are_not_answered_make_room_for_others_with
             stream.answer(end_stream=True)
     assert all(client.is_ended for client in (ordinary, *clients))
     assert waiting(world) == (0, 0, 0)
+
+
+def test_a_client_that_takes_its_time_for_an_error_keeps_no_large_head_in_memory(make_world: MakeWorld) -> None:
+    world = make_world()
+    field = (b"x-many", b"times")
+    client = world.begin(asked(fields=[field] * 1_000))
+    client.taken.window_bytes = 3
+    world.pool.stream.fail()
+    world.pool.streams.clear()
+
+    assert not client.is_over
+    assert sys.getrefcount(field) < 1_000
 
 
 def test_an_upload_that_waits_beside_a_response_that_has_begun_is_reset(make_world: MakeWorld) -> None:
