@@ -288,6 +288,23 @@ def test_old_progress_does_not_extend_the_idle_timeout(make_world: MakeWorld) ->
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
+def test_a_short_idle_timeout_is_exceeded_by_a_tenth_at_most(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "1s"},'))
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    for _ in range(5):
+        world.wait(0.1)
+    world.pool.stream.send(b"x")
+    for _ in range(9):
+        world.wait(0.1)
+    assert not client.is_over
+
+    world.wait(0.1)
+    world.wait(0.1)
+
+    assert client.is_reset
+
+
 def test_an_idle_timeout_of_0s_disables_it(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "0s"},'))
     client = world.begin(asked())

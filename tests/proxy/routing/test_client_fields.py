@@ -61,6 +61,14 @@ def test_conditions_on_other_fields_see_what_was_sent_although_backends_do_not_g
         assert "inside" == taken(table, sent(*fields), sender=Sender((b"x-forwarded-proto", b"http")))
 
 
+@pytest.mark.parametrize("name", ["Accept", "X-List"])
+def test_a_field_that_lists_the_name_of_such_a_field_is_seen_as_it_was_sent(name: str) -> None:
+    described = route("described", {"headers": [{"name": "X-Real-IP", "value": "192.0.2.1"}]})
+    table = table_of(inside((name, "x-real-ip, b")), described, route("outside"))
+
+    assert "inside" == taken(table, sent((name.lower().encode(), b"x-real-ip, b")))
+
+
 def test_conditions_on_fields_of_calls_see_them_alike() -> None:
     call: Field = (b"content-type", b"application/grpc")
     table = table_of(inside(("X-Real-Ip", "10.0.0.1"), kind="grpc"), route("outside"))
