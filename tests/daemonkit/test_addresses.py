@@ -34,6 +34,8 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
         ("127.0.0.1", "without a port"),
         ("host:http", "seen port 'http'"),
         ("host:65536", "want 0 to 65535"),
+        ("host:" + "9" * 5000, "want 0 to 65535"),
+        ("host:\u0668\u0660", "want 0 to 65535"),
         ("http://127.0.0.1:8080", "a URL, want host:port"),
         ("https://host.example:8080/", "a URL, want host:port"),
         ("::1:80", "in brackets"),
@@ -47,6 +49,7 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
         ("ho st:80", "want host:port"),
         ("unix:relative", "absolute path"),
         ("unix:/", "absolute path"),
+        ("unix:/run/a\0b", "absolute path"),
         ("unix:/" + "x" * 107, "at most 107"),
     ],
 )

@@ -14,6 +14,7 @@ import trustme
 from daemonkit import filereading
 from daemonkit.clienttls import distrust_hint, trusting, without_formalities
 from tests.support.certificates import Authority, bare_authority
+from tests.support.descriptors import open_files
 
 NAME = "proxy.example"
 
@@ -103,3 +104,9 @@ def test_the_hint_on_a_failed_verification_depends_on_its_cause(bare: Authority)
     assert [hint(believing, good, name) for name in ("other.example", "192.0.2.2")] == ["", ""]
     assert hint(believing, for_clients) == "; its key usages are not those of a server"
     assert hint(trusting(), good) == "; if its authority is one of your own, name it (--ca)"
+
+
+def test_trusting_authorities_leaves_no_descriptor_open(bare: Authority) -> None:
+    trusting(str(bare.file))
+
+    assert not [name for name in open_files() if name.startswith("/memfd:")]

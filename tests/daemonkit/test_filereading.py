@@ -13,6 +13,7 @@ import pytest
 
 from daemonkit import filereading
 from daemonkit.filereading import TooLarge, read_input, read_regular
+from tests.support.descriptors import open_below
 
 Read = Callable[[Path, int], bytes]
 LIMIT_BYTES = 1024 * 1024
@@ -52,6 +53,28 @@ def test_a_larger_file_is_refused_and_not_read(read: Read, tmp_path: Path) -> No
 
     with pytest.raises(TooLarge, match="it has more than 1 MiB, too much for such a file"):
         read(path, LIMIT_BYTES)
+
+
+@both
+def test_reading_leaves_no_descriptor_open(read: Read, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"content")
+
+    read(path, LIMIT_BYTES)
+    with pytest.raises(TooLarge):
+        read(path, 1)
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path, LIMIT_BYTES)
+
+    assert not open_below(tmp_path)
+
+
+def test_a_limit_below_a_mebibyte_is_told_in_kibibytes(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(bytes(64 * 1024 + 1))
+
+    with pytest.raises(TooLarge, match="it has more than 64 KiB, "):
+        read_regular(path, 64 * 1024)
 
 
 def test_a_device_without_end_is_refused_at_the_limit() -> None:

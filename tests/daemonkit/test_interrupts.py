@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from daemonkit.interrupts import end_on_interrupt
 from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.daemon import Daemon
 from tests.support.process import Process
@@ -119,3 +120,12 @@ def read_by(pid: Callable[[], int], fifo: Path) -> Iterator[None]:
         eventually(is_read, "the secret is read")
         eventually(waits, "there is nothing of it yet")
         yield
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+    """As of a command that a shell without job control has put into the background: Ctrl-C is for another one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    end_on_interrupt()
+
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

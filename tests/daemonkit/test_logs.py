@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal: Journal) -
 
     line = journal.last()
     assert (line["msg"], line["level"]) == ("x", "INFO")
+    assert "error" not in line
     assert (line["time_"], line["level_"], line["msg_"], line["stack_"]) == (1, "l", "m", "s")
 
 
@@ -131,6 +133,41 @@ def test_the_text_of_an_errno_is_not_repeated_where_only_its_number_is_placed_di
     assert journal.last()["error"] == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cannot read /run/token: No such file or directory", ""),
+        ("cannot read it: No such file or directory", "; caused by FileNotFoundError: {cause}"),
+    ],
+)
+def test_a_missing_file_is_named_once(journal: Journal, text: str, told: str) -> None:
+    cause = FileNotFoundError(2, "No such file or directory", "/run/token")
+    error = ValueError(text)
+    error.__cause__ = cause
+
+    ours.error("failed", error)
+
+    assert journal.last()["error"] == f"ValueError: {text}{told.format(cause=cause)}"
+
+
+def test_causes_of_any_kind_are_told(journal: Journal) -> None:
+    error = RuntimeError("store away")
+    error.__cause__ = LookupError("no such site")
+
+    ours.error("failed", error)
+
+    assert journal.last()["error"] == "RuntimeError: store away; caused by LookupError: no such site"
+
+
+def test_an_error_without_a_text_is_told_by_its_kind(journal: Journal) -> None:
+    error = RuntimeError("store away")
+    error.__cause__ = TimeoutError()
+
+    ours.error("failed", error)
+
+    assert journal.last()["error"] == "RuntimeError: store away; caused by TimeoutError"
+
+
 def test_a_long_error_is_cut(journal: Journal) -> None:
     ours.error("failed", ValueError("x" * 10_000))
 
@@ -158,6 +195,14 @@ def test_the_middle_of_a_long_stack_is_left_out_so_that_journald_does_not_cut_th
     assert stack.startswith("Traceback")
     assert stack.endswith("end")
     assert len(journal.lines()[0].encode()) < 48 * 1024
+
+
+def test_a_short_stack_is_whole(journal: Journal) -> None:
+    error = KeyError("k")
+
+    ours.exception("bug", error)
+
+    assert journal.last()["stack"] == "KeyError: 'k'"
 
 
 def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal: Journal) -> None:
@@ -188,11 +233,21 @@ def test_values_that_json_cannot_hold_become_readable_text(journal: Journal) -> 
     cycle: list[object] = []
     cycle.append(cycle)
     ours.info(
-        "x", mute=Mute(), octets=b"\xff", nan=float("nan"), colour=Colour.RED, cycle=cycle, names={"b"}, none=None
+        "x",
+        mute=Mute(),
+        path=Path("/run/x"),
+        until=datetime(2026, 1, 31, tzinfo=UTC),
+        octets=b"\xff",
+        nan=float("nan"),
+        colour=Colour.RED,
+        cycle=cycle,
+        names={"b"},
+        none=None,
     )
 
     line = journal.last()
     assert line["mute"] == "<Mute whose repr fails>"
+    assert (line["path"], line["until"]) == ("/run/x", "2026-01-31T00:00:00+00:00")
     assert line["octets"] == "b'\\xff'"
     assert (line["nan"], line["colour"], line["names"], line["none"]) == ("nan", "red", ["b"], None)
 
@@ -221,6 +276,16 @@ def test_third_party_loggers_go_through_the_same_formatter(journal: Journal) -> 
     assert (line["level"], line["msg"]) == ("WARNING", "Retrying host after\n3")
     assert line["logger"] == "urllib3.connectionpool"
     assert len(journal.lines()) == 1
+
+
+def test_a_library_with_a_handler_of_its_own_logs_each_line_once(journal: Journal) -> None:
+    elsewhere = Journal()
+    logging.getLogger("werkzeug").addHandler(logging.StreamHandler(elsewhere))
+
+    logs.setup("debug", "json", journal)
+    logging.getLogger("werkzeug").warning("told")
+
+    assert (len(journal.lines()), elsewhere.lines()) == (1, [])
 
 
 def test_http2_header_fields_of_clients_are_logged_at_no_level(journal: Journal) -> None:
@@ -283,6 +348,9 @@ def test_a_library_s_message_in_the_text_format_neither_forges_a_line_nor_contro
     assert line.isprintable()
     assert r"refused:\n2026" in line
     assert r"\x1b[2J\u2028" in line
+
+    ours.warning("zurück\ngewiesen")
+    assert stream.lines()[-1].endswith(r" WARNING zurück\ngewiesen")
 
 
 def test_a_stack_in_the_text_format_is_indented_so_that_it_forges_no_line() -> None:
@@ -396,6 +464,22 @@ def test_control_characters_are_escaped_and_decode_to_themselves(journal: Journa
     (line,) = journal.getvalue().splitlines()
     assert line.isprintable()
     assert json.loads(line)["name"] == controls
+
+
+def test_a_rate_limited_logger_keeps_level_error_and_fields(journal: Journal) -> None:
+    limited = ours.every(10)
+
+    for _ in range(2):
+        limited.info("said", client="c")
+        limited.warning("warned", "why", client="c")
+        limited.error("failed", ValueError("how"))
+
+    lines = [json.loads(line) for line in journal.lines()]
+    assert [(line["level"], line["msg"], line.get("error"), line.get("client")) for line in lines] == [
+        ("INFO", "said", None, "c"),
+        ("WARNING", "warned", "why", "c"),
+        ("ERROR", "failed", "ValueError: how", None),
+    ]
 
 
 def test_a_rate_limited_logger_logs_each_message_once_a_period_and_counts_the_rest(journal: Journal) -> None:

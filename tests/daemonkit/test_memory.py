@@ -87,3 +87,33 @@ def test_freed_heap_below_a_live_object_is_returned_on_request() -> None:
     assert kept > 50_000_000
     assert free > 50_000_000
     assert left < 8_000_000
+
+
+COLLECTOR = """
+import gc, weakref
+from daemonkit.memory import spare_the_collector
+
+class Thing:
+    pass
+
+def cycle():
+    one = Thing()
+    one.itself = one
+    return weakref.ref(one)
+
+gc.disable()
+garbage = cycle()
+gc.enable()
+spare_the_collector()
+lasting = gc.get_freeze_count() > 1_000 and len(gc.get_objects()) < 1_000
+rounds = []
+gc.callbacks.append(lambda phase, info: rounds.append(phase))
+made = [[] for _ in range(40_000)]
+print(garbage() is None, lasting, len(rounds))
+"""
+
+
+def test_the_collector_frees_what_is_garbage_once_and_then_leaves_what_lasts_and_short_work_alone() -> None:
+    run = subprocess.run([sys.executable, "-c", COLLECTOR], capture_output=True, text=True, check=True)
+
+    assert run.stdout.split() == ["True", "True", "0"]

@@ -64,6 +64,7 @@ def test_metrics_are_text_by_default_and_openmetrics_when_asked(client: Client) 
     assert 'thing_build_info{version="1.2.3"} 1.0' in text.text
     assert "process_resident_memory_bytes" in text.text
     assert "python_gc_collections_total" in text.text
+    assert "python_info" in text.text
     assert openmetrics.mimetype == "application/openmetrics-text"
     assert openmetrics.text.endswith("# EOF\n")
 

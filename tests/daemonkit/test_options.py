@@ -153,7 +153,12 @@ def test_a_secret_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Pa
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00secret")
     (tmp_path / "large").write_bytes(b"x" * 70_000)
 
-    assert "No such file" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "absent"))[0]
+    names = "UNIFI_API_KEY_FILE (--api-key-file)"
+    absent = tmp_path / "absent"
+    assert problems(UNIFI_API_KEY_FILE=str(absent)) == [
+        f"{names}: cannot read the file '{absent}': No such file or directory"
+    ]
+    assert problems(UNIFI_API_KEY_FILE="a\0b") == [f"{names}: cannot read the file 'a\\x00b': embedded null byte"]
     assert "Is a directory" in problems(UNIFI_API_KEY_FILE=str(tmp_path))[0]
     assert "is empty" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "empty"))[0]
     assert "not UTF-8 text" in problems(UNIFI_API_KEY_FILE=str(tmp_path / "binary"))[0]
@@ -278,6 +283,7 @@ def test_unknown_variables_with_our_prefix_are_warned_of_with_the_nearest_known_
         ("WARNING", "THING_API_ADR", "THING_API_ADDR"),
         ("WARNING", "THING_ZZZ", None),
     ]
+    assert "did_you_mean" not in lines[1]
 
 
 def test_misspelt_variables_with_a_shared_prefix_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +313,7 @@ def test_misspelt_variables_are_reported_together_with_bad_options(capsys: pytes
 def test_a_boolean_after_a_flag_without_an_equals_sign_is_explained() -> None:
     assert problems("records", "--dry-run", "yes") == ["unexpected argument 'yes', did you mean --dry-run=yes?"]
     assert problems("--dry-run", "no") == ["unknown command 'no', did you mean --dry-run=no?"]
+    assert problems("records", "yes") == ["unexpected argument 'yes'"]
     assert problems("records", "--dry-run", "other") == ["unexpected argument 'other'"]
 
 
@@ -335,6 +342,7 @@ def test_help_names_commands_with_options_of_their_own_and_where_these_are_liste
 
     text = capsys.readouterr().out
     assert text.startswith("usage: thing [run|records|explain] [flags]\n")
+    assert "\n\ncommands:\n" in text
     assert "\n  explain  say why\n" in text
     rule = "Below are the flags of `run`, `records`. Other commands list theirs, such as `thing explain --help`."
     assert rule in " ".join(text.split())
@@ -356,6 +364,16 @@ def test_help_names_variable_and_default_of_every_option(capsys: pytest.CaptureF
     assert "--body SIZE" in text
 
 
+def test_help_breaks_no_line_within_a_flag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "37")
+
+    with pytest.raises(SystemExit):
+        load(Options, prog="thing", prefix=PREFIX, argv=["--help"], environ={}, description="--dry-run " * 20)
+
+    text = capsys.readouterr().out
+    assert text.count("--dry-run ") + text.count("--dry-run\n") > 20
+
+
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         load(Options, prog="thing", prefix=PREFIX, argv=["--version"], environ={})
@@ -365,7 +383,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_reference_page_lists_every_option_in_its_group() -> None:
-    page = reference_page(Options, prog="thing", prefix=PREFIX)
+    page = reference_page(Options, prog="thing", prefix=PREFIX, description="Does things.")
 
     assert "## Controller" in page
     assert "| `--wait` | `THING_WAIT` | `12s` | duration | how long a call may take |" in page

@@ -147,3 +147,15 @@ def test_nothing_is_left_of_a_secret_that_contains_another() -> None:
 
 def test_a_secret_is_taken_out_of_a_text_with_octets_that_are_no_text() -> None:
     assert text_without(f"-ERR \udcff Bearer {TEXT}", (TEXT,)) == "-ERR ? Bearer <redacted>"
+
+
+def test_a_long_secret_is_taken_out_of_words_that_contain_it_too() -> None:
+    assert without(f"key_{TEXT}2".encode(), (TEXT,)) == b"key_<redacted>2"
+
+
+def test_a_secret_of_eight_characters_is_long() -> None:
+    assert without(b"key_opensesa2", ("opensesa",)) == b"key_<redacted>2"
+
+
+def test_a_secret_is_taken_out_of_json_that_escapes_only_what_it_must() -> None:
+    assert without('{"key":"gr\u00fcn \\"x\\""}'.encode(), ('gr\u00fcn "x"',)) == b'{"key":"<redacted>"}'

@@ -1,6 +1,6 @@
 """Small files of a state directory: written whole or not at all, and readable by their owner only."""
 
-import contextlib
+import errno
 import os
 import signal
 import stat
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from daemonkit.statefile import replace_file
+from daemonkit.statefile import remedy, replace_file
+from tests.support.descriptors import open_below
 
 
 def test_a_file_is_replaced_whole_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -39,12 +40,27 @@ def test_replacing_a_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
     for _ in range(20):
         replace_file(tmp_path / "known.json", b"another")
 
-    opened: list[str] = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        # Others may be closed meanwhile: by threads of earlier tests, and by the garbage collector.
-        with contextlib.suppress(FileNotFoundError):
-            opened.append(str(descriptor.readlink()))
-    assert not [name for name in opened if name.startswith(str(tmp_path))]
+    assert not open_below(tmp_path)
+
+
+def test_content_and_name_are_on_the_disk_once_a_file_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced, sync = tmp_path / "known.json", list[tuple[str, int, bool]](), os.fsync
+
+    def note(descriptor: int) -> None:
+        size_bytes = os.fstat(descriptor).st_size
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, size_bytes, path.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    replace_file(path, b"content")
+
+    (temporary, size_bytes, had_its_name), (directory, _, has_its_name) = synced
+    assert temporary.startswith(".known.json.")
+    assert (size_bytes, had_its_name) == (len(b"content"), False)
+    assert (directory, has_its_name) == (tmp_path.name, True)
 
 
 _KILLED_WHILE_IT_WRITES = """
@@ -102,3 +118,18 @@ def test_where_a_limit_of_the_process_is_too_low_for_the_file_the_remedy_names_i
 
     assert done.stderr == "raise the limit of the size of files (ulimit -f; systemd: LimitFSIZE=)\n"
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (FileNotFoundError(), "no directory can be made there: choose another --state-dir"),
+        (NotADirectoryError(), "no directory can be made there: choose another --state-dir"),
+        (OSError(errno.EFBIG, "File too large"), "raise the limit of the size of files"),
+        (OSError(errno.ENOSPC, "No space left on device"), "is the disk full, or the directory read-only?"),
+        (OSError(errno.EROFS, "Read-only file system"), "is the disk full, or the directory read-only?"),
+        (ValueError("database is malformed"), "is the disk full, or the directory read-only?"),
+    ],
+)
+def test_the_remedy_depends_on_the_cause(error: Exception, wanted: str) -> None:
+    assert remedy(error, "--state-dir").startswith(wanted)

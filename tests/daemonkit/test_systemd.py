@@ -1,7 +1,9 @@
 """The notifications to systemd, over a real datagram socket."""
 
+import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +51,7 @@ def test_the_watchdog_interval_is_half_of_the_limit_that_is_set_for_this_process
         {},
         {"WATCHDOG_USEC": "0"},
         {"WATCHDOG_USEC": "x"},
+        {"WATCHDOG_USEC": "\u00b2"},
         {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"},
         {"WATCHDOG_USEC": "18446744073709551615"},  # WatchdogSec=infinity
     ],
@@ -61,3 +64,19 @@ def test_a_missing_notify_socket_is_not_an_error(tmp_path: Path) -> None:
     Notifier({}).ready()
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
     Notifier({"NOTIFY_SOCKET": "relative"}).ready()
+
+
+def test_a_manager_that_reads_nothing_does_not_hold_up_the_daemon(manager: Manager) -> None:
+    receiver, name = manager
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filling:
+        filling.setblocking(False)
+        filling.connect(receiver.getsockname())
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                filling.send(b"WATCHDOG=1")
+    notifying = threading.Thread(target=Notifier({"NOTIFY_SOCKET": name}).ready, daemon=True)
+    notifying.start()
+
+    notifying.join(20)
+
+    assert not notifying.is_alive()

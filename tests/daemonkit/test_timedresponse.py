@@ -57,6 +57,20 @@ def test_the_timeout_of_the_socket_still_applies() -> None:
         connection.close()
 
 
+@pytest.mark.parametrize(("begin", "said"), [(b"", "timed out"), (HEAD + b"\r\n", "not complete after")])
+def test_where_both_limits_are_the_same_a_peer_that_has_said_nothing_is_silent_and_another_slow(
+    begin: bytes, said: str
+) -> None:
+    with SocketBackend(lambda dialogue: drip(dialogue, begin, b"")) as backend:
+        connection = asked(backend.port, LIMIT_S)
+        connection.sock.settimeout(LIMIT_S)
+
+        with pytest.raises(TimeoutError, match=said):
+            connection.getresponse().read()
+
+        connection.close()
+
+
 def test_each_response_on_a_connection_has_its_own_time_limit() -> None:
     with SocketBackend() as backend:
         connection = asked(backend.port, PATIENCE_S)

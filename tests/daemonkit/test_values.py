@@ -93,6 +93,21 @@ def test_numbers_stay_in_their_range() -> None:
         number(0.5, 1)("0.4")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "wanted"),
+    [
+        ({}, "of any size"),
+        ({"minimum": 1}, "at least 1"),
+        ({"maximum": 5.0}, "at most 5"),
+        ({"minimum": 1.0, "maximum": 5}, "1 to 5"),
+    ],
+)
+def test_a_refused_number_is_told_the_bounds_that_there_are(bounds: dict[str, float], wanted: str) -> None:
+    for parse, kind in ((integer(**bounds), "whole number"), (number(**bounds), "number")):
+        with pytest.raises(ValueError, match=f"want a {kind}, {wanted}$"):
+            parse("x")
+
+
 def test_a_choice_is_one_of_its_words_in_any_case() -> None:
     assert choice("auto", "v2")("AUTO") == "auto"
     with pytest.raises(ValueError, match="seen 'v3', want one of auto, v2"):
@@ -124,11 +139,12 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("192.168.1.1", r"did you mean https://192.168.1.1 or http://192.168.1.1\?"),
         ("ftp://host", "want a URL such as"),
         ("https://", "want a URL such as"),
-        ("https://host:99999", "broken"),
+        ("https://host:99999", "broken .*, want a URL such as"),
         ("https://[::1", "broken"),
         ("http://::1:8082", r"want an IPv6 address in brackets, as in http://\[fd00::1\]:8082"),
         ("https://fd00:1:2:3:4:5:6:7/", "in brackets"),
         ("http://host:80:a", "broken"),
+        ("https://host:0", "want a URL"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
     ],
