@@ -40,7 +40,7 @@ class LineSink:
 
     def _has_room(self) -> bool:
         """Also true if the reader has gone; the write then fails."""
-        return bool(self._poll.poll(0 if self._is_stuck and self._patience_ms is not None else self._patience_ms))
+        return bool(self._poll.poll(0 if self._is_stuck else self._patience_ms))
 
     def _write_piece(self, rest: memoryview) -> memoryview:
         try:

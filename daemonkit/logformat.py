@@ -11,7 +11,7 @@ import math
 import re
 import traceback
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
@@ -75,13 +75,11 @@ def plain(value: object, depth: int = _MAX_DEPTH) -> object:
         return REDACTED
     if isinstance(value, Enum):
         return plain(value.value, depth)
-    if isinstance(value, str):
-        return str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, BaseException):
         return describe_error(value)
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime):
         return value.isoformat()
     if depth and isinstance(value, Mapping):
         return {str(key): plain(item, depth - 1) for key, item in list(value.items())}
@@ -92,8 +90,7 @@ def plain(value: object, depth: int = _MAX_DEPTH) -> object:
 
 def _shown(value: object) -> str:
     try:
-        # A class with its own `__str__` (a path, an address) has a readable text; all others only have a repr.
-        return repr(value) if type(value).__str__ is object.__str__ else str(value)
+        return str(value)
     except Exception:
         return f"<{type(value).__name__} whose repr fails>"
 

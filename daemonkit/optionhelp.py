@@ -129,7 +129,7 @@ def build_parser(
     questions: Mapping[str, str],
 ) -> Parser:
     parser = Parser(
-        prog=prog or None,
+        prog=prog,
         usage=f"{prog} [{'|'.join([*commands, *questions])}] [flags]" if commands else f"{prog} [flags]",
         description=_escape(_introduction(prog, description, commands, questions)),
         add_help=False,
@@ -221,11 +221,9 @@ def _default(spec: OptionSpec) -> str:
     return "none" if default is None else default or "empty"
 
 
-def reference_page(options: type[Any], *, prog: str, prefix: str, description: str = "") -> str:
+def reference_page(options: type[Any], *, prog: str, prefix: str, description: str) -> str:
     """All options as a markdown page: one table per group, in declaration order."""
-    lines = [f"# Options of `{prog}`", ""]
-    if description:
-        lines += [description, ""]
+    lines = [f"# Options of `{prog}`", "", description, ""]
     lines += [*textwrap.wrap(_RULES, 100), "", *textwrap.wrap(_SPELLINGS, 100), ""]
     tables: dict[str, list[OptionSpec]] = {}
     for spec in specs_of(options, prefix):

@@ -54,7 +54,7 @@ def _remove_abandoned(path: Path) -> None:
 def _sync_directory(path: Path) -> None:
     """Some file systems do not support this; there, only the file itself is safe."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -23,7 +23,7 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
         self._address = _socket_address(environ.get("NOTIFY_SOCKET", ""))
-        self.watchdog_interval_s = _watchdog_interval_s(environ) if self._address else None
+        self.watchdog_interval_s = _watchdog_interval_s(environ)
 
     def ready(self) -> None:
         self._send("READY=1")
@@ -32,8 +32,7 @@ class Notifier:
         self._send("STOPPING=1")
 
     def watchdog(self) -> None:
-        if self.watchdog_interval_s is not None:
-            self._send("WATCHDOG=1")
+        self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> None:
         if not self._address:
