@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from daemonkit import filereading
-from daemonkit.clienttls import distrust_hint, trusting, without_formalities
+from daemonkit.clienttls import distrust_hint, scheme_hint, trusting, without_formalities
 from tests.support.certificates import Authority, bare_authority
 from tests.support.descriptors import open_files
 
@@ -110,3 +110,10 @@ def test_trusting_authorities_leaves_no_descriptor_open(bare: Authority) -> None
     trusting(str(bare.file))
 
     assert not [name for name in open_files() if name.startswith("/memfd:")]
+
+
+def test_an_error_that_says_nothing_about_the_scheme_has_no_hint_at_it(bare: Authority) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError) as caught:
+        shake_hands(trusting(), bare.server_context(bare.issue(NAME)))
+
+    assert [scheme_hint(error) for error in (caught.value, TimeoutError(), ConnectionResetError())] == ["", "", ""]
