@@ -21,8 +21,9 @@ class Held:
 
 @dataclass
 class EchoApp:
-    """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/boom` and `/full` raise, `/unread`
-    reads nothing, `/role` returns the field X-Role, all others the length of the body."""
+    """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/closing` tells when its answer is
+    closed, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field X-Role, all others the length
+    of the body."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -49,6 +50,10 @@ class EchoApp:
             return Response(b"x" * 10_000_000)(environ, start_response)
         if request.path == "/stream":
             return Response(iter([b"a", b"", b"b"]))(environ, start_response)
+        if request.path.startswith("/closing"):
+            response = Response(broken_stream() if request.path.endswith("broken") else "closing")
+            response.call_on_close(self.entered.release)
+            return response(environ, start_response)
         if request.path == "/endless":
             return Response(self._endless())(environ, start_response)
         if request.path == "/broken-stream":

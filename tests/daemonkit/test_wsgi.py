@@ -514,6 +514,27 @@ def test_a_client_that_asked_to_close_can_send_a_large_body_that_the_app_left_un
         assert client.is_closed_by_server()
 
 
+def test_the_right_to_wait_for_an_unread_body_comes_back_once_a_client_has_ended(serve: Serve) -> None:
+    """Only one of so few threads has it at a time."""
+    port = serve(threads=1).bound_address.port
+    for _ in range(3):
+        with RawClient(port) as client:
+            client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5000000\r\n\r\n")
+            client.send(b"x" * 5_000_000)
+
+            assert client.answer().body == b"unread"
+            assert client.is_closed_by_server()
+
+
+@pytest.mark.parametrize("path", ["/closing", "/closing/broken"])
+def test_an_answer_is_closed_once_it_is_sent_or_has_failed(serve: Serve, app: EchoApp, path: str) -> None:
+    """PEP 3333."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+        assert app.entered.acquire(timeout=DEADLINE_S)
+
+
 def test_a_response_without_length_is_sent_in_chunks(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
