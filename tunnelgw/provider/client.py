@@ -7,7 +7,8 @@ Only one thread at a time may call.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
@@ -17,9 +18,10 @@ import msgspec
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from requests.exceptions import InvalidProxyURL, InvalidSchema
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import HTTPError, NameResolutionError, ProxySchemeUnknown
 from urllib3.util.ssl_ import create_urllib3_context
 
 import daemonkit
@@ -39,6 +41,10 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _ACCOUNTS_PER_PAGE = 50
 _MAX_TEXT = 256
+_WRONG_PROXY = (
+    "the proxy of the environment (HTTPS_PROXY) is no URL such as http://proxy.example:3128; in a user or password, "
+    "write other characters than letters and digits as %40 and the like"
+)
 
 T = TypeVar("T")
 Observer = Callable[[str, str, float], None]
@@ -127,6 +133,25 @@ class _TimedAdapter(HTTPAdapter):
         manager = super().proxy_manager_for(*args, **kwargs)
         manager.pool_classes_by_scheme = self._pool_classes
         return manager
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _parsing_proxy():
+            return super().get_connection_with_tls_context(*args, **kwargs)
+
+    def request_url(self, *args: Any, **kwargs: Any) -> str:
+        with _parsing_proxy():
+            return super().request_url(*args, **kwargs)
+
+
+@contextmanager
+def _parsing_proxy() -> Iterator[None]:
+    """What requests says about a proxy whose URL is wrong may quote its password, or is a bug of its own."""
+    try:
+        yield
+    except (UnicodeEncodeError, InvalidSchema, ProxySchemeUnknown):
+        raise
+    except (ValueError, TypeError):
+        raise InvalidProxyURL(_WRONG_PROXY) from None
 
 
 @cache  # classes can only be freed by the garbage collector

@@ -352,6 +352,27 @@ def test_an_environment_that_cannot_be_used_fails_the_call_with_the_reason(
         client.close()
 
 
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "http://user:pa55@127.0.0.1:99999",
+        "http://user:pa55#word@127.0.0.1:9",
+        "http://user:pa55[word@127.0.0.1:9",
+        "http://user:pa55@",
+    ],
+)
+def test_a_proxy_whose_url_is_wrong_fails_the_call_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    for name in ("https_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with closing(ProviderClient(Secret(TOKEN), "https://127.0.0.1:9")) as client:
+        with pytest.raises(ProviderUnreachable, match=r"proxy of the environment \(HTTPS_PROXY\) is no URL") as told:
+            client.accounts()
+        assert "pa55" not in describe_error(told.value)
+
+
 def test_the_provider_s_name_is_resolved_without_search_domains_and_unchanged_in_the_host_header(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
