@@ -27,6 +27,10 @@ _NO_ACCESS = (
 _NO_KUBECONFIG = (AttributeError, LookupError, TypeError, OverflowError, RecursionError)
 """Neither PyYAML nor the package checks the file's content."""
 _USUAL_KUBECONFIG = "~/.kube/config"
+_WRONG_PROXY = (
+    "the proxy (proxy-url of the kubeconfig, or HTTPS_PROXY) is no URL such as http://proxy.example:3128; in a user or "
+    "password, write other characters than letters and digits as %40 and the like"
+)
 
 
 def load_configuration(kubeconfig: str = "") -> Configuration:
@@ -98,6 +102,15 @@ def _choose_proxy(configuration: Configuration) -> None:
         configuration.no_proxy = None
     elif not _is_on_this_machine(configuration.host):
         configuration.proxy = Configuration(host=configuration.host).proxy
+    if configuration.proxy and not _has_host(configuration.proxy):
+        raise Unreachable(f"no access to a cluster: {_WRONG_PROXY}")
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urllib3.util.parse_url(url).host)
+    except urllib3.exceptions.LocationParseError:  # it may quote the password
+        return False
 
 
 def _is_on_this_machine(url: str) -> bool:

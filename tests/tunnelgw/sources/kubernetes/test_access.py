@@ -671,6 +671,29 @@ def test_the_error_about_an_unreachable_proxy_names_it_without_its_password(
     assert SECRET not in str(told.value)
 
 
+@pytest.mark.parametrize("is_kubeconfigs", [False, True])
+@pytest.mark.parametrize(
+    "proxy", ["http://me:{}@127.0.0.1:99999", "http://me:{}#@127.0.0.1:1", "http:me:{}@127.0.0.1:1"]
+)
+def test_the_error_about_a_proxy_whose_url_is_wrong_is_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str, is_kubeconfigs: bool
+) -> None:
+    proxy = proxy.format(SECRET)
+    path = Path(kubeconfig(tmp_path, "https://192.0.2.1", {"token": "token"}))
+    if is_kubeconfigs:
+        document = json.loads(path.read_text())
+        document["clusters"][0]["cluster"]["proxy-url"] = proxy
+        path.write_text(json.dumps(document))
+    else:
+        monkeypatch.setenv("https_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "")
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: the proxy .* is no URL such as ") as told:
+        asked(str(path))
+
+    assert SECRET not in str(told.value)
+
+
 @pytest.mark.parametrize("no_proxy", ["", "192.0.2.0/24"])
 def test_the_proxy_of_a_kubeconfig_is_used_whatever_the_environment_says_of_proxies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
