@@ -13,6 +13,7 @@ from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.setbacks import Restart
 from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.scope import Part
 from tunnelgw.sources.store import Store, Unreadable
 
 _LISTING_S = 60.0
@@ -30,9 +31,10 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
     failures: dict[Kind, ApiServerError] = {}
     forbidden: list[Kind] = []
 
-    def note(kind: Kind, cause: Restart, error: ApiServerError) -> None:
+    def note(part: Part, cause: Restart, error: ApiServerError) -> None:
+        kind, _ = part
         failures[kind] = error
-        if cause is Restart.FORBIDDEN and kind in store.unlisted:  # otherwise only watching is forbidden
+        if cause is Restart.FORBIDDEN and not store.is_listed(part):  # otherwise only watching is forbidden
             forbidden.append(kind)
             store.call()
 

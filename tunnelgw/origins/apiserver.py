@@ -39,7 +39,7 @@ class ApiServerOrigin:
         self.writer: Writer = StatusWriter(self._server)
         self.recorder: Recorder | None = EventRecorder(self._server, options.controller_name, identity, stop)
         self._source = KubernetesSource(
-            self._server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
+            self._server, store, stop, on_restart=lambda part, _cause, _error: listeners.on_restart(part[0])
         )
         # The Lease is renewed until nothing is in progress any more, so it needs connections that still work then.
         self._is_over = threading.Event()

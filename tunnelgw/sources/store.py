@@ -223,6 +223,11 @@ class Store:
         with self._turn:
             return frozenset(kind for kind, _ in self._unlisted)
 
+    def is_listed(self, part: Part) -> bool:
+        """Whether the objects of a kind, or those of it in one namespace, have been listed or found absent."""
+        with self._turn:
+            return part not in self._unlisted
+
     def wait(self, deadline_s: float) -> bool:
         """Wait until there is something to take, `call` is called, or the monotonic clock reaches `deadline_s`.
 

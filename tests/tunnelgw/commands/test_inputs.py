@@ -168,6 +168,28 @@ def test_the_right_to_watch_is_not_needed_by_a_command(tmp_path: Path) -> None:
     assert inputs.skipped == ()
 
 
+def test_the_right_to_watch_is_not_needed_in_one_of_several_namespaces_with_secrets(tmp_path: Path) -> None:
+    with ScriptedApi() as api:
+        other = api.held["/api/v1/namespaces/b/secrets"] = threading.Semaphore(0)
+        refused = threading.Event()
+
+        def watch(send: Send) -> None:
+            if refused.is_set():  # the refusal has been noted, while the list of the other namespace is still to come
+                other.release(2)
+                api.stay(send)
+            refused.set()
+            send({"type": "ERROR", "object": {"code": 403, "reason": "Forbidden", "message": "User joe cannot watch"}})
+
+        api.items["/api/v1/namespaces"] = [{"metadata": {"name": name, "resourceVersion": "1"}} for name in ("a", "b")]
+        api.refusals["/api/v1/namespaces/a/secrets"] = watch
+        api.lists.put((200, listing([], "5")))
+        api.watches.put(api.stay)
+
+        inputs = from_api_server(str(api.kubeconfig(tmp_path)), "a", ("a", "b"))
+
+    assert inputs.skipped == ()
+
+
 def test_a_missing_permission_is_the_only_line_that_a_command_prints(tmp_path: Path) -> None:
     with ScriptedApi() as api:
         refusing_secrets(api, 403)

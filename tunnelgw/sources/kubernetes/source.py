@@ -36,7 +36,7 @@ class KubernetesSource:
         store: Store,
         stop: threading.Event,
         timing: Timing = Timing(),  # noqa: B008  # frozen
-        on_restart: OnRestart = lambda _kind, _cause, _error: None,
+        on_restart: OnRestart = lambda _part, _cause, _error: None,
     ) -> None:
         self._server = server
         self._store = store

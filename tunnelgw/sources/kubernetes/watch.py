@@ -38,6 +38,7 @@ from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, Unreac
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.setbacks import Restart, Setbacks
 from tunnelgw.sources.references import REFERRING, WITH_DATA
+from tunnelgw.sources.scope import Part
 from tunnelgw.sources.store import Store, Unreadable
 
 # For these kinds metadata is enough: whole objects are large.
@@ -100,7 +101,7 @@ _SETTLED_S: Final = 10.0
 """By this long after a change of a definition, all servers of a cluster know it. Earlier lists are repeated."""
 
 
-OnRestart: TypeAlias = Callable[[Kind, Restart, ApiServerError], None]
+OnRestart: TypeAlias = Callable[[Part, Restart, ApiServerError], None]
 
 
 class Watch:
@@ -392,7 +393,7 @@ class Watch:
         """`is_general`: watches of other kinds have the same problem at this time."""
         if self._stop.is_set():
             return
-        self._on_restart(self._kind, cause, error)
+        self._on_restart((self._kind, self._namespace), cause, error)
         self._is_behind = True
         self._store.set_behind(self._kind, self._namespace, is_behind=True)
         self._is_in_doubt = True

@@ -64,7 +64,7 @@ def running(kubeconfig: Path, timing: Timing = QUICK, store: Store | None = None
     world = World(store or Store())
     server = ApiServer(lambda: load_configuration(str(kubeconfig)))
     source = KubernetesSource(
-        server, world.store, stop, timing, on_restart=lambda kind, cause, _: world.restarts.append((kind, cause))
+        server, world.store, stop, timing, on_restart=lambda part, cause, _: world.restarts.append((part[0], cause))
     )
     threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in source.threads()]
     for thread in threads:

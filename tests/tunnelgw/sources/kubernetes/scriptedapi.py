@@ -39,6 +39,8 @@ class ScriptedApi:
         """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
         """Answers to all other requests, by path; to watches only where they are no documents."""
+        self.items: dict[str, list[Any]] = {}
+        """What lists of other kinds hold, by path."""
         self.held: dict[str, threading.Semaphore] = {}
         """Paths whose requests are answered one for each permit."""
         self.recovers_at = ""
@@ -101,7 +103,7 @@ class ScriptedApi:
             return 404, {"code": 404, "reason": "NotFound"}
         if "watch" in query:
             return self.stay
-        return 200, listing([], "1")
+        return 200, listing(self.items.get(path, []), "1")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         api = self

@@ -179,7 +179,7 @@ def test_a_watch_waits_no_longer_when_another_thread_got_an_answer_just_after_it
             Bell(),
             stop,
             Timing(),
-            lambda _kind, cause, _error: failures.put(cause),
+            lambda _part, cause, _error: failures.put(cause),
             get_logger("test").every(60.0),
         )
         thread = threading.Thread(target=watch.run, daemon=True)
