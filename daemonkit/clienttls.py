@@ -23,7 +23,7 @@ _NO_TLS = "WRONG_VERSION_NUMBER"
 DATE_ERRORS = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 PURPOSE_ERROR = 26
-"""X509_V_ERR_INVALID_PURPOSE: the certificate says that it is not for servers, whoever has issued it."""
+"""X509_V_ERR_INVALID_PURPOSE: the certificate, or that of an authority above it, says that it is not for servers."""
 _OF_NAMES = frozenset((62, 64))
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose messages need no hint."""
 
@@ -42,7 +42,7 @@ def distrust_hint(error: ssl.SSLCertVerificationError, flag: str) -> str:
     if error.verify_code in DATE_ERRORS:
         return "; renew it, or set the clock"
     if error.verify_code == PURPOSE_ERROR:
-        return "; its key usages are not those of a server"
+        return "; its key usages, or those of its authority, are not for servers"
     return "" if error.verify_code in _OF_NAMES else f"; if its authority is one of your own, name it ({flag})"
 
 

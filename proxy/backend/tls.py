@@ -120,7 +120,7 @@ class Trust:
         if verify_code in DATE_ERRORS:
             return ""
         if verify_code == PURPOSE_ERROR:
-            return ", want one with key usages of a server"
+            return ", want one whose key usages, and those of its authority, are for servers"
         authorities = "a CA of `tls.ca`" if self._tls.ca else "a CA that this system trusts"
         return f", want one issued by {authorities}"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from daemonkit import filereading
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting, without_formalities
@@ -102,7 +104,11 @@ def test_the_hint_on_a_failed_verification_depends_on_its_cause(bare: Authority)
 
     assert hint(believing, expired) == "; renew it, or set the clock"
     assert [hint(believing, good, name) for name in ("other.example", "192.0.2.2")] == ["", ""]
-    assert hint(believing, for_clients) == "; its key usages are not those of a server"
+    not_for_servers = "; its key usages, or those of its authority, are not for servers"
+    assert hint(believing, for_clients) == not_for_servers
+    with closing(bare_authority(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))) as of_clients:
+        issued = of_clients.server_context(of_clients.issue(NAME))
+        assert hint(trusting(str(of_clients.file)), issued) == not_for_servers
     assert hint(trusting(), good) == "; if its authority is one of your own, name it (--ca)"
 
 

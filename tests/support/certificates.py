@@ -32,12 +32,13 @@ class Issued:
         return {"certificate": self.chain_pem, "privateKey": self.key_pem}
 
 
-def bare_authority() -> Authority:
-    """Its certificate does not state the key usage, like those of MicroK8s and of `openssl req -x509`."""
+def bare_authority(*extensions: x509.ExtensionType) -> Authority:
+    """Its certificate does not state the key usage, like those of MicroK8s and of `openssl req -x509`, unless one of
+    `extensions` does."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bare")])
     now = datetime.now(UTC)
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -47,8 +48,10 @@ def bare_authority() -> Authority:
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
     )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    certificate = builder.sign(key, hashes.SHA256())
     pem, no_encryption = serialization.Encoding.PEM, serialization.NoEncryption()
     key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_encryption)
     return Authority(trustme.CA.from_pem(certificate.public_bytes(pem), key_pem))

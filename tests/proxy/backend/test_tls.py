@@ -313,7 +313,7 @@ def test_a_certificate_that_is_not_for_servers_is_refused_for_its_usages_not_for
         failure = failure_of(w)
 
         assert failure.reason is Reason.TLS
-        assert failure.detail.endswith(", want one with key usages of a server")
+        assert failure.detail.endswith(", want one whose key usages, and those of its authority, are for servers")
 
 
 def test_an_intermediate_authority_may_be_configured_without_its_root(authority: trustme.CA) -> None:
