@@ -7,8 +7,9 @@ another way that means the same to the backend. The normal form of a path:
    encoded slash stays `%2F` and never separates elements. Characters that a path must not contain literally, such as
    `{` and anything outside ASCII, are encoded. A `%` without two hexadecimal digits, and `%00`, are refused.
 2. Repeated slashes become one, unless the document says `mergeSlashes` false.
-3. `.` and `..` elements are resolved; a path that climbs above the root is refused. So is an element such as `..;x`,
-   which servlet containers treat like `..` and other servers as a name.
+3. `.` and `..` elements are resolved; a path that climbs above the root is refused. So are elements such as `..;x`,
+   which servlet containers treat like `..`, and `..%2Fx`, which servers that decode paths before they resolve them do,
+   such as nginx; to others they are names.
 4. `\\` and `#`, which no path may contain and which backends interpret differently, are refused.
 
 Everything else, and the whole query, passes byte for byte.
@@ -34,6 +35,8 @@ _SEQUENCES = {
 """Maps the two digits after a `%` to the normal form of the sequence; 00 is missing, since it is refused."""
 _SEQUENCE = re.compile(rb"(%[0-9A-Fa-f]{2})")
 _SLASHES = re.compile(rb"/{2,}")
+_HIDDEN_SLASH = re.compile(rb"%2F|%5C")
+"""In a spelled path; what some servers decode to a slash, or treat as one, before they resolve dot segments."""
 _NORMAL = re.compile(rb"(?:/(?![/.])[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 
 
@@ -67,7 +70,15 @@ def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
     path = _spelled(path)
     if merge_slashes:
         path = _SLASHES.sub(b"/", path)
-    return _resolved(path) if b"/." in path else path
+    if b"/." in path:
+        path = _resolved(path)
+    if _HIDDEN_SLASH.search(path) and _has_dot_segments(_HIDDEN_SLASH.sub(b"/", path)):
+        raise UnusablePath
+    return path
+
+
+def _has_dot_segments(path: bytes) -> bool:
+    return b"/." in path and any(element.partition(b";")[0] in (b".", b"..") for element in path.split(b"/"))
 
 
 def _spelled(path: bytes) -> bytes:

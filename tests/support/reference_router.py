@@ -194,7 +194,8 @@ def normal(path: str, *, merges_slashes: bool) -> str | None:
         return None
     path = fully(r"/\.(/|$)", path)
     path = fully(r"/(?!\.\./)[^/]*/\.\.(/|$)", path)
-    return None if re.match(r"/\.\.(/|$)", path) else path
+    hidden = re.search(r"(/|%2F|%5C)\.\.?(/|;|%2F|%5C|$)", path)
+    return None if hidden else path
 
 
 def spelled(piece: str) -> str:
