@@ -12,6 +12,7 @@ from werkzeug.wrappers import Request, Response
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
 from daemonkit.wsgi import HttpServer, ServerLimits
+from daemonkit.wsgistreams import BodyError
 from tests.daemonkit.rawhttp import DEADLINE_S
 
 
@@ -23,7 +24,7 @@ class Held:
 class EchoApp:
     """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/closing` tells when its answer is
     closed, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field X-Role, all others the length
-    of the body."""
+    of the body. `/own` answers by itself if that is malformed."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -58,7 +59,12 @@ class EchoApp:
             return Response(self._endless())(environ, start_response)
         if request.path == "/broken-stream":
             return Response(broken_stream())(environ, start_response)
-        body = request.stream.read()
+        try:
+            body = request.stream.read()
+        except BodyError as error:
+            if request.path == "/own":
+                return Response(str(error), error.status_code)(environ, start_response)
+            raise
         if request.path == "/hold":
             self.entered.release()
             assert self.release.wait(20)

@@ -365,6 +365,30 @@ def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, reques
 
 
 @pytest.mark.parametrize(
+    ("chunks", "status_code"),
+    [
+        (b"2\r\nabXX0\r\n\r\n", 400),
+        (b"1\r\na\r\n1\r\nbXX0\r\n\r\n", 400),
+        (b"zz\r\n0\r\n\r\n", 400),
+        (b"1\r\na\r\n0\r\nx: y\n0\r\n\r\n", 400),
+        (b"fffffff\r\n0\r\n\r\n", 413),
+    ],
+    ids=["a chunk too long", "the second too long", "no size", "a malformed trailer", "too large"],
+)
+def test_what_follows_a_malformed_chunk_is_no_request_even_if_the_app_has_answered(
+    serve: Serve, app: EchoApp, chunks: bytes, status_code: int
+) -> None:
+    """It may be data to a proxy in front ("funky chunks")."""
+    with RawClient(serve(max_body_bytes=1000).bound_address.port) as client:
+        client.send(CHUNKED.replace(b"/x", b"/own") + chunks + b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        answer = client.answer()
+        assert (answer.status_code, answer.fields.get("connection")) == (status_code, "close")
+        assert client.is_closed_by_server()
+        assert len(app.gone) == 1
+
+
+@pytest.mark.parametrize(
     "host", ["", "a", "a.test:80", "A_b-1.test:", "127.0.0.1:8080", "[::1]:8080", "[fe80::1%25eth0]"]
 )
 def test_every_valid_host_is_served(serve: Serve, host: str) -> None:
