@@ -12,7 +12,8 @@ wsgistreams · wsgitls > tlssocket       its streams with deadlines; its certifi
 wsgibody · httperrors                   for apps: a whole body, an error in our format
 ops                                     the app behind `/healthz`, `/readyz` and `/metrics`
 clienttls · unixhttp · timedresponse    for clients: whom to trust; unix sockets; a limit for a whole response
-wholenames · retryafter · waits         for clients: names without search domains; how long to wait
+wholenames · addressfamilies            for clients: names without search domains; IPv6 wherever the host has it
+retryafter · waits                      how long to wait
 filereading · statefile · memoryfile    files that may be anything; written whole or not at all; without a name
 memory                                  returned to the system, and rarely searched for garbage
 ipv4                                    hosts that look like an address but are none

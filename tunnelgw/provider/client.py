@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, ProxySchemeUnknow
 from urllib3.util.ssl_ import create_urllib3_context
 
 import daemonkit
+from daemonkit import addressfamilies
 from daemonkit.causes import causes_of, forget_frames
 from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret, text_without
@@ -122,6 +123,7 @@ class _TimedAdapter(HTTPAdapter):
     """Uses connections whose answers are complete in time, or fail."""
 
     def __init__(self, answer_s: float) -> None:
+        addressfamilies.try_both()
         self._pool_classes = _pool_classes(answer_s)
         super().__init__(max_retries=0)
 

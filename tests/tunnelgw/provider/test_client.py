@@ -57,6 +57,15 @@ def test_a_tunnel_and_its_document_are_read_and_replaced(provider: Provider, cli
     assert found.config["ingress"][0]["service"] == "http_status:404"
 
 
+def test_a_provider_with_ipv6_alone_is_dialled_though_loopback_had_none_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("urllib3.util.connection.HAS_IPV6", False)  # as it is then
+
+    with pytest.raises(ProviderUnreachable, match="Connection refused"):
+        ProviderClient(Secret(TOKEN), "http://[::1]:1").accounts()
+
+
 def test_a_wrong_token_and_a_missing_permission_both_name_both_causes(provider: Provider) -> None:
     provider.tokens["without-permission"] = False
     for token in ("wrong-token", "without-permission", "two words"):

@@ -11,6 +11,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.response import HTTPResponse
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
+from daemonkit import addressfamilies
 from daemonkit.clienttls import without_formalities
 from daemonkit.timedresponse import response_within
 
@@ -64,6 +65,7 @@ class Connections:
 
     def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
         """urllib3's pool classes, with connections that are added here."""
+        addressfamilies.try_both()
         known = self
 
         class Plain(HTTPConnection):

@@ -621,6 +621,15 @@ def test_a_file_that_pyyaml_fails_on_is_no_kubeconfig(tmp_path: Path, content: s
         asked(str(path))
 
 
+def test_an_api_server_with_ipv6_alone_is_dialled_though_loopback_had_none_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("urllib3.util.connection.HAS_IPV6", False)  # as it is then
+
+    with pytest.raises(Unreachable, match="Connection refused"):
+        asked(kubeconfig(tmp_path, "http://[::1]:1", {"token": SECRET}))
+
+
 def test_a_kubeconfig_whose_proxy_is_no_text_is_an_error(tmp_path: Path, url: str) -> None:
     path = Path(kubeconfig(tmp_path, url, {"token": SECRET}))
     document = json.loads(path.read_text())
