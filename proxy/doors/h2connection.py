@@ -179,6 +179,9 @@ class H2Connection:
             detail = f"target of {len(head.path)} bytes, want at most {self.terms.max_uri_bytes}"
             self._refuse(stream_id, head.method, 414, detail, "protocol")
             return
+        if not head.authority:  # RFC 9113, 8.3.1
+            self._refuse(stream_id, head.method, 400, "neither :authority nor Host, or an empty one", "protocol")
+            return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
             if self.misdirection.is_outdated:
                 # Most clients send the request again over another connection, whereas those of gRPC, for one, take 421

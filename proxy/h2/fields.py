@@ -152,7 +152,7 @@ def content_length(block: FieldBlock) -> int | None:
 
 
 def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> RequestHead:
-    """Raises Malformed. A request without any authority gets an empty one, which routing can answer better."""
+    """Raises Malformed. A request without any authority gets an empty one, which the door can answer better."""
     if block.flaw is not None:
         raise Malformed(block.flaw)
     _, _, host, _, method, scheme, path, authority, protocol, status = block.special

@@ -462,6 +462,17 @@ def test_an_extended_connect_with_content_length_0_carries_bytes_after_its_respo
         assert b"\x00\xff" == client.answer(stream_id).body
 
 
+def test_a_request_that_names_no_host_is_answered_400() -> None:
+    """RFC 9113, 8.3.1: `:authority` or Host must be there, and not be empty."""
+    with serving() as rig, client_of(rig) as client:
+        answer = client.answer(client.ask("/", authority=""))
+
+        assert answer.status_code == 400
+        assert answer.body == b"400 bad request: neither :authority nor Host, or an empty one\n"
+        assert rig.services.begun.empty()
+        assert {"protocol": 1} == rig.door_stats.refused
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "status_code"),
     [("/" + "a" * 16_384, [], 414), ("/", [(b"x-large", b"a" * 15_000)] * 5, 431)],
