@@ -24,7 +24,9 @@ from proxy.document.targets import BackendTarget
 from proxy.pattern import MAX_ENTRIES, MAX_LENGTH, PatternError, TooManyStates, automaton
 
 # What no normalised path contains (see routing/paths.py), so a match with it would never apply.
-_FOREIGN_IN_PATH = re.compile(r"//|/(?:\.|%2[eE]){1,2}(?:[/;]|\Z)|%2[fF]|%00|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
+_FOREIGN_IN_PATH = re.compile(
+    r"//|(?:/|%5[cC])(?:\.|%2[eE]){1,2}(?:[/;]|%5[cC]|\Z)|%2[fF]|%00|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})"
+)
 
 MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
 """Of all regular expressions of a rule: takes about 0.2 s and 2 MiB, enough for hundreds of common ones."""
