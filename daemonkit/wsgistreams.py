@@ -329,18 +329,18 @@ class ChunkedBody(RequestBody):
         self._chunk_left_bytes = 0
         self._room_bytes = max_bytes
         self._max_bytes = max_bytes
-        self._failure: BodyError | None = None
+        self._failure: tuple[int, str] | None = None
 
     def readinto(self, buffer: Any) -> int:
         if self.is_consumed:
             return 0
         if self._failure is not None:
-            raise self._failure
+            raise BodyError(*self._failure)
         try:
             return self._read_next(buffer)
         except BodyError as failure:
             # Nobody knows where a chunk begins now, nor the next request: what looks like one may be data.
-            self._failure = failure
+            self._failure = failure.status_code, failure.message  # the error itself refers to its frames, and us
             raise
 
     def _read_next(self, buffer: Any) -> int:

@@ -22,6 +22,7 @@ from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 from tests.proxy.loop.keyupdates import key_updates
 from tests.proxy.loop.sides import tcp_pair
+from tests.support.lettinggo import uncollected
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -386,6 +387,18 @@ def test_what_follows_a_malformed_chunk_is_no_request_even_if_the_app_has_answer
         assert (answer.status_code, answer.fields.get("connection")) == (status_code, "close")
         assert client.is_closed_by_server()
         assert len(app.gone) == 1
+
+
+def test_a_malformed_chunk_leaves_nothing_for_the_garbage_collector(serve: Serve, app: EchoApp) -> None:
+    server = serve()
+    with uncollected() as garbage_of:
+        with RawClient(server.bound_address.port) as client:
+            client.send(CHUNKED.replace(b"/x", b"/own") + b"zz\r\n")
+            assert client.answer().status_code == 400
+            assert client.is_closed_by_server()
+        server.stop()
+        app.gone.clear()
+        assert garbage_of("daemonkit") == []
 
 
 @pytest.mark.parametrize(
