@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import urllib3
 import yaml
 from kubernetes.client import Configuration, OpenApiException
+from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 from kubernetes.config.kube_config import KubeConfigMerger
 
@@ -102,7 +103,9 @@ def _choose_proxy(configuration: Configuration) -> None:
         configuration.no_proxy = None
     elif not _is_on_this_machine(configuration.host):
         configuration.proxy = Configuration(host=configuration.host).proxy
-    if configuration.proxy and not _has_host(configuration.proxy):
+    if not configuration.proxy or should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+        return  # the package does not look at it either
+    if not _has_host(configuration.proxy):
         raise Unreachable(f"no access to a cluster: {_WRONG_PROXY}")
 
 

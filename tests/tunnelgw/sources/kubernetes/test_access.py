@@ -719,15 +719,17 @@ def test_the_proxy_of_a_kubeconfig_is_used_whatever_the_environment_says_of_prox
         asked(str(path))
 
 
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "http://me:one#two@127.0.0.1:1"])
 @pytest.mark.parametrize(
     ("host", "no_proxy"),
     [("0.0.0.0", "0.0.0.0/8"), ("127.0.0.1", ""), ("localhost", "")],
 )
 def test_an_environment_without_a_proxy_for_the_server_leads_to_it_directly(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, host: str, no_proxy: str
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, host: str, no_proxy: str, proxy: str
 ) -> None:
-    """As with kubectl, a server on this machine needs no NO_PROXY, such as that of kind or an SSH tunnel."""
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    """As with kubectl, a server on this machine needs no NO_PROXY, such as that of kind or an SSH tunnel. The URL of a
+    proxy that is not used may even be wrong."""
+    monkeypatch.setenv("http_proxy", proxy)
     monkeypatch.setenv("no_proxy", no_proxy)
     path = kubeconfig(tmp_path, url.replace("127.0.0.1", host), {"token": SECRET})
 
