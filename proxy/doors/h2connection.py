@@ -24,6 +24,7 @@ from proxy.doors.terms import Terms
 from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
 from proxy.h2 import ErrorCode
+from proxy.heads import RequestHead
 from proxy.loop import Buffer, Loop, Transport
 from proxy.stats import RefusalCause
 
@@ -170,6 +171,10 @@ class H2Connection:
     def on_other(self, event: h2.Event) -> None:
         """Other events, such as PING acknowledgements and GOAWAY, which matter only for the edge; see `EdgeHttp`."""
 
+    def may_lack_host(self, head: RequestHead) -> bool:  # noqa: ARG002
+        """Whether it is the peer's own and no request for a host; see `EdgeHttp`."""
+        return False
+
     def _begin(self, event: h2.RequestReceived) -> None:
         head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
         if self._transport.is_output_ended or not self._codec.is_live(stream_id):
@@ -179,7 +184,7 @@ class H2Connection:
             detail = f"target of {len(head.path)} bytes, want at most {self.terms.max_uri_bytes}"
             self._refuse(stream_id, head.method, 414, detail, "protocol")
             return
-        if not head.authority:  # RFC 9113, 8.3.1
+        if not head.authority and not self.may_lack_host(head):  # RFC 9113, 8.3.1
             self._refuse(stream_id, head.method, 400, "neither :authority nor Host, or an empty one", "protocol")
             return
         if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):

@@ -9,11 +9,12 @@ from proxy.doors.member import Keeper
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
+from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.routing import TUNNEL_HTTPS
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.heartbeat import Heartbeat
-from proxy.tunnel.streams import WEBSOCKET_UPGRADE
+from proxy.tunnel.streams import WEBSOCKET_UPGRADE, StreamKind, kind_of
 
 _MAX_STREAMS: Final = 10_000
 _STREAM_WINDOW_BYTES: Final = 16 << 10
@@ -101,6 +102,9 @@ class EdgeHttp(H2Connection):
     def on_broken(self, reason: str) -> None:
         self._edge_keeper.on_connection_end(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
         super().on_broken(reason)
+
+    def may_lack_host(self, head: RequestHead) -> bool:
+        return kind_of(head.fields) in (StreamKind.CONTROL, StreamKind.CONFIGURATION)
 
     def on_other(self, event: h2.Event) -> None:
         if isinstance(event, h2.PingAcked):

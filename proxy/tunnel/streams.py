@@ -105,7 +105,7 @@ def is_bodiless(head: RequestHead) -> bool:
 
 def _unwrap(head: RequestHead) -> StreamKind:
     """Classify by the edge's own fields, and remove them."""
-    kind = _kind_of(head.fields)
+    kind = kind_of(head.fields)
     fields = [field for field in head.fields if field[0] not in _INTERNAL]
     if kind is StreamKind.WEBSOCKET:
         # The only version there is; the edge has already refused clients that want another.
@@ -116,7 +116,8 @@ def _unwrap(head: RequestHead) -> StreamKind:
     return kind
 
 
-def _kind_of(fields: Fields) -> StreamKind:
+def kind_of(fields: Fields) -> StreamKind:
+    """What the edge's own fields in a head make of its stream."""
     upgrade = _first(fields, UPGRADE)
     if upgrade in _UPGRADES:
         return _UPGRADES[upgrade]

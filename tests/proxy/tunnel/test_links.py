@@ -147,6 +147,20 @@ def test_requests_and_websockets_are_served_and_counted_and_private_routing_is_r
     assert (stats.requests, stats.in_flight) == (3, 1)
 
 
+def test_the_edges_own_streams_need_no_host_but_requests_do(rig: Rig) -> None:
+    """Which :authority the provider's edge sends with its own streams is not known; its connector takes any or none."""
+    rig.edge.behave(Behaviour(control_authority=b""))
+    rig.register()
+    push = rig.edge.call(host="", fields=[UPDATE_CONFIGURATION], end_stream=False)
+    push.send(b'{"version":5,"config":{}}', True)
+    rig.take_push(rig.wait_for_one(Pushed).push, 5)
+
+    assert push.read_all() == b'{"lastAppliedVersion":5,"err":null}'
+    assert rig.edge.call(host="").response().status_code == 400
+    assert rig.edge.call(host="", fields=[WEBSOCKET], end_stream=False).response().status_code == 400
+    assert rig.edge.call().response().status_code == 200
+
+
 def test_a_second_control_stream_closes_the_connection(rig: Rig) -> None:
     number = rig.register()
     record = record_of(rig)

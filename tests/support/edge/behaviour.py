@@ -50,6 +50,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """RPC messages are sent in several segments."""
     rpc_piece_bytes: int = 0
     """RPC messages are sent in pieces of this size; 0 means whole."""
+    control_authority: bytes = b"edge.internal"
+    """Of the control stream. Which one the provider's edge sends, or whether it sends any, is not known."""
     h2_settings: h2.Settings = DEFAULT_SETTINGS
 
 

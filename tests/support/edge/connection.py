@@ -26,7 +26,6 @@ _LIMITS = h2.Limits(
     max_pings=_ANY, max_settings=_ANY, max_empty_data=_ANY, max_window_updates=_ANY, max_ignored=_ANY, max_dribbles=_ANY
 )
 """No limits: a connector is not an attacker, and a benchmark is not a flood."""
-_CONTROL_HEAD = (b"GET", b"http", b"edge.internal", b"/")
 
 
 class Home(Protocol):
@@ -100,7 +99,7 @@ class EdgeConnection:
             return self._home.verdict(self, registration)
 
         desk = ControlDesk(self._loop, self, self.behaviour, self._ledger, self.record, verdict)
-        head = RequestHead(*_CONTROL_HEAD, [CONTROL_STREAM])
+        head = RequestHead(b"GET", b"http", self.behaviour.control_authority, b"/", [CONTROL_STREAM])
         desk.stream = self.open(head, False, desk, is_counted=False)
         self._control = self._control or desk
 
