@@ -34,7 +34,8 @@ class LineSink:
             pass  # the pipe is closed, or the disk full: the rest is lost
         if len(rest) < size_bytes:
             self._is_line_open = bool(rest)
-        self._is_stuck = bool(rest)
+        # Without a limit it waits the next time too: the reader of a FIFO may have been replaced by another.
+        self._is_stuck = bool(rest) and self._patience_ms is not None
         # The newline that ends an earlier line does not count.
         return bytes(rest[max(0, len(rest) - len(lines)) :])
 

@@ -4,6 +4,7 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,24 @@ def test_lines_to_a_closed_pipe_are_lost_without_an_error() -> None:
     assert sink.write(b"lost\n") == b"lost\n"
     os.close(write)
     assert sink.write(b"lost\n") == b"lost\n"
+
+
+@pytest.mark.timeout(DEADLINE_S)
+def test_a_writer_without_a_limit_waits_for_the_next_reader_of_a_fifo(tmp_path: Path) -> None:
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    first = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    write = os.open(fifo, os.O_WRONLY)
+    sink = LineSink(write, patience_s=None)
+    kept = b"x" * fill(write)
+    os.close(first)
+    assert sink.write(b"lost\n") == b"lost\n"
+    lines = b"".join(b"line %d\n" % number for number in range(50_000))
+
+    def write_and_close() -> None:
+        sink.write(lines)
+        os.close(write)
+
+    with fifo.open("rb") as second:
+        threading.Thread(target=write_and_close, daemon=True).start()
+        assert second.read() == kept + lines
