@@ -123,7 +123,6 @@ class _TimedAdapter(HTTPAdapter):
     """Uses connections whose answers are complete in time, or fail."""
 
     def __init__(self, answer_s: float) -> None:
-        addressfamilies.try_both()
         self._pool_classes = _pool_classes(answer_s)
         super().__init__(max_retries=0)
 
@@ -161,9 +160,11 @@ def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         response_class = response_within(answer_s)
 
-    class Encrypted(HTTPSConnection):
-        response_class = response_within(answer_s)
+        def connect(self) -> None:
+            addressfamilies.try_usable()
+            super().connect()
 
+    class Encrypted(Plain, HTTPSConnection):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             if self.host == _DEFAULT_HOST:

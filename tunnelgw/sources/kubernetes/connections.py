@@ -65,11 +65,11 @@ class Connections:
 
     def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
         """urllib3's pool classes, with connections that are added here."""
-        addressfamilies.try_both()
         known = self
 
         class Plain(HTTPConnection):
             def connect(self) -> None:
+                addressfamilies.try_usable()
                 super().connect()
                 known.add(self)
 
