@@ -96,7 +96,10 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
     if length is not None and b"Transfer-Encoding" in fields:
         # RFC 9112, 6.3: if two parties interpret such a message differently, requests can be smuggled.
         raise ValueError("both Content-Length and Transfer-Encoding")
-    codings = [word.strip().lower() for word in fields.get(b"Transfer-Encoding", b"chunked").split(b",")]
+    codings = [word.strip(b" \t").lower() for word in fields.get(b"Transfer-Encoding", b"chunked").split(b",")]
+    if any(coding != coding.strip() for coding in codings):
+        # RFC 9110, 5.6.3: no whitespace. cheroot takes it off, and would read a body that others do not see.
+        raise ValueError("control character in Transfer-Encoding")
     if codings.count(b"chunked") != 1 and set(codings) <= {b"", b"chunked"}:
         raise ValueError("Transfer-Encoding without chunked, or with more than one")
 
