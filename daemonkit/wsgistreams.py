@@ -30,7 +30,8 @@ _MAX_TRAILER_BYTES = 8 * 1024
 _LOOK_S = 0.125
 """How often to check whether others need the thread of a client that reads or sends nothing: health probes wait only
 1 s."""
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r\n")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00\r\n]*\r\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _MAX_RECEIVES = 16
 """Per turn, for a head: more than the largest head needs, unless it arrives in tiny TLS records."""
@@ -374,5 +375,5 @@ class ChunkedBody(RequestBody):
         room_bytes = _MAX_TRAILER_BYTES
         while (line := self._source.readline(room_bytes)) != b"\r\n":
             room_bytes -= len(line)
-            if not line.endswith(b"\r\n") or room_bytes <= 0:
+            if not _TRAILER.fullmatch(line) or room_bytes <= 0:
                 raise BodyError(400, "malformed or too long trailers after the body")

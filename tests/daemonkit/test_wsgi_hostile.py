@@ -373,10 +373,24 @@ def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, reques
         (b"2\r\nabXX0\r\n\r\n", 400),
         (b"1\r\na\r\n1\r\nbXX0\r\n\r\n", 400),
         (b"zz\r\n0\r\n\r\n", 400),
+        (b"1;a=\x00\r\na\r\n0\r\n\r\n", 400),
         (b"1\r\na\r\n0\r\nx: y\n0\r\n\r\n", 400),
+        (b"1\r\na\r\n0\r\nGET /other HTTP/1.1\r\n\r\n", 400),
+        (b"1\r\na\r\n0\r\nx : y\r\n\r\n", 400),
+        (b"1\r\na\r\n0\r\nx: y\r\n z\r\n\r\n", 400),
         (b"fffffff\r\n0\r\n\r\n", 413),
     ],
-    ids=["a chunk too long", "the second too long", "no size", "a malformed trailer", "too large"],
+    ids=[
+        "a chunk too long",
+        "the second too long",
+        "no size",
+        "NUL in an extension",
+        "a trailer that ends with LF",
+        "a request as a trailer",
+        "a space before the colon",
+        "a folded trailer",
+        "too large",
+    ],
 )
 def test_what_follows_a_malformed_chunk_is_no_request_even_if_the_app_has_answered(
     serve: Serve, app: EchoApp, chunks: bytes, status_code: int
