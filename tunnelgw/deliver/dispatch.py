@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -84,6 +84,40 @@ _DEPARTED = ""
 """Takes the place of the data plane's id for proxies that are to be emptied."""
 
 
+class _Made(NamedTuple):
+    turn: int
+    """The last turn for which the document was made."""
+    listeners: tuple[Listener, ...]
+
+
+_FORGOTTEN = _Made(0, ())
+"""Turns are counted from 1."""
+
+
+class _Documents:
+    """The newest document of a data plane, and what is remembered of it and of former ones."""
+
+    def __init__(self, newest: DocumentParcel) -> None:
+        self.newest = newest
+        self._made: dict[str, _Made] = {}
+        """By digest, in order of turns."""
+
+    def put(self, parcel: DocumentParcel, made: _Made) -> None:
+        self.newest = parcel
+        self._made.pop(parcel.digest, None)  # so that the oldest comes first
+        self._made[parcel.digest] = made
+        if len(self._made) > _MAX_REMEMBERED:
+            del self._made[next(iter(self._made))]
+
+    def made(self, digest: str) -> _Made:
+        return self._made.get(digest, _FORGOTTEN)
+
+    def current_in(self, turn: int) -> int:
+        """The turn of the document that was the newest one in `turn`, as far as is remembered."""
+        turns = [made.turn for made in self._made.values()]
+        return max((made for made in turns if made <= turn), default=min(turns))
+
+
 def _key(name: str, plane: Plane, url: str) -> ProxyKey:
     return ProxyKey(name, url, plane.token, url in plane.taken)
 
@@ -116,11 +150,8 @@ class Dispatch:
         )
         self._budgets: WeakValueDictionary[Secret, Budget] = WeakValueDictionary()
         """By token, since the provider counts calls per token. A budget lives as long as a client that uses it."""
-        self._documents: dict[str, DocumentParcel] = {}
-        self._turns: dict[str, dict[str, int]] = {}
-        """By data plane and digest of a document: the last turn for which it was made."""
-        self._listeners: dict[str, dict[str, tuple[Listener, ...]]] = {}
-        """The listeners of the same documents."""
+        self._documents: dict[str, _Documents] = {}
+        """By data plane."""
         self._planes: Mapping[str, Plane] = {}
         self._versions: dict[str, int] = {}
         """By URL: the last version that a proxy took from us, for proxies named by GatewayConfigs. Written by couriers'
@@ -133,18 +164,10 @@ class Dispatch:
 
     def put_document(self, plane: str, parcel: DocumentParcel, listeners: tuple[Listener, ...], turn: int) -> None:
         """Serve this document on the data plane from now on. Turns are counted from 1."""
-        self._documents[plane] = parcel
-        turns, listeners_of = self._turns.setdefault(plane, {}), self._listeners.setdefault(plane, {})
-        turns.pop(parcel.digest, None)  # so that the oldest comes first
-        turns[parcel.digest] = turn
-        listeners_of[parcel.digest] = listeners
-        if len(turns) > _MAX_REMEMBERED:
-            oldest = next(iter(turns))
-            del turns[oldest], listeners_of[oldest]
+        self._documents.setdefault(plane, _Documents(parcel)).put(parcel, _Made(turn, listeners))
 
     def drop_document(self, plane: str) -> None:
-        for made in (self._documents, self._listeners, self._turns):
-            made.pop(plane, None)
+        self._documents.pop(plane, None)
 
     def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Credentials] | None = None) -> None:
         """Deliver the newest documents to exactly the proxies of these data planes.
@@ -155,7 +178,7 @@ class Dispatch:
         if self._settings.is_dry_run:
             return
         wanted = {
-            _key(name, plane, url): self._documents[name]
+            _key(name, plane, url): self._documents[name].newest
             for name, plane in planes.items()
             if name in self._documents
             for url in plane.endpoints
@@ -217,7 +240,7 @@ class Dispatch:
         return frozenset(
             key.plane
             for key, receipt in self._proxies.receipts().items()
-            if key.plane in self._documents and receipt.held == self._documents[key.plane].digest
+            if key.plane in self._documents and receipt.held == self._documents[key.plane].newest.digest
         )
 
     def has_answered(self, plane: str, turn: int = sys.maxsize) -> bool:
@@ -231,14 +254,14 @@ class Dispatch:
         return partial(self._has_answered, self._proxies.receipts())
 
     def _has_answered(self, receipts: Mapping[ProxyKey, Receipt], plane: str, turn: int) -> bool:
-        if plane not in self._documents or self._settings.is_dry_run:
+        documents = self._documents.get(plane)
+        if documents is None or self._settings.is_dry_run:
             return True
-        turns = self._turns[plane]
-        turn = max((made for made in turns.values() if made <= turn), default=min(turns.values()))
+        turn = documents.current_in(turn)
         found = self._planes.get(plane, _NO_PLANE)
         answers = [receipts.get(_key(plane, found, url)) for url in found.endpoints]
-        return any(answer is not None and turns.get(answer.held, 0) >= turn for answer in answers) or all(
-            answer is not None and turns.get(answer.wanted, 0) >= turn for answer in answers
+        return any(answer is not None and documents.made(answer.held).turn >= turn for answer in answers) or all(
+            answer is not None and documents.made(answer.wanted).turn >= turn for answer in answers
         )
 
     def _is_failing(self, plane: str) -> bool:
@@ -271,9 +294,10 @@ class Dispatch:
         """The listeners of a document, in its order: remarks about ports refer to them by index. Empty if the document
         is not known any more. Without `digest`: the newest document.
         """
-        if digest is None and plane in self._documents:
-            digest = self._documents[plane].digest
-        return self._listeners.get(plane, {}).get(digest or "", ())
+        documents = self._documents.get(plane)
+        if documents is None:
+            return ()
+        return documents.made(documents.newest.digest if digest is None else digest).listeners
 
     # -- targets -----------------------------------------------------------------------------------------------------
 
