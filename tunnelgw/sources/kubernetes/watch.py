@@ -101,6 +101,23 @@ _SETTLED_S: Final = 10.0
 """By this long after a change of a definition, all servers of a cluster know it. Earlier lists are repeated."""
 
 
+class _Absence:
+    """A kind is served in none of our versions."""
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.instead: tuple[str, ...] | None = None
+        """The versions in which it is served instead; None: we have not asked yet."""
+        self.may_come = True
+        """Whether it may be served soon after its definition has come."""
+
+    def learn(self, instead: tuple[str, ...] | None) -> bool:
+        """Returns whether this is news. None: it cannot be determined now."""
+        before = self.instead
+        self.instead = (before or ()) if instead is None else instead
+        return self.instead != before
+
+
 OnRestart: TypeAlias = Callable[[Part, Restart, ApiServerError], None]
 
 
@@ -142,11 +159,8 @@ class Watch:
         """Whether the store was told that the kind is behind."""
         self._has_objects = False
         """Whether the store has the objects of the last list."""
-        self._may_come = True
-        """While the kind is not installed: whether it may be served soon after its definition has come."""
-        self._missed_since_s = 0.0
-        self._missed: tuple[str, ...] | None = None
-        """While the kind is not installed: the versions in which it is served instead, as last logged."""
+        self._absence: _Absence | None = None
+        """Set while the kind is not installed."""
         self._common = common
         self._limited = _log.every(60.0)
 
@@ -192,45 +206,48 @@ class Watch:
                 return
 
     def _await_kind(self, heard: int) -> None:
-        if self._missed is None and not self._has_objects:
-            self._set_absent()  # before another request
-        instead = other_versions(self._server, self._resource)
-        if self._missed is None:
-            self._missed_since_s = time.monotonic()
+        """Wait until it is time to search again, which is sooner if the bell has rung more than `heard` times."""
+        absence = self._absence
+        if absence is None:
+            absence = self._absence = _Absence(time.monotonic())
             self._setbacks.wait_briefly()
-        kept_s = 0.0
-        if self._has_objects:
-            is_defined = instead is None or bool(instead)  # otherwise its objects were deleted with its definition
-            kept_s = self._missed_since_s + self._timing.unserved_s - time.monotonic() if is_defined else 0.0
-            if kept_s <= 0:
-                self._set_absent()
-        if instead is None:
-            instead = self._missed or ()
-        is_news = self._missed != instead
-        if is_news:
-            self._missed = instead
-            self._say_missed(instead)
+            if not self._has_objects:
+                self._set_absent(absence)  # before another request
+        instead = other_versions(self._server, self._resource)
+        kept_s = self._kept_s(absence, instead)
+        is_news = absence.learn(instead)
         # A kind is served only a moment after its definition was created, so after a ring we search several times.
         wait_s = min(self._timing.poll_s, self._setbacks.next_limit_s() * _STRETCH)
-        has_rung = self._bell.rings > heard  # perhaps for a definition that has come during this search
-        if wait_s >= (_NOT_SOON_S if instead else self._timing.poll_s) and not has_rung:
-            self._may_come = False
-        elif is_news or not instead:
-            self._may_come = True
-        if not self._has_objects:
-            self._set_absent()
-        if self._bell.wait(heard, min(wait_s, kept_s) if kept_s > 0 else wait_s):
+        is_rare = wait_s >= (_NOT_SOON_S if absence.instead else self._timing.poll_s)
+        if is_rare and self._bell.rings == heard:  # a ring may be for a definition that has come during this search
+            absence.may_come = False
+        elif is_news or not absence.instead:
+            absence.may_come = True
+        if kept_s > 0:
+            wait_s = min(wait_s, kept_s)
+        else:
+            self._set_absent(absence)
+        if is_news:
+            self._say_absent(absence)
+        if self._bell.wait(heard, wait_s):
             self._setbacks.wait_briefly()
 
-    def _set_absent(self) -> None:
-        self._has_objects = self._is_behind = False
-        self._store.set_absent(self._kind, may_come=self._may_come)
+    def _kept_s(self, absence: _Absence, instead: tuple[str, ...] | None) -> float:
+        """How much longer the store keeps the objects of the last list; 0: it has none, or they were deleted together
+        with their definition."""
+        if not self._has_objects or instead == ():
+            return 0.0
+        return max(0.0, absence.since_s + self._timing.unserved_s - time.monotonic())
 
-    def _say_missed(self, instead: tuple[str, ...]) -> None:
+    def _set_absent(self, absence: _Absence) -> None:
+        self._has_objects = self._is_behind = False
+        self._store.set_absent(self._kind, may_come=absence.may_come)
+
+    def _say_absent(self, absence: _Absence) -> None:
         fields = {"kind": str(self._kind), "group": self._resource.group}
-        if instead:  # its objects exist, but have no effect
+        if absence.instead:  # its objects exist, but have no effect
             message = "kind is served in other versions only, its objects are not read"
-            _log.warning(message, **fields, versions=list(instead), wanted=list(self._resource.versions))
+            _log.warning(message, **fields, versions=list(absence.instead), wanted=list(self._resource.versions))
             return
         # If it was installed before, it may have been removed by mistake, and its objects no longer have an effect.
         say = _log.warning if self._setbacks.cause is Restart.REMOVED else _log.info
@@ -261,10 +278,10 @@ class Watch:
             if not continue_:
                 break
         self._store.replace(self._kind, items.values(), rejected, self._namespace)
-        self._has_objects = self._may_come = True
+        self._has_objects = True
         self._notice(items.values())
-        if self._missed is not None:
-            self._missed = None
+        if self._absence is not None:
+            self._absence = None
             _log.info("kind is installed now", kind=str(self._kind), path=path)
         return page.version
 
