@@ -14,7 +14,7 @@ From top to bottom:
     plan > difference > wishes              which writes are needed, and in which order, as `operations`
     claims · chains · past · opennotes      what a plan must respect: owners, CNAMEs, earlier calls and their notes
     apply > writers                         carries a plan out, strands in parallel
-    journal > notes                         notes on what a failed or killed apply can leave behind
+    leftovers > journal · notes             what a failed or killed apply can leave behind: noted, and removed later
     removals                                rows that a store has confirmed to be removed, and may list again
     ownership · canonical · domains         external-dns's TXT records; one spelling of all names; which we may write
     served                                  what a store serves now

@@ -11,27 +11,24 @@ from threading import Lock
 
 import msgspec
 
-from daemonkit.causes import forget_frames
 from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
-from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
+from dnswebhook.apply import Report, Run, dry_run
 from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreFailed, StoreTimeout
+from dnswebhook.errors import RateLimited, StoreError, StoreFailed, StoreTimeout
 from dnswebhook.fit import Drop
 from dnswebhook.flights import Flights
 from dnswebhook.journal import Journal
+from dnswebhook.leftovers import Leftovers
 from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
-from dnswebhook.model import Changes, Listing, Origin, Record
-from dnswebhook.notes import Note, awaited, done, extended, settle, unsettled
+from dnswebhook.model import Changes, Listing, Origin
 from dnswebhook.operations import Plan
-from dnswebhook.ownership import owner_in
 from dnswebhook.past import History
 from dnswebhook.plan import make_plan
-from dnswebhook.removals import ConfirmedRemovals
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.wishes import SetKey
@@ -81,7 +78,6 @@ class Provider:
         self._store = store
         self._policy = policy
         self._metrics = metrics
-        self._journal = journal
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
         self._failed: set[str] = set()
@@ -92,13 +88,7 @@ class Provider:
         """What the last listing serves, including listings made by applies. Before the first one, anything may be
         served: with `--txt-cache-interval`, external-dns need not list first after our start, and the store may have
         accepted what it sends before an upgrade."""
-        self._written: dict[tuple[str, str], Note] = {}
-        """Ownership records, by name and text, that complete applies have added since the last listing."""
-        self._confirmed = ConfirmedRemovals()
-        self._generation = 0
-        """`Listing.generation` of the last listing."""
-        self._contested: frozenset[Note] = frozenset()
-        """`Settlement.contested` of the last listing, so that each is logged once."""
+        self._leftovers = Leftovers(store, journal, metrics, self._adjuster.is_desired, policy.protected.matches)
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
         self._writers = Writers(policy.write_parallelism)
@@ -130,8 +120,8 @@ class Provider:
         with self._in_turn(deadline):
             if is_caller_gone():
                 raise CallerGone
-            listing = self._list(deadline)
-            self._check_generation(changes)
+            listing = self._leftovers.list_records(deadline)
+            self._check_generation(changes, listing)
             self._look_at(listing)
             plan = make_plan(
                 changes,
@@ -139,11 +129,11 @@ class Provider:
                 self._store.capabilities(),
                 self._policy.domain_filter,
                 self._policy.protected,
-                self._history.begin_apply(self._journal.notes),
+                self._history.begin_apply(self._leftovers.notes),
             )
             self._history.note_refusals(plan.refusals)
             self._note(plan)
-            self._confirmed.forget_asked(changes, self._history.told)
+            self._leftovers.forget_asked(changes, self._history.told)
             self._guard_against_mass_deletion(plan, listing)
             report = dry_run(plan) if self._policy.is_dry_run else self._carry_out(plan, listing, deadline)
         for (verb, outcome), count in report.counts.items():
@@ -152,38 +142,21 @@ class Provider:
         self._metrics.last_apply.set(time.time())
 
     def _carry_out(self, plan: Plan, listing: Listing, deadline: Deadline) -> Report:
-        writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
-        added = [spec for verb, spec in writes if verb != "delete"]
-        self._journal.replace(unsettled(self._journal.notes, listing.records))
-        self._journal.add((*extended(self._journal.notes, added), *plan.notes))
+        self._leftovers.begin(plan, listing)
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
-        self._journal.add(awaited(self._journal.notes, run.pending))
-        if self._store.capabilities().has_lasting_ids:
-            self._confirmed.add(report.removed, plan.notes)
+        self._leftovers.conclude(plan, report, run.pending)
         self._history.note_removals(plan.notes)
-        if report.is_complete and not plan.refusals:  # what was not done because of a refusal also stays noted
-            settled = set(plan.notes)
-            left = [each for each in self._journal.notes if each.waits or each not in settled]
-            self._journal.replace(tuple(done(each) if each in settled else each for each in left))
-            self._remember_written(plan.notes)
         return report
 
-    def _check_generation(self, changes: Changes) -> None:
+    def _check_generation(self, changes: Changes, listing: Listing) -> None:
         """Refuse updates and deletions if the store was replaced since external-dns listed it (`Listing.generation`).
 
         The rows they name may be somebody else's in the new store. Raises StoreFailed.
         """
-        if (changes.update_old or changes.delete) and not self._history.is_about(self._generation):
+        if (changes.update_old or changes.delete) and not self._history.is_about(listing.generation):
             raise StoreFailed("the store was replaced since it was listed; nothing was changed, the next pass lists it")
-
-    def _remember_written(self, notes: Iterable[Note]) -> None:
-        for note in notes:
-            key = (note.name, note.value)
-            self._written.pop(key, None)
-            if not (note.is_leaving or note.is_staying or note.successor) and owner_in(note.value):
-                self._written[key] = done(note)
 
     def close(self) -> None:
         self._writers.close()
@@ -205,86 +178,14 @@ class Provider:
 
     def _fetch_records(self, deadline: Deadline) -> bytes:
         with self._in_turn(deadline):
-            listing = self._settled_listing(deadline)
-            self._history.tell(listing.records, self._generation)
+            listing = self._leftovers.settled_listing(deadline, is_dry_run=self._policy.is_dry_run)
+            self._history.tell(listing.records, listing.generation)
             self._look_at(listing)
         self._metrics.last_listing.set(time.time())
         encoded = self._encoder.encode(listing)
         for record_type in KNOWN_TYPES:
             self._metrics.records_managed.labels(record_type).set(encoded.sets_by_type[record_type])
         return encoded.body
-
-    def _list(self, deadline: Deadline) -> Listing:
-        self._journal.look_again()
-        listing = self._store.list_records(deadline)
-        if listing.generation != self._generation:
-            # The store was replaced. Its rows are older, or somebody else's, and our notes are not about them: acting
-            # on a note could remove an ownership record that is in use.
-            self._generation = listing.generation
-            self._written = {}
-            self._journal.replace(())
-        return listing
-
-    def _settled_listing(self, deadline: Deadline) -> Listing:
-        """A listing after removal of what earlier applies left behind, without what external-dns must not see."""
-        listing = self._list(deadline)
-        self._confirmed.follow(listing.records, self._adjuster.is_desired)
-        open_notes = self._written | {(note.name, note.value): note for note in self._journal.notes}
-        if not (open_notes or self._confirmed) or self._policy.is_dry_run:
-            return listing
-        is_protected = self._policy.protected.matches  # patterns may have been added since the note was written
-        noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
-        settlement = settle(noted, listing.records, self._adjuster.is_desired)
-        contested = {*settlement.contested}
-        remove = dict.fromkeys((*settlement.remove, *self._confirmed))
-        untold = {*settlement.claims, *self._confirmed.ownership_records}  # even if they stay for now
-        untold |= self._remove_left_over(remove, deadline)
-        generation = self._generation
-        if remove and not deadline.has_passed:  # if removing took too long, the first listing is the answer
-            listing = self._list(deadline)
-            # Settled again: a record may have gone in between and left its ownership record behind.
-            noted = noted if self._generation == generation else []
-            settlement = settle(noted, listing.records, self._adjuster.is_desired)
-            untold.update(settlement.claims)
-            contested.update(settlement.contested)
-        self._written = {}
-        self._journal.replace(settlement.open)
-        self._tell_contested(frozenset(contested))
-        if not remove:
-            return listing
-        return Listing(tuple(row for row in listing.records if row not in untold))
-
-    def _remove_left_over(self, rows: Iterable[Record], deadline: Deadline) -> set[Record]:
-        """Returns those that are gone. If a removal that was confirmed before had to be repeated, that is not known
-        before the next listing."""
-        gone = set()
-        for row in rows:
-            try:
-                self._store.delete(row, deadline)
-            except NotFound:
-                self._confirmed.forget(row)
-                gone.add(row)
-            except StoreError as error:
-                log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
-                forget_frames(error)
-                if error.is_systemic:  # all others would fail as well, and the listing must be answered in time
-                    break
-            else:
-                log.info("left-over record removed", name=row.name, value=row.value)
-                self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-                if row not in self._confirmed:
-                    gone.add(row)
-        return gone
-
-    def _tell_contested(self, contested: frozenset[Note]) -> None:
-        for note in sorted(contested - self._contested, key=lambda note: note.name):
-            log.warning(
-                "another external-dns has claimed the same record",
-                name=note.owned.name,
-                ownership_record=note.name,
-                our_owner=owner_in(note.value),
-            )
-        self._contested = contested
 
     def _count_drop(self, drop: Drop) -> None:
         self._metrics.dropped_endpoints.labels(drop.reason).inc(drop.count)
