@@ -11,7 +11,7 @@ from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
 from daemonkit.values import choice, comma_list, duration, parse_bool, parse_url
 from tunnelgw.model.meta import LABEL, Key
-from tunnelgw.provider.client import DEFAULT_URL
+from tunnelgw.provider.transport import DEFAULT_URL
 
 PROG = "tunnelgw"
 PREFIX = "TUNNELGW_"

@@ -22,7 +22,7 @@ from tests.support.lettinggo import uncollected
 from tests.support.ports import ReservedPort
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
 from tests.support.socketbackend import Dialogue, SocketBackend
-from tunnelgw.provider.client import Budget, CallTiming, ProviderClient
+from tunnelgw.provider.client import Budget, ProviderClient
 from tunnelgw.provider.errors import (
     AuthenticationFailed,
     NameUnknown,
@@ -33,6 +33,7 @@ from tunnelgw.provider.errors import (
     Refused,
 )
 from tunnelgw.provider.pacing import MAX_CALLS, WINDOW_S
+from tunnelgw.provider.transport import CallTiming
 
 CONFIG = {"ingress": [{"service": "http_status:404"}]}
 NESTED = "[" * 50_000 + "]" * 50_000
@@ -198,7 +199,7 @@ def test_retry_after_of_other_errors_sets_a_retry_delay_of_at_most_15_minutes(
 def test_a_response_above_the_size_limit_is_refused(
     provider: Provider, client: ProviderClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr("tunnelgw.provider.transport.MAX_ANSWER_BYTES", 100_000)
     provider.fault(Reply(status=200, body=f'{{"success":true,"result":"{"x" * 200_000}"}}'))
 
     with pytest.raises(ProviderUnreachable, match="the answer is longer than 100000 bytes"):
@@ -324,7 +325,7 @@ def test_the_ca_of_a_tls_intercepting_proxy_is_trusted_with_every_python_version
         dialogue.read_request()
         dialogue.send(b'HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n{"success":true,"result":[]}')
 
-    for module in ("urllib3.connection", "tunnelgw.provider.client"):
+    for module in ("urllib3.connection", "tunnelgw.provider.transport"):
         monkeypatch.setattr(f"{module}.create_urllib3_context", strict)
     with (
         closing(bare_authority()) as authority,
@@ -431,7 +432,7 @@ def test_a_connection_that_was_idle_too_long_is_not_reused() -> None:
 
 
 def test_reading_an_endless_response_stops_at_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr("tunnelgw.provider.transport.MAX_ANSWER_BYTES", 100_000)
 
     def go_on(dialogue: Dialogue) -> None:
         dialogue.read_request()
