@@ -9,7 +9,7 @@ What counts is the state of the store afterwards: "already exists" on create and
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -179,52 +179,49 @@ class Run:
             case Switch(remove, add):
                 return self._switch(remove, add)
 
-    def _create(self, spec: RecordSpec, added: list[Record] | None = None, deadline: Deadline | None = None) -> bool:
-        def create() -> None:
-            record = self._store.create(spec, deadline or self._deadline)
-            if added is not None:
-                added.append(record)
-
+    def _create(
+        self,
+        spec: RecordSpec,
+        deadline: Deadline | None = None,
+        on_added: Callable[[Record], None] = lambda _: None,
+    ) -> bool:
         try:
-            return self._write("create", spec, create)
+            made = self._write("create", spec, lambda: on_added(self._store.create(spec, deadline or self._deadline)))
         except AlreadyExists:
-            return self._unchanged("create")
+            made = self._unchanged("create")
+        return made is not Outcome.FAILED
 
     def _create_together(self, specs: tuple[RecordSpec, ...]) -> bool:
         """Create all rows or none: if one cannot be added, remove the others again, except rows that existed before."""
         added: list[Record] = []
         for index, spec in enumerate(specs):
-            if not self._create(spec, added):
+            if not self._create(spec, on_added=added.append):
                 self._count("create", Outcome.LEFT_OUT, len(specs) - index - 1)
                 grace = Deadline.after(PUT_BACK_GRACE_S)  # half of a set that is not removed now would stay for ever
                 for record in added:
-                    self._delete(record, deadline=grace)
+                    self._delete(record, grace)
                 return False
         return True
 
-    def _delete(self, record: Record, gone: list[Record] | None = None, deadline: Deadline | None = None) -> bool:
+    def _delete(self, record: Record, deadline: Deadline | None = None) -> Outcome:
+        """APPLIED, FAILED, or UNCHANGED if the row was not found."""
         try:
             return self._write("delete", record.spec, lambda: self._store.delete(record, deadline or self._deadline))
         except NotFound:
-            if gone is not None:
-                gone.append(record)
             return self._unchanged("delete")
 
     def _delete_for_good(self, record: Record) -> bool:
-        gone: list[Record] = []
-        if not self._delete(record, gone):
-            return False
-        self._note_removed((record,), gone)
-        return True
+        outcome = self._delete(record)
+        self._note_removed({record: outcome})
+        return outcome is not Outcome.FAILED
 
-    def _note_removed(self, removed: Iterable[Record], gone: Collection[Record]) -> None:
-        """Report rows as removed, except those in `gone`, which were not found."""
+    def _note_removed(self, outcomes: Mapping[Record, Outcome]) -> None:
         with self._lock:
-            self._report.removed += [record for record in removed if record not in gone]
+            self._report.removed += [record for record, outcome in outcomes.items() if outcome is Outcome.APPLIED]
 
     def _update(self, record: Record, spec: RecordSpec) -> bool:
         try:
-            return self._write("update", spec, lambda: self._store.update(record, spec, self._deadline))
+            made = self._write("update", spec, lambda: self._store.update(record, spec, self._deadline))
         except (UpdateUnsupported, AlreadyExists):  # AlreadyExists: somebody added the desired value since the listing
             return self._replace(record, spec)
         except NotFound as gone:  # somebody removed the row since the listing
@@ -232,6 +229,7 @@ class Run:
                 return self._create(spec)
             self._failed("update", spec, gone)  # and may have added another CNAME, which only a listing would show
             return False
+        return made is Outcome.APPLIED
 
     def _replace(self, record: Record, spec: RecordSpec) -> bool:
         """For a store that cannot change a row: add the new one and then remove the old one, or the other way round if
@@ -244,19 +242,20 @@ class Run:
 
     def _switch(self, remove: tuple[Record, ...], add: tuple[RecordSpec, ...]) -> bool:
         has_cname = "CNAME" in (remove[0].type, add[0].type)
-        removed: list[Record] = []
-        gone: list[Record] = []
+        removed: dict[Record, Outcome] = {}
         for index, record in enumerate(remove):
-            if not self._delete(record, gone):
+            outcome = self._delete(record)
+            if outcome is Outcome.FAILED:
                 self._put_back(removed)
                 self._count("delete", Outcome.LEFT_OUT, len(remove) - index - 1)
                 self._count("create", Outcome.LEFT_OUT, len(add))
                 return False
-            removed.append(record)
-        if has_cname and (gone or not self._are_gone(remove)) and (obstacle := self._obstacle(add[0].name, remove)):
+            removed[record] = outcome
+        has_gone = Outcome.UNCHANGED in removed.values()
+        if has_cname and (has_gone or not self._are_gone(remove)) and (obstacle := self._obstacle(add[0].name, remove)):
             for spec in add:
                 self._failed("create", spec, obstacle)
-            if not gone and not isinstance(obstacle, Overlaps):
+            if not has_gone and not isinstance(obstacle, Overlaps):
                 self._put_back(removed)
             return False
         added = [self._create(spec) for spec in add]
@@ -267,7 +266,7 @@ class Run:
                 self._put_back(removed)
                 return False
         values = {spec.value for spec in add}  # rows that only get another TTL are still desired
-        self._note_removed((record for record in removed if record.value not in values), gone)
+        self._note_removed({record: outcome for record, outcome in removed.items() if record.value not in values})
         return all(added)
 
     def _are_gone(self, rows: Iterable[Record]) -> bool:
@@ -307,14 +306,14 @@ class Run:
                 return Overlaps(f"the removal of {row.type} {row.value!r} was confirmed, but it is still there")
         return Overlaps(f"somebody changed {name} since it was listed")
 
-    def _put_back(self, removed: list[Record]) -> None:
+    def _put_back(self, removed: Iterable[Record]) -> None:
         """Nothing could be added in place of the removed rows: the name must not stay empty until the next pass."""
         grace = Deadline.after(PUT_BACK_GRACE_S)  # even when the call's own time is up, or the process is stopping
         for record in removed:
-            self._create(record.spec, deadline=grace)
+            self._create(record.spec, grace)
 
-    def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> bool:
-        """Make one write; returns whether it succeeded. Raises AlreadyExists, NotFound and UpdateUnsupported, whose
+    def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> Outcome:
+        """Make one write; returns APPLIED or FAILED. Raises AlreadyExists, NotFound and UpdateUnsupported, whose
         meaning depends on the caller."""
         try:
             call()
@@ -322,14 +321,14 @@ class Run:
             raise
         except StoreError as error:
             self._failed(verb, spec, error)
-            return False
+            return Outcome.FAILED
         log.info("record written", operation=verb, name=spec.name, type=spec.type, value=spec.value, ttl_s=spec.ttl_s)
         self._count(verb, Outcome.APPLIED)
-        return True
+        return Outcome.APPLIED
 
-    def _unchanged(self, verb: str) -> bool:
+    def _unchanged(self, verb: str) -> Outcome:
         self._count(verb, Outcome.UNCHANGED)
-        return True
+        return Outcome.UNCHANGED
 
     def _failed(self, verb: str, spec: RecordSpec, error: StoreError) -> None:
         forget_frames(error)
