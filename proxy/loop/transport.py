@@ -187,7 +187,7 @@ class Transport:
         if self._is_paused:
             self._is_paused = False
             if self._withheld_loss is not None:
-                self._loop.call_soon(self._read_rest)
+                self._loop.call_soon(self._read_pending)
                 return
             self._rewatch()
             if self._tls is not None and not self.is_closed and self._tls.has_more:
@@ -223,21 +223,17 @@ class Transport:
             self._owner.on_eof()
 
     def _read_pending(self) -> None:
-        if not self.is_closed and not self._is_paused and not self._is_eof_seen:
-            try:
-                self.on_readable()
-            except Exception:
-                # As the loop does for events of the socket.
-                log.exception("bug in the handler of a socket", handler=type(self).__name__)
-                self.on_bug()
-
-    def _read_rest(self) -> None:
-        if self._withheld_loss is not None and not self.is_closed and not self._is_paused:
-            try:
+        if self.is_closed or self._is_paused:
+            return
+        try:
+            if self._withheld_loss is not None:
                 self._lose_output(self._withheld_loss)
-            except Exception:
-                log.exception("bug in the handler of a socket", handler=type(self).__name__)
-                self.on_bug()
+            elif not self._is_eof_seen:
+                self.on_readable()
+        except Exception:
+            # As the loop does for events of the socket.
+            log.exception("bug in the handler of a socket", handler=type(self).__name__)
+            self.on_bug()
 
     def _drop(self, data: bytes) -> None:
         if not data:
