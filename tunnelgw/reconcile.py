@@ -66,7 +66,7 @@ class Reconciler:
         metrics: Metrics,
         debounce_s: float,
     ) -> None:
-        """`leads`: whether we may write; call the store when that changes. `fail` ends the process."""
+        """`leads`: whether we may write; wake the store when that changes. `fail` ends the process."""
         self._store = store
         self._wanted = wanted
         self._reporter = reporter
@@ -79,7 +79,6 @@ class Reconciler:
         self._fail = fail
         self._metrics = metrics
         self._debounce_s = debounce_s
-        self._snapshot: Snapshot | None = None
         self._foreign: tuple[str, ...] = ()
         """The controllerNames of the GatewayClasses, if none is ours."""
         self._translation: Translation | None = None
@@ -133,8 +132,8 @@ class Reconciler:
         try:
             self._number += 1
             to_check = _ToCheck() if change is None else self._take(change)
-            if self._translation is not None and self._snapshot is not None:
-                self._follow_up(self._snapshot, self._translation, to_check, has_changed=has_changed)
+            if self._translation is not None:
+                self._follow_up(self._translation, to_check, has_changed=has_changed)
             outcome = "ok"
         finally:
             if has_changed:
@@ -142,21 +141,18 @@ class Reconciler:
         if has_changed:
             self._metrics.last_pass.set_to_current_time()
 
-    def _follow_up(
-        self, snapshot: Snapshot, translation: Translation, to_check: _ToCheck, *, has_changed: bool
-    ) -> None:
+    def _follow_up(self, translation: Translation, to_check: _ToCheck, *, has_changed: bool) -> None:
         if not self._leads():
             self._stand_by()
             return
         if not self._is_leading:
             self._is_leading = True
             # Another leader may have written statuses meanwhile.
-            to_check |= _ToCheck.of(_everything(translation, snapshot))
+            to_check |= _ToCheck.of(_everything(translation))
         self._wanted.send(time.monotonic())
         self._reporter.owe(to_check.statuses, self._number, to_check.data_planes)
         self._reporter.record_unreadable(self._unreadable)
         situation = Situation(
-            snapshot,
             translation,
             planes=self._wanted.planes,
             planes_by_tunnel=self._wanted.planes_by_tunnel,
@@ -165,7 +161,7 @@ class Reconciler:
             left_by=self._wanted.left_by,
         )
         self._reporter.report(situation, self._number, has_changed=has_changed)
-        self._check_credentials(snapshot)
+        self._check_credentials(translation.snapshot)
 
     def _stand_by(self) -> None:
         self._wanted.stop()
@@ -180,22 +176,21 @@ class Reconciler:
             self._unreadable.keys(),
             self._are_all_named,
         )
-        self._snapshot, self._unreadable = snapshot, change.unreadable
-        self._are_all_named = change.are_all_named
+        self._unreadable, self._are_all_named = change.unreadable, change.are_all_named
         self._wanted.want(translation, differences, self._number)
         if is_first:
             self._wanted.begin(snapshot)
         gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
-        self._give_addresses(snapshot, translation, gateways)
+        self._give_addresses(translation, gateways)
         if gateways:
-            self._wanted.find_planes_of_tunnels(translation, snapshot)
+            self._wanted.find_planes_of_tunnels(translation)
         if is_first or has_doubt_changed or any(entry.table in _ABOUT_TARGETS for entry in change.changed):
             self._wanted.find_targets(
                 snapshot, change.unreadable.keys(), time.monotonic(), are_all_named=change.are_all_named
             )
         to_check = _ToCheck.of(differences) | _ToCheck(_with_status((*change.changed, *change.touched)))
         if has_doubt_changed and self._find_unknown():  # if one has gone since, no verdict has changed
-            to_check |= _ToCheck(_everything(translation, snapshot).verdicts)
+            to_check |= _ToCheck(_everything(translation).verdicts)
         self._count_objects()
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
@@ -208,7 +203,7 @@ class Reconciler:
             self._translation = Translation(
                 change.snapshot, self._discovery.controller_name, self._discovery.namespace, self._note_life
             )
-            return self._translation, _everything(self._translation, change.snapshot)
+            return self._translation, _everything(self._translation)
         self._reporter.expect_more(len(_with_status(change.changed)))
         return self._translation, self._translation.update(change.snapshot, change.changed)
 
@@ -222,9 +217,9 @@ class Reconciler:
         before, self._unknown = self._unknown, frozenset(key for key in unreadable if self._wanted.is_served(key))
         return before != self._unknown
 
-    def _give_addresses(self, snapshot: Snapshot, translation: Translation, gateways: Iterable[ObjectId]) -> None:
+    def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
-            verdict, gateway = translation.verdict(id_), snapshot.all(Kind.GATEWAY).get(id_.key)
+            verdict, gateway = translation.verdict(id_), translation.snapshot.all(Kind.GATEWAY).get(id_.key)
             if isinstance(verdict, GatewayVerdict) and gateway is not None:
                 self._store.give(gateway, verdict.bound)
 
@@ -253,9 +248,9 @@ _ABOUT_TARGETS = NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
 """Kinds whose changes may change proxies, tunnels or credentials."""
 
 
-def _everything(translation: Translation, snapshot: Snapshot) -> Differences:
+def _everything(translation: Translation) -> Differences:
     """Includes objects that are not ours: their statuses may still hold what we once wrote."""
-    ids = (ObjectId(kind, key) for kind in STATUS_KINDS for key in snapshot.all(kind))
+    ids = (ObjectId(kind, key) for kind in STATUS_KINDS for key in translation.snapshot.all(kind))
     return Differences(frozenset(ids), frozenset(translation.documents), translation.tunnels)
 
 

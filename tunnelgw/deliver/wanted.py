@@ -98,9 +98,9 @@ class Wanted:
 
         self._departed.follow(self.planes, may_have_gateway, now_s)
 
-    def find_planes_of_tunnels(self, translation: Translation, snapshot: Snapshot) -> None:
+    def find_planes_of_tunnels(self, translation: Translation) -> None:
         self.planes_by_tunnel = {}
-        leading = dict.fromkeys(snapshot.all(Kind.GATEWAY), "")
+        leading = dict.fromkeys(translation.snapshot.all(Kind.GATEWAY), "")
         for key in leading:
             verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict) and verdict.tunnel:

@@ -13,7 +13,6 @@ from tunnelgw.translate.pipeline import Translation
 class Situation(NamedTuple):
     """The state at the end of a turn of the reconciler."""
 
-    snapshot: Snapshot
     translation: Translation
     planes: Mapping[str, Plane]
     planes_by_tunnel: Mapping[str, set[str]]
@@ -24,3 +23,7 @@ class Situation(NamedTuple):
     policies keep what they say about them."""
     left_by: Callable[[Gateway], Collection[str]] = lambda _gateway: ()
     """Ids of tunnels that nothing names any more, but that may still have the Gateway's hostnames."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.translation.snapshot

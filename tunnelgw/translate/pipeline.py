@@ -85,6 +85,10 @@ class Translation:
         self._told()
 
     @property
+    def snapshot(self) -> Snapshot:
+        return self._queries.snapshot
+
+    @property
     def evaluations(self) -> int:
         """How many queries have been evaluated so far."""
         return self._queries.evaluations

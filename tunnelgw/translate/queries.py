@@ -119,7 +119,7 @@ class Queries:
         self.home_namespace = home_namespace
         self.evaluations = 0
         """How many times a query was evaluated."""
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._number = 1
         """The number of the current update."""
         self._nodes: dict[Question, _Node] = {}
@@ -136,7 +136,7 @@ class Queries:
     def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> set[Question]:
         """Move on to the next snapshot, which differs in these entries. Returns kept questions with a new answer."""
         self._sweep()
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._number += 1
         for entry in changed:
             for node in _members(self._readers.get(entry)):
@@ -184,7 +184,7 @@ class Queries:
     def _look_up(self, entry: Entry) -> Object | tuple[Object, ...] | None:
         if self._read is not None:
             self._read.add(entry)
-        return self._snapshot.read(entry)
+        return self.snapshot.read(entry)
 
     def _current(self, question: Question) -> _Node:
         node = self._nodes.get(question)

@@ -141,7 +141,7 @@ def test_a_proxy_that_answers_while_statuses_are_composed_counts_as_holding_the_
         dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.settings.listeners, 1)
         dispatch.send(found)
         reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
-        situation = Situation(snapshot, translation, found, {}, ())
+        situation = Situation(translation, found, {}, ())
         dispatch.happens = answer
 
         for turn in (1, 2):
@@ -170,7 +170,7 @@ def test_a_failure_event_names_the_error_even_if_the_failure_ends_meanwhile() ->
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     reporter = Reporter(Recovering(), Queue(), WarningEvents(recorder), metrics)
 
-    reporter.report(Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
+    reporter.report(Situation(Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
 
     assert recorder.said == [(*GATEWAY, "DeliveryFailed", "proxy of shop/gw: connection refused")]
 
@@ -190,7 +190,7 @@ def test_a_port_that_cannot_be_bound_stays_reported_on_its_listener_while_a_newe
     settings = Settings("", marker("tests"))
     dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
     reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
-    situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ())
+    situation = Situation(Translation(snapshot, OURS, "home"), found, {}, ())
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
 
     for turn, (digest, listeners) in enumerate([("old", (web,)), ("new", (before_it, web))], start=1):
@@ -209,7 +209,7 @@ def test_statuses_held_back_by_a_rush_are_due_at_its_end_even_if_it_ends_before_
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     reporter = Reporter(Answered(has_answered=False), queue, WarningEvents(), metrics)
-    situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ())
+    situation = Situation(Translation(snapshot, OURS, "home"), found, {}, ())
     reporter.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
     reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
     reporter.expect_more(BURST + 1)
@@ -241,7 +241,7 @@ def test_all_proxies_are_examined_once_a_turn_however_many_data_planes_there_are
     found = {f"shop/gw-{number}": Plane((f"unix:/run/{number}",), Credentials(None)) for number in range(5)}
     reporter = Reporter(asked, Queue(), WarningEvents(), Metrics(CollectorRegistry()))
 
-    reporter.report(Situation(snapshot, Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
+    reporter.report(Situation(Translation(snapshot, OURS, "home"), found, {}, ()), 1, has_changed=True)
 
     assert asked.looks == 1
 
@@ -289,7 +289,7 @@ class Scene:
         snapshot = Snapshot.of(self.items)
         found = {id_: plane for id_, plane in planes(snapshot, DISCOVERY).items() if id_ == "shop/gw"}
         behind = {ONE: {"shop/gw"}} if self.has_tunnel else {}
-        situation = Situation(snapshot, Translation(snapshot, OURS, "home"), found, behind, behind.keys())
+        situation = Situation(Translation(snapshot, OURS, "home"), found, behind, behind.keys())
         self._turn += 1
         self.reporter.owe(owed, self._turn, frozenset())
         self.reporter.report(situation, self._turn, has_changed=has_changed)
