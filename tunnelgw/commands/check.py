@@ -90,7 +90,7 @@ def _with_addresses(service: Service, ips: tuple[str, ...], hostnames: tuple[str
 def _judged(inputs: Inputs, controller_name: str, home_namespace: str) -> Iterator[Row]:
     def rows(snapshot: Snapshot) -> Iterator[Row]:
         translation = Translation(snapshot, controller_name, home_namespace)
-        return judge(snapshot, translation, has_all_secrets=inputs.has_all_secrets)
+        return judge(translation, has_all_secrets=inputs.has_all_secrets)
 
     places = {str(ObjectId(Kind(entry.table), entry.key)): place for entry, place in inputs.places.items()}
     waiting = {row.object: row for row in rows(inputs.snapshot) if row.reason in _WITHOUT_ADDRESS}

@@ -43,14 +43,15 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """File and line, if the object came from a file."""
 
 
-def judge(snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool = False) -> Iterator[Row]:
+def judge(translation: Translation, *, has_all_secrets: bool = False) -> Iterator[Row]:
     """At least one row for each object that has a status, and one for each configuration that nothing names.
 
     `has_all_secrets`: a Secret with a token that is missing is reported, since the controller finds none elsewhere.
     """
+    snapshot = translation.snapshot
     for kind in STATUS_KINDS:
         for key in sorted(snapshot.all(kind)):
-            yield from _object(ObjectId(kind, key), snapshot, translation, has_all_secrets=has_all_secrets)
+            yield from _object(ObjectId(kind, key), translation, has_all_secrets=has_all_secrets)
     naming = (*snapshot.all(Kind.GATEWAY_CLASS).values(), *snapshot.all(Kind.GATEWAY).values())
     named = {parameters(item) for item in naming}
     for kind in (Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG):
@@ -111,37 +112,35 @@ def _misled(config: object, snapshot: Snapshot) -> str:
     return other_tunnel(snapshot, config.spec, config.metadata.namespace)
 
 
-def _without_tokens(
-    named: Entry | None, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool
-) -> Iterator[str]:
+def _without_tokens(named: Entry | None, translation: Translation, *, has_all_secrets: bool) -> Iterator[str]:
     """What is wrong with the Secrets that a configuration names: one that is there lacks its token, or is not there,
     which counts only if none is kept elsewhere."""
-    config = snapshot.read(named) if named else None
+    config = translation.snapshot.read(named) if named else None
     if named and isinstance(config, GatewayClassConfig | GatewayConfig):
-        for lack in lacks(snapshot, config.spec, named.key.namespace or translation.home_namespace):
+        for lack in lacks(translation.snapshot, config.spec, named.key.namespace or translation.home_namespace):
             if has_all_secrets or not lack.is_without_secret:
                 yield f"{named.table} {named.key}: {lack.problem}"
 
 
-def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
-    item = snapshot.all(id_.kind).get(id_.key)
-    rows = [*_verdict(id_, snapshot, translation, has_all_secrets=has_all_secrets)]
+def _object(id_: ObjectId, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
+    item = translation.snapshot.all(id_.kind).get(id_.key)
+    rows = [*_verdict(id_, translation, has_all_secrets=has_all_secrets)]
     told = "; ".join(row.message for row in rows)
-    rows += [
-        Row(Grade.WARNING, str(id_), message=absent) for absent in absent_parents(item, snapshot) if absent not in told
-    ]
-    yield from rows or [_unjudged(id_, item, snapshot, translation)]
+    absent = [each for each in absent_parents(item, translation.snapshot) if each not in told]
+    rows += [Row(Grade.WARNING, str(id_), message=each) for each in absent]
+    yield from rows or [_unjudged(id_, item, translation)]
 
 
-def _verdict(id_: ObjectId, snapshot: Snapshot, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
+def _verdict(id_: ObjectId, translation: Translation, *, has_all_secrets: bool) -> Iterator[Row]:
     """No rows: the object is not ours to judge."""
     match verdict := translation.verdict(id_):
         case ClassVerdict() | GatewayVerdict() | ListenerSetVerdict():
+            snapshot = translation.snapshot
             bad = [*_rows(id_, "", verdict.findings, only_bad=True)]
             named = parameters(snapshot.all(id_.kind)[id_.key])
             if misled := _misled(snapshot.read(named) if named else None, snapshot):
                 bad.append(Row(Grade.WARNING, str(id_), message=misled))
-            for lack in _without_tokens(named, snapshot, translation, has_all_secrets=has_all_secrets):
+            for lack in _without_tokens(named, translation, has_all_secrets=has_all_secrets):
                 bad.append(Row(Grade.WARNING, str(id_), message=lack))
             for listener in () if isinstance(verdict, ClassVerdict) else verdict.listeners:
                 bad += _rows(id_, f"listener {listener.name}", listener.findings, only_bad=True)
@@ -154,9 +153,9 @@ def _verdict(id_: ObjectId, snapshot: Snapshot, translation: Translation, *, has
                 yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)
 
 
-def _unjudged(id_: ObjectId, item: Object | None, snapshot: Snapshot, translation: Translation) -> Row:
+def _unjudged(id_: ObjectId, item: Object | None, translation: Translation) -> Row:
     if isinstance(item, GatewayClass):
-        is_lost = bool(controllers_instead(snapshot, translation.controller_name))
+        is_lost = bool(controllers_instead(translation.snapshot, translation.controller_name))
         return Row(Grade.WARNING if is_lost else Grade.IGNORED, str(id_), message=foreign(item, is_only=is_lost))
     return Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
 

@@ -218,4 +218,4 @@ def test_foreign_classes_are_ignored_unless_no_class_is_ours() -> None:
 
 def rows_of(*items: tuple[Kind, Object]) -> list[Row]:
     snapshot = Snapshot.of(items)
-    return [*judge(snapshot, Translation(snapshot, OURS, "home"))]
+    return [*judge(Translation(snapshot, OURS, "home"))]
