@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,31 +37,41 @@ def token_at(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) 
 
     `namespace` and `field` (the Secret's key) count where the reference names none.
     """
-    found = _secret(snapshot, ref, namespace, field)
+    place = _Place.of(ref, namespace, field)
+    found = _secret(snapshot, place)
     if found.secret is None or found.secret.fits_header():
         return found
-    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or field}"
-    return Credentials(None, f"{where}: not a token, want one line of printable ASCII")
+    return Credentials(None, f"{place}: not a token, want one line of printable ASCII")
 
 
-def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
-    key = Key(ref.namespace or namespace, ref.name)
-    field = ref.key or field
-    found = snapshot.read(Entry(Kind.SECRET, key))
+class _Place(NamedTuple):
+    """Where a reference leads: a Secret, and the key in it."""
+
+    secret: Key
+    field: str
+
+    @classmethod
+    def of(cls, ref: SecretKeyRef, namespace: str, field: str) -> "_Place":
+        return cls(Key(ref.namespace or namespace, ref.name), ref.key or field)
+
+    def __str__(self) -> str:
+        return f"Secret {self.secret} key {self.field}"
+
+
+def _secret(snapshot: Snapshot, place: _Place) -> Credentials:
+    found = snapshot.read(Entry(Kind.SECRET, place.secret))
     if not isinstance(found, core.Secret):
-        return Credentials(None, f"secret not found: {key} (key {field})")
+        return Credentials(None, f"secret not found: {place.secret} (key {place.field})")
     if found.is_outside:
-        return Credentials(None, f"Secret {key} key {field}: the Secret {OUTSIDE}")
+        return Credentials(None, f"{place}: the Secret {OUTSIDE}")
     if found.data is None:
-        return Credentials(None, f"Secret {key} key {field}: the Secret {NOT_READ}")
+        return Credentials(None, f"{place}: the Secret {NOT_READ}")
     try:
-        text = base64.b64decode(found.data.get(field, ""), validate=True).decode().strip()
+        text = base64.b64decode(found.data.get(place.field, ""), validate=True).decode().strip()
     except ValueError:
-        return Credentials(None, f"Secret {key} key {field}: not text in base64")
+        return Credentials(None, f"{place}: not text in base64")
     if not text:
-        return Credentials(
-            None, f"Secret {key} key {field}: the Secret exists but has no usable value at the expected key"
-        )
+        return Credentials(None, f"{place}: the Secret exists but has no usable value at the expected key")
     return Credentials(Secret(text))
 
 
@@ -75,13 +86,13 @@ def account_for(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: s
     ref = config.tunnel_token_secret_ref
     if ref is None:
         return "", remedy
-    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD)
+    place = _Place.of(ref, namespace, TUNNEL_TOKEN_FIELD)
+    token = _secret(snapshot, place)
     if token.secret is None:
         return "", f"{remedy}, or correct tunnelTokenSecretRef: {token.problem}"
     if account := _named_in(token.secret, "a"):
         return account, ""
-    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}"
-    return "", f"{remedy}, or correct tunnelTokenSecretRef: {where}: not a tunnel's token"
+    return "", f"{remedy}, or correct tunnelTokenSecretRef: {place}: not a tunnel's token"
 
 
 class Lack(msgspec.Struct, frozen=True):
@@ -100,8 +111,8 @@ def lacks(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) ->
     for ref, field in named:
         if ref is None or not (problem := token_at(snapshot, ref, namespace, field).problem):
             continue
-        key = Key(ref.namespace or namespace, ref.name)
-        yield Lack(problem, is_without_secret=key not in snapshot.all(Kind.SECRET))
+        place = _Place.of(ref, namespace, field)
+        yield Lack(problem, is_without_secret=place.secret not in snapshot.all(Kind.SECRET))
 
 
 def other_tunnel(snapshot: Snapshot, config: GatewayConfigSpec, namespace: str) -> str:
@@ -110,14 +121,14 @@ def other_tunnel(snapshot: Snapshot, config: GatewayConfigSpec, namespace: str) 
     ref = config.tunnel_token_secret_ref
     if ref is None or not config.tunnel_id:
         return ""
-    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD)
+    place = _Place.of(ref, namespace, TUNNEL_TOKEN_FIELD)
+    token = _secret(snapshot, place)
     opened = _named_in(token.secret, "t").lower() if token.secret is not None else ""
     if opened == config.tunnel_id or not _TUNNEL_ID.fullmatch(opened):
         return ""
     return (
-        f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or TUNNEL_TOKEN_FIELD}: the token of tunnel "
-        f"{opened}, want that of tunnel {config.tunnel_id}, which gets the hostnames: correct the Secret, "
-        "tunnelTokenSecretRef or tunnelID"
+        f"{place}: the token of tunnel {opened}, want that of tunnel {config.tunnel_id}, which gets the hostnames: "
+        "correct the Secret, tunnelTokenSecretRef or tunnelID"
     )
 
 
