@@ -98,7 +98,7 @@ class _Controller:
 
     def wake(self) -> None:
         """End every wait: the daemon is stopping, or leadership has changed."""
-        self._store.call()
+        self._store.wake()
         self._status_queue.wake()
 
     def drain(self, deadline_s: float) -> None:
@@ -171,7 +171,7 @@ class _Controller:
             adopt=options.adopt,
             is_dry_run=options.dry_run,
         )
-        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, IngressReport(metrics))
+        return Dispatch(settings, self._leads, self._store.wake, self._crashed, observe, IngressReport(metrics))
 
     def _crashed(self, error: BaseException) -> None:
         log.exception("courier failed", error=error)

@@ -82,7 +82,7 @@ class Controller:
         self._dispatch = Dispatch(
             settings,
             lambda: self.leads,
-            self.store.call,
+            self.store.wake,
             self.crashes.append,
             lambda *_: None,
             IngressReport(metrics),
@@ -125,7 +125,7 @@ class Controller:
 
     def end(self) -> None:
         self._stop.set()
-        self.store.call()
+        self.store.wake()
         self._status_queue.wake()
         for thread in self._threads:
             thread.join(WAIT_S)
@@ -137,7 +137,7 @@ class Controller:
 
     def lead(self) -> None:
         self.leads = True
-        self.store.call()
+        self.store.wake()
         self._status_queue.wake()
 
     def until_written(self, *ids: ObjectId) -> None:

@@ -36,7 +36,7 @@ def from_api_server(kubeconfig: str, namespace: str, secret_namespaces: Collecti
         failures[kind] = error
         if cause is Restart.FORBIDDEN and not store.is_listed(part):  # otherwise only watching is forbidden
             forbidden.append(kind)
-            store.call()
+            store.wake()
 
     source = KubernetesSource(server, store, stop, on_restart=note)
     threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in source.threads()]

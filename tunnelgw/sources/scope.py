@@ -17,19 +17,19 @@ class SecretScope:
         """`namespaces`: where Secrets are read, in addition to `home`, the controller's own. Empty: everywhere."""
         self.namespaces = frozenset((*namespaces, home) if namespaces else ())
         """Empty: everywhere."""
-        self._closed: set[str] = set()
+        self._forbidden: set[str] = set()
 
     def parts(self, kind: Kind) -> list[Part]:
         return [(kind, name) for name in self.namespaces if kind is Kind.SECRET] or [(kind, "")]
 
-    def close(self, namespace: str) -> None:
+    def forbid(self, namespace: str) -> None:
         """Record that we may not read the Secrets there now."""
-        self._closed.add(namespace)
+        self._forbidden.add(namespace)
 
-    def open(self, namespace: str) -> None:
-        self._closed.discard(namespace)
+    def permit(self, namespace: str) -> None:
+        self._forbidden.discard(namespace)
 
     def is_outside(self, entry: Entry) -> bool:
         """Whether the entry is a Secret that is not read."""
         is_limited = bool(self.namespaces) and entry.table is Kind.SECRET
-        return is_limited and entry.key.namespace not in self.namespaces - self._closed
+        return is_limited and entry.key.namespace not in self.namespaces - self._forbidden

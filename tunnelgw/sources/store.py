@@ -116,7 +116,7 @@ class Store:
         """The addresses that the last turn gave to each Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._are_all_named = True
-        self._is_called = False
+        self._is_woken = False
 
     @property
     def secret_namespaces(self) -> frozenset[str]:
@@ -155,7 +155,7 @@ class Store:
         with self._turn:
             if self._absent.drop(kind):
                 self._note_behind((kind, ""), is_behind=False)
-            self._scope.open(namespace)
+            self._scope.permit(namespace)
             known = {key for key in self._keys(kind) if not namespace or key.namespace == namespace}
             for key in known - {item.key for item in items} - rejected.keys():
                 self._remove(kind, key)
@@ -183,7 +183,7 @@ class Store:
         with self._turn:
             self._note_behind((kind, namespace), is_behind=is_behind)
 
-    def close(self, namespace: str) -> None:
+    def set_forbidden(self, namespace: str) -> None:
         """We have no permission to read the Secrets there. Until a list of them succeeds, nothing waits for them.
 
         Does nothing if they have been listed before.
@@ -192,7 +192,7 @@ class Store:
             part = (Kind.SECRET, namespace)
             if part not in self._unlisted:
                 return
-            self._scope.close(namespace)
+            self._scope.forbid(namespace)
             for entry in [*self._named]:
                 if self._scope.is_outside(entry) and self._is_unknown(entry):
                     self._put_placeholder(entry, outside(entry))
@@ -229,19 +229,19 @@ class Store:
             return part not in self._unlisted
 
     def wait(self, deadline_s: float) -> bool:
-        """Wait until there is something to take, `call` is called, or the monotonic clock reaches `deadline_s`.
+        """Wait until there is something to take, `wake` is called, or the monotonic clock reaches `deadline_s`.
 
         Returns whether there is something to take.
         """
         with self._turn:
-            self._turn.wait_for(lambda: self._can_take() or self._is_called, max(0.0, deadline_s - time.monotonic()))
-            self._is_called = False
+            self._turn.wait_for(lambda: self._can_take() or self._is_woken, max(0.0, deadline_s - time.monotonic()))
+            self._is_woken = False
             return self._can_take()
 
-    def call(self) -> None:
+    def wake(self) -> None:
         """End the current `wait`, or the next one: there is work that is not about objects, such as a new receipt."""
         with self._turn:
-            self._is_called = True
+            self._is_woken = True
             self._turn.notify_all()
 
     def give(self, gateway: Object, addresses: tuple[str, ...]) -> None:

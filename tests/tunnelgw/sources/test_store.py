@@ -398,7 +398,7 @@ def test_changes_wait_for_no_kind_that_is_installed_when_a_definition_comes() ->
 def test_waiting_is_ended_by_one_call_once() -> None:
     store = listed(Kind.HTTP_ROUTE)
     deadline_s = time.monotonic() + DEADLINE_S
-    store.call()
+    store.wake()
 
     assert not store.wait(deadline_s)
     assert time.monotonic() < deadline_s

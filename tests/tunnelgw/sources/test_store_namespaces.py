@@ -30,7 +30,7 @@ def test_a_closed_namespace_is_no_longer_awaited_and_its_secrets_are_outside_unt
     store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
     store.replace(Kind.SECRET, (), namespace="home")
 
-    store.close("default")
+    store.set_forbidden("default")
 
     assert is_ready(store)
     found = store.take().snapshot.read(CERT)
@@ -53,7 +53,7 @@ def test_a_namespace_that_was_listed_stays_as_it_was_when_it_is_closed() -> None
     store.replace(Kind.SECRET, (), namespace="home")
     store.replace(Kind.SECRET, [secret("cert", token="dA==")], namespace="default")
 
-    store.close("default")
+    store.set_forbidden("default")
 
     assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
     store.replace(Kind.GATEWAY, [gateway("gw", "later")])
@@ -66,7 +66,7 @@ def test_a_namespace_that_is_closed_takes_no_secret_of_another() -> None:
     store.replace(Kind.SECRET, [secret("cert", token="dA==")], namespace="default")
     store.replace(Kind.SECRET, (), namespace="home")
 
-    store.close("shop")
+    store.set_forbidden("shop")
 
     assert is_ready(store)
     assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")

@@ -388,7 +388,7 @@ class Watch:
                 if self._setbacks.is_forbidden_for(poll_s, now_s) and now_s - self._listed_s >= poll_s:
                     self._version = None  # only the right to watch may be missing
                 if self._namespace and self._setbacks.is_forbidden_for(self._timing.closed_s, now_s):
-                    self._store.close(self._namespace)  # its administrators must not be able to hold up others
+                    self._store.set_forbidden(self._namespace)  # its administrators must not be able to hold up others
                 self._restart(Restart.FORBIDDEN, refusal)
             case status_code if status_code in _PASSING:
                 self._restart(Restart.REFUSED, refusal, is_general=True)
