@@ -20,6 +20,9 @@ _WORDS: Final = {word.lower(): word for word in _CAPITALS}
 # Since SHOUTcast, fields in which servers describe a radio stream are in lower case; the one that players send is not.
 _OF_RADIO: Final = (b"icy-", b"ice-")
 _FOR_RADIO: Final = b"Icy-MetaData"
+# S3 has its fields in lower case. The end of a name may be a key of the user's metadata (x-amz-meta-*), which boto3
+# gives to the application in that spelling.
+_OF_S3: Final = b"x-amz-"
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
@@ -178,4 +181,6 @@ def _start(name: bytes) -> tuple[bytes, bool]:
 def _written(name: bytes) -> bytes:
     if name.startswith(_OF_RADIO):
         return _FOR_RADIO if name == _FOR_RADIO.lower() else name
+    if name.startswith(_OF_S3):
+        return name
     return b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-"))

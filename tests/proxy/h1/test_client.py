@@ -820,6 +820,7 @@ def test_the_number_of_cached_heads_is_bounded() -> None:
         (b"sec-websocket-key", b"Sec-WebSocket-Key"),
         (b"soapaction", b"SOAPAction"),
         (b"icy-metadata", b"Icy-MetaData"),
+        (b"x-amz-meta-my-key", b"x-amz-meta-my-key"),
         (b"x_y.z", b"X_y.z"),
         (b"-x--y-", b"-X--Y-"),
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
