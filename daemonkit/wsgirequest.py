@@ -2,7 +2,8 @@
 
 cheroot parses the request line and builds the WSGI environ and the response head. This module replaces header parsing
 (RFC 9112 sections 5 and 6: no folding, no space before the colon, one Host, one body length), bodies, `Expect`, every
-error response of the server itself, and the handling of exceptions raised by the app. The WSGI environ has two
+error response of the server itself, and the handling of exceptions raised by the app. A target in absolute form is
+shown to cheroot, and so to the app, as a path, and its authority as Host (RFC 9112, 3.2.2). The WSGI environ has two
 additions: `wsgi.input` always ends by itself, and `daemonkit.client_gone` is a callable that tells whether the client
 has closed its side, so that an app can drop work that nobody waits for. A client that has closed only its sending side
 counts as gone, since the server cannot tell the difference.
@@ -52,6 +53,8 @@ _TARGET = re.compile(rb"[!-~]+")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(?:[\w.~!$&'()*+;=%-]*|\[[\w.:~%-]+\])(?::[0-9]*)?")
 """RFC 3986, 3.2.2 and 3.2.3, without commas: they join several."""
+_ABSOLUTE = re.compile(rb"([^ ]+) ((?i:https?))://([^/?# ]*)([^# ]*) ([^ ]*\r\n)")
+"""A request line with a target in absolute form: method, scheme, authority, path with query, version."""
 _SINGLE = frozenset({b"Host", b"Content-Length", b"Transfer-Encoding", b"Content-Type", b"Authorization"})
 
 
@@ -118,6 +121,33 @@ def _normalise_connection(fields: dict[bytes, bytes]) -> None:
         fields[b"Connection"] = b"Keep-Alive"
 
 
+class _OriginForm:
+    """The lines of a head, for cheroot, which refuses the absolute form: its target as a path.
+
+    If the authority is malformed or names no host (RFC 9110, 4.2.1 and 4.2.4), the line stays and is refused.
+    """
+
+    def __init__(self, lines: Any) -> None:
+        self._lines = lines
+        self.scheme = self.authority = b""
+        """Empty unless the target is in absolute form."""
+
+    def readline(self) -> bytes:
+        line: bytes = self._lines.readline()
+        match = _ABSOLUTE.fullmatch(line)
+        if match is None:
+            return line
+        method, scheme, authority, path, version = match.groups()
+        if not _HOST.fullmatch(authority) or authority[:1] in (b"", b":"):
+            return line
+        self.scheme, self.authority = scheme.lower(), authority
+        if not path and method == b"OPTIONS":
+            path = b"*"  # RFC 9112, 3.2.4
+        elif not path.startswith(b"/"):
+            path = b"/" + path
+        return b"%s %s %s" % (method, path, version)
+
+
 class Request(HTTPRequest):
     """One request and its response."""
 
@@ -125,24 +155,38 @@ class Request(HTTPRequest):
     method = b""
     """Empty until the request line has been read."""
     body: RequestBody | None = None
+    _named_host = b""
+    """The authority of a target in absolute form."""
 
     def read_request_line(self) -> bool:
+        lines = self.rfile
+        self.rfile = shown = _OriginForm(lines)
         try:
             if not super().read_request_line():  # type: ignore[no-untyped-call]
                 return False
         except ValueError:
             self.simple_response("400 Bad Request", "malformed request target")
             return False
+        finally:
+            self.rfile = lines
+        self._named_host = shown.authority
         # RFC 9112, 3. In between cheroot has removed tabs and carriage returns from the path.
         if not _FIELD_NAME.fullmatch(self.method):
             self.simple_response("400 Bad Request", "malformed method")
-        elif not _TARGET.fullmatch(self.uri):
+        elif not _TARGET.fullmatch(self.uri) or not self._is_path_or_asterisk():
             self.simple_response("400 Bad Request", "malformed request target")
+        elif shown.scheme == b"https" and self.scheme != b"https":
+            # RFC 9110, 7.4. A gateway that ends TLS in front of this server sends a path (RFC 9112, 3.2.1).
+            self.simple_response("421 Misdirected Request", "https in the request target, and no TLS here")
         elif not _VERSION.fullmatch(self.request_protocol):
             self.simple_response("400 Bad Request", "malformed HTTP version")
         else:
             return True
         return False
+
+    def _is_path_or_asterisk(self) -> bool:
+        """cheroot checks it for methods other than OPTIONS only, and takes `//a/b` for an authority and a path."""
+        return self.uri == b"*" or (self.uri.startswith(b"/") and not self.authority)
 
     def read_request_headers(self) -> bool:
         if not super().read_request_headers():  # type: ignore[no-untyped-call]
@@ -157,6 +201,9 @@ class Request(HTTPRequest):
         if not is_http_1_1 and b"Transfer-Encoding" in self.inheaders:
             self.simple_response("400 Bad Request", "Transfer-Encoding in HTTP/1.0")
             return False
+        if self._named_host:
+            # RFC 9112, 3.2.2. Whoever checks names against DNS rebinding sees this one.
+            self.inheaders[b"Host"] = self._named_host
         return True
 
     def respond(self) -> None:

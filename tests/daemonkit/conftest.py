@@ -23,8 +23,8 @@ class Held:
 @dataclass
 class EchoApp:
     """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/closing` tells when its answer is
-    closed, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field X-Role, all others the length
-    of the body. `/own` answers by itself if that is malformed."""
+    closed, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field X-Role, `/url` the host
+    and the target, all others the length of the body. `/own` answers by itself if that is malformed."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -45,6 +45,9 @@ class EchoApp:
             raise SystemExit(3)
         if request.path == "/role":
             return Response(request.headers.get("X-Role", "none"))(environ, start_response)
+        if request.path == "/url":
+            words = request.headers["Host"], environ["REQUEST_URI"], environ["QUERY_STRING"]
+            return Response(" ".join(words))(environ, start_response)
         if request.path == "/unread":
             return Response("unread")(environ, start_response)
         if request.path == "/big":

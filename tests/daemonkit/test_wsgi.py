@@ -372,6 +372,52 @@ def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve: Serve) -> None
             assert (fields["connection"], fields["keep-alive"]) == ("Keep-Alive", f"timeout={DEADLINE_S:.0f}")
 
 
+@pytest.mark.parametrize(
+    ("line", "served"),
+    [
+        (b"GET http://a.test/url HTTP/1.1", b"a.test /url "),
+        (b"GET HTTP://a.test:80/url?http://b/ HTTP/1.1", b"a.test:80 /url?http://b/ http://b/"),
+        (b"GET http://[::1]:8080/url HTTP/1.1", b"[::1]:8080 /url "),
+        (b"GET http://a.test HTTP/1.1", b"GET / 0"),
+        (b"GET http://a.test?q HTTP/1.1", b"GET / 0"),
+        (b"OPTIONS http://a.test/url HTTP/1.1", b"a.test /url "),
+        (b"OPTIONS http://a.test HTTP/1.1", b"OPTIONS /* 0"),
+        (b"OPTIONS * HTTP/1.1", b"OPTIONS /* 0"),
+    ],
+)
+def test_a_target_in_absolute_form_is_taken_and_its_authority_replaces_host(
+    serve: Serve, line: bytes, served: bytes
+) -> None:
+    """RFC 9112, 3.2.2."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(line + b"\r\nHost: x\r\n\r\n")
+
+        assert client.answer().body == served
+        assert client.get("/url").body == b"x /url ", "the next request has its own"
+
+
+def test_a_target_in_absolute_form_needs_no_host_in_http_1_0(serve: Serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET http://a.test/url HTTP/1.0\r\n\r\n")
+
+        assert client.answer().body == b"a.test /url "
+
+
+def test_a_target_of_https_in_absolute_form_is_taken_over_tls(serve: Serve, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    port = serve(tls=(str(tmp_path / "both.pem"), str(tmp_path / "both.pem"))).bound_address.port
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as sock,
+    ):
+        sock.sendall(b"GET https://a.test/url HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        with sock.makefile("rb") as answer:
+            assert answer.read().endswith(b"\r\n\r\na.test /url ")
+
+
 def test_a_response_without_content_has_its_head(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         for _ in range(2):

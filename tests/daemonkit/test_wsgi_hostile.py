@@ -306,6 +306,29 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> 
         b"get / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http:/x HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http:///x HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://:80/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://u@x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://u:p@x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x\\@y/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x,y/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x:y/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x/#y HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x/ y HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x HTTP/1.1\r\n\r\n",
+        b"GET http://x HTTP/1.1\r\nHost: u@x\r\n\r\n",
+        b"GET ftp://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET httpss://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET //x/y HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS ftp://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS http:/x HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS http://u@x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS //x/y HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS x HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS *x HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/x.y\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.+1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.-1\r\nHost: x\r\n\r\n",
@@ -415,6 +438,15 @@ def test_a_malformed_chunk_leaves_nothing_for_the_garbage_collector(serve: Serve
         server.stop()
         app.gone.clear()
         assert garbage_of("daemonkit") == []
+
+
+def test_a_target_of_https_is_421_where_the_connection_is_not_secured(serve: Serve) -> None:
+    """RFC 9110, 7.4."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET https://x/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = client.answer()
+        assert (answer.status_code, answer.json["error"]) == (421, "misdirected request")
+        assert client.is_closed_by_server()
 
 
 @pytest.mark.parametrize(

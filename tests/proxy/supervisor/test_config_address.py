@@ -77,6 +77,21 @@ def test_without_a_token_a_foreign_host_name_is_answered_403(host: str) -> None:
         assert proxy.get(token=None).status_code == 404
 
 
+def test_without_a_token_the_host_of_an_absolute_target_counts_instead_of_the_field() -> None:
+    """RFC 9112, 3.2.2."""
+    with Proxy("--allow-unauthenticated-config", token=None) as proxy:
+        host, _, port = proxy.address("config").rpartition(":")
+
+        def status_of(target: str, field: str) -> bytes:
+            with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
+                sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {field}\r\nConnection: close\r\n\r\n".encode())
+                with sock.makefile("rb") as answer:
+                    return answer.readline().split()[1]
+
+        assert status_of("http://evil.example/config", "localhost") == b"403"
+        assert status_of("http://localhost/config", "evil.example") == b"404"  # nothing is loaded
+
+
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:8082", "127.0.0.1", "[::1]:8082"])
 def test_without_a_token_the_host_may_be_a_loopback_address_or_localhost(host: str) -> None:
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
