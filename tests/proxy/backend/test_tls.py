@@ -304,16 +304,10 @@ def test_a_certificate_of_an_untrusted_authority_is_refused(authority: trustme.C
 
 def test_a_certificate_that_is_not_for_servers_is_refused_for_its_usages_not_for_its_authority(tmp_path: Path) -> None:
     certificate, key = self_signed(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
-    (tmp_path / "pair.pem").write_text(certificate + key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "pair.pem")
-    with backend(tls=context) as peer, world() as w:
-        tls = document.BackendTLS(server_name="a.example", ca=certificate)
-        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
-        failure = failure_of(w)
+    failure = refusal_of_own(certificate, key, tmp_path)
 
-        assert failure.reason is Reason.TLS
-        assert failure.detail.endswith(", want one whose key usages, and those of its authority, are for servers")
+    assert failure.reason is Reason.TLS
+    assert failure.detail.endswith(", want one whose key usages, and those of its authority, are for servers")
 
 
 def test_an_intermediate_authority_may_be_configured_without_its_root(authority: trustme.CA) -> None:
@@ -410,16 +404,10 @@ def test_a_certificate_with_an_unsupported_kind_of_name_is_refused_at_once(tmp_p
     """OpenSSL accepts it. The request used to wait until the connect timeout."""
     party = bytes.fromhex("3007 a505 a103 0c0178")  # an ediPartyName (RFC 5280, 4.2.1.6)
     certificate, key = self_signed(x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, party))
-    (tmp_path / "pair.pem").write_text(certificate + key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "pair.pem")
-    with backend(tls=context) as peer, world() as w:
-        tls = document.BackendTLS(server_name="a.example", ca=certificate)
-        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
-        failure = failure_of(w)
+    failure = refusal_of_own(certificate, key, tmp_path)
 
-        assert failure.reason is Reason.TLS
-        assert "certificate that cannot be read: " in failure.detail
+    assert failure.reason is Reason.TLS
+    assert "certificate that cannot be read: " in failure.detail
 
 
 @pytest.mark.parametrize(
@@ -474,6 +462,17 @@ def test_the_common_name_is_ignored_when_only_the_issuer_is_trusted(tmp_path: Pa
         w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
 
         assert "certificate for no names, want one for a.example" in failure_of(w).detail
+
+
+def refusal_of_own(certificate: str, key: str, folder: Path) -> Failure:
+    """Of a request to a backend whose certificate is itself in `ca`, and refused all the same."""
+    (folder / "pair.pem").write_text(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+        tls = document.BackendTLS(server_name="a.example", ca=certificate)
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+        return failure_of(w)
 
 
 def self_signed(extension: x509.ExtensionType, common_name: str = "a.example") -> tuple[str, str]:
