@@ -60,8 +60,14 @@ def names_of(certificate_der: bytes) -> CertificateNames:
 
 
 def common_name_of(certificate_der: bytes) -> CertificateNames:
-    """The common name, by which appliances go in their own certificates without alternative names (RFC 6125, 6.4.4)."""
-    subject = x509.load_der_x509_certificate(certificate_der).subject
+    """The common name, by which appliances go in their own certificates without alternative names (RFC 6125, 6.4.4).
+
+    Raises ValueError if the subject cannot be read.
+    """
+    try:
+        subject = x509.load_der_x509_certificate(certificate_der).subject
+    except (KeyError, TypeError) as error:  # attributes of unusual types, which OpenSSL accepts
+        raise ValueError(f"subject of an unknown kind: {error}") from error
     names = tuple(str(name.value) for name in subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
     return CertificateNames(names, (), names)
 

@@ -410,6 +410,16 @@ def test_a_certificate_with_an_unsupported_kind_of_name_is_refused_at_once(tmp_p
     assert "certificate that cannot be read: " in failure.detail
 
 
+def test_a_common_name_that_is_no_text_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """OpenSSL accepts a BIT STRING there, by which `cryptography` raises TypeError, and KeyError for others (45)."""
+    certificate, key = self_signed(x509.BasicConstraints(ca=False, path_length=None), "\0.example")
+    octets = ssl.PEM_cert_to_DER_cert(certificate).replace(b"\x0c\x09\0.example", b"\x03\x09\0.example")
+    failure = refusal_of_own(ssl.DER_cert_to_PEM_cert(octets), key, tmp_path)
+
+    assert failure.reason is Reason.TLS
+    assert "certificate that cannot be read: " in failure.detail
+
+
 @pytest.mark.parametrize(
     ("common_name", "wanted"), [("UniFi", "unifi"), ("a.example", "a.example"), ("192.0.2.1", "192.0.2.1")]
 )
