@@ -1,5 +1,6 @@
 """Everything that `tunnelgw run` can be told, declared once: flags, variables, defaults, help, reference page."""
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from os.path import realpath
@@ -25,6 +26,7 @@ KUBERNETES, DIRECTORY = "kubernetes", "directory"
 DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
 DEFAULT_NAMESPACE = "tunnelgw-system"
 _CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
+_SERVER_LABEL = re.compile(rb"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_LABEL_CHARACTERS = 63
 
@@ -67,6 +69,25 @@ def parse_key(text: str) -> Key:
     if not namespace or not slash or not name or "/" in name:
         raise ValueError(f"seen {text.strip()!r}, want namespace/name")
     return Key(namespace, name)
+
+
+def parse_server_name(text: str) -> str:
+    """A name that TLS can ask for: other ones fail in the middle of a connection."""
+    name = text.strip()
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        if not _is_host_name(name):
+            raise ValueError(f"seen {name!r}, want a host name or an IP address") from None
+    return name
+
+
+def _is_host_name(name: str) -> bool:
+    try:
+        octets = name.encode("idna")  # as `ssl` does
+    except UnicodeError:
+        return False
+    return len(octets) <= 253 and all(map(_SERVER_LABEL.fullmatch, octets.split(b".")))
 
 
 def dns_label(text: str) -> str:
@@ -156,6 +177,7 @@ class Options(CommonOptions):
         group="proxies", metavar="FILE", help="PEM file with the CAs to trust for https config APIs"
     )
     proxy_tls_server_name: str | None = option(
+        parse=parse_server_name,
         group="proxies",
         metavar="NAME",
         help="with --proxy-service: speak https to its endpoints; the certificate of a config API that is reached by "

@@ -34,6 +34,15 @@ Hostname = Annotated[
 PlainHostname = Annotated[
     str, msgspec.Meta(pattern=HOSTNAME.replace(r"(\*\.)?", ""), max_length=253, description="Host name, no wildcard.")
 ]
+# RFC 1035, 2.3.4: 63 octets a label. Names that are only compared may be longer, since Gateway API lets them be.
+ServerName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^LABEL(\.LABEL)*".replace("LABEL", "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?") + END,
+        max_length=253,
+        description="Host name, no wildcard; a label has at most 63 characters.",
+    ),
+]
 FieldName = Annotated[
     str, msgspec.Meta(pattern=FIELD_NAME, max_length=256, description="Header field name; case does not matter.")
 ]

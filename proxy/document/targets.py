@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from proxy.document.part import END, UNSET, Certificate, Duration, Name, Part, Pem, PlainHostname, Unset
+from proxy.document.part import END, UNSET, Certificate, Duration, Name, Part, Pem, PlainHostname, ServerName, Unset
 
 AddressText = Annotated[
     str,
@@ -28,7 +28,7 @@ class SubjectAltName(Part, frozen=True):
 class BackendTLS(Part, frozen=True):
     """How a backend's certificate is verified. One that fails gets no requests; the check cannot be turned off."""
 
-    server_name: PlainHostname
+    server_name: ServerName
     """Sent as SNI, and the name that the certificate must carry unless `subjectAltNames` is given. The certificate's
     common name counts only if it has no other names and is itself in `ca`."""
     ca: Pem | Unset = UNSET

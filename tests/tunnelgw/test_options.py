@@ -37,6 +37,24 @@ def test_an_invalid_name_of_the_controllers_own_namespace_is_refused_at_the_star
         parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_NAMESPACE": name})
 
 
+@pytest.mark.parametrize(
+    "name", ["a" * 64, f"a.{'b' * 64}", "a..b", ".a", "-a", "a-", "*.a", "a b", "a:1", "a/b", "a.", "."]
+)
+def test_a_server_name_that_tls_cannot_ask_for_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(BadOptions, match=r"--proxy-tls-server-name .*want a host name or an IP address"):
+        parse(Options, prefix=PREFIX, argv=[f"--proxy-tls-server-name={name}"], environ={})
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 63, "proxy_a.example", "Proxy.example", "192.0.2.1", "fd00::1", "xn--a", "ä.example"]
+)
+def test_a_server_name_is_a_host_name_or_an_address(name: str) -> None:
+    argv = ["--proxy-service", "infra/proxy", "--proxy-tls-server-name", name]
+    _, found = parse(Options, prefix=PREFIX, argv=argv, environ={})
+
+    assert found.proxy_tls_server_name == name
+
+
 def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
     argv = ["--source", "directory", "--manifests", "manifests", "--secret-namespaces", "infra"]
     with pytest.raises(BadOptions, match=r"--secret-namespaces .* --source kubernetes"):

@@ -141,6 +141,17 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "backends[0].tls",
         "protocol is h2c, which has no TLS",
     ),
+    *(
+        (secured(serverName=name), "backends[0].tls.serverName", wanted)
+        for wanted, names in {
+            "want host name, no wildcard; a label has at most 63 characters": (
+                *("a" * 64, f"a.{'b' * 64}.example", "xn--" + "a" * 60, "a..b", ".a", "a.", "", "-a", "a-", "a.-b"),
+                *("*.a", "A.example", "ä.example", "a b", "a\0b", "a:1", "::1", "[::1]", "a\n"),
+            ),
+            "want text of length <= 253": (".".join(["a" * 63] * 4),),
+        }.items()
+        for name in names
+    ),
     (secured(ca=KEY), "backends[0].tls.ca", "blocks PRIVATE KEY, want -----BEGIN CERTIFICATE-----"),
     (secured(ca=CERTIFICATE + KEY), "backends[0].tls.ca", "a private key among the certificates"),
     (
