@@ -21,7 +21,7 @@ class ProviderUnreachable(ProviderError):
 
 
 class NameUnknown(ProviderUnreachable):
-    """The provider's host name does not resolve."""
+    """The provider's host name does not resolve, or that of the proxy before it."""
 
 
 class OldAnswer(ProviderUnreachable):

@@ -102,10 +102,10 @@ class Transport:
         innermost: BaseException = error
         for reason in causes_of(error):
             if isinstance(reason, NameResolutionError):
-                host = urlsplit(self._base_url).hostname
-                return NameUnknown(
-                    f"{call}: no such host: {host}: check DNS on this machine, or the provider's API URL"
-                )
+                host, remedy = reason.conn.host, "the provider's API URL"
+                if host != urlsplit(self._base_url).hostname:
+                    host, remedy = f"{host}, the proxy of the environment (HTTPS_PROXY)", "that variable"
+                return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or {remedy}")
             innermost = reason
         # What is no HTTP is part of the error.
         said = text_without(str(innermost), (self._token.reveal(),))

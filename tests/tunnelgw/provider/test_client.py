@@ -500,6 +500,22 @@ def test_a_refused_connection_and_an_unknown_host_are_reported_in_the_usual_word
         nameless.accounts()
 
 
+@pytest.mark.parametrize("url", ["http://provider.test", "https://provider.test"])
+def test_a_proxy_of_the_environment_whose_name_is_unknown_is_named_in_place_of_the_provider(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://user:pa55@proxy.invalid:3128")
+    with closing(ProviderClient(Secret(TOKEN), url)) as client:
+        with pytest.raises(NameUnknown, match=r"no such host: proxy\.invalid, the proxy of the environment ") as told:
+            client.accounts()
+
+        assert "pa55" not in describe_error(told.value)
+        assert "provider.test" not in describe_error(told.value)
+
+
 def test_each_call_is_observed_with_its_outcome(provider: Provider) -> None:
     seen: list[tuple[str, str]] = []
 
