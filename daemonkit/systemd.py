@@ -6,10 +6,13 @@ NOTIFY_SOCKET this module does nothing. A message that cannot be sent is dropped
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Mapping
 from typing import Final
 
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
+"""Of 64 bits at most, as `_INFINITY_US`: Python refuses to read thousands of digits."""
 _INFINITY_US: Final = 2**64 - 1
 """What systemd passes on for `WatchdogSec=infinity`, which turns the watchdog off."""
 
@@ -52,7 +55,7 @@ def _socket_address(text: str) -> str:
 
 def _watchdog_interval_s(environ: Mapping[str, str]) -> float | None:
     pid, limit_us = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
-    if not (limit_us.isascii() and limit_us.isdigit() and 0 < int(limit_us) < _INFINITY_US):
+    if not (_NUMBER.fullmatch(limit_us) and 0 < int(limit_us) < _INFINITY_US):
         return None
     if pid and pid != str(os.getpid()):
         return None

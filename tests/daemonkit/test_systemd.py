@@ -52,6 +52,12 @@ def test_the_watchdog_interval_is_half_of_the_limit_that_is_set_for_this_process
         {"WATCHDOG_USEC": "0"},
         {"WATCHDOG_USEC": "x"},
         {"WATCHDOG_USEC": "\u00b2"},
+        {"WATCHDOG_USEC": "\u0663"},
+        {"WATCHDOG_USEC": "+9"},
+        {"WATCHDOG_USEC": "1_000"},
+        {"WATCHDOG_USEC": " 9"},
+        {"WATCHDOG_USEC": "9\n"},
+        {"WATCHDOG_USEC": "9" * 5000},
         {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"},
         {"WATCHDOG_USEC": "18446744073709551615"},  # WatchdogSec=infinity
     ],
