@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from daemonkit.helpparser import HelpParser
 from daemonkit.optionsources import BadOptions, Problem
 from daemonkit.optionspec import OptionSpec, specs_of
 from daemonkit.values import parse_bool
@@ -26,7 +27,7 @@ _SPELLINGS = (
 )
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(HelpParser):
     """Collects values as texts by field; raises BadOptions where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:

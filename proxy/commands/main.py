@@ -1,11 +1,11 @@
 """The command lines of `check`, `explain`, `schema`, `edge-ca` and `tunnel-check`."""
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
 from daemonkit.filereading import shown_name
+from daemonkit.helpparser import HelpParser
 from proxy.commands.sources import SourceError, read_file, read_running, read_token
 from proxy.options import PROG
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     from proxy.commands.check import check
 
-    parser = argparse.ArgumentParser(
+    parser = HelpParser(
         prog=f"{PROG} check",
         description="List what is wrong with documents, as PUT /config would: up to 20 problems each.",
         allow_abbrev=False,
@@ -58,7 +58,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from proxy.commands.explain import STRANGER, Question, explain
 
-    parser = argparse.ArgumentParser(
+    parser = HelpParser(
         prog=f"{PROG} explain",
         description="Show which listener, route and rule would get a request, why, and what would be done with it. "
         "Nothing is sent anywhere.",
@@ -102,9 +102,7 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 def _schema(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     from proxy.commands.schema import make_schema
 
-    argparse.ArgumentParser(prog=f"{PROG} schema", description="Print the JSON Schema of documents.").parse_args(
-        arguments
-    )
+    HelpParser(prog=f"{PROG} schema", description="Print the JSON Schema of documents.").parse_args(arguments)
     sys.stdout.write(make_schema())
     return EXIT_WELL
 
@@ -112,7 +110,7 @@ def _schema(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 def _edge_ca(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     from proxy.commands.edgeca import write_roots
 
-    parser = argparse.ArgumentParser(
+    parser = HelpParser(
         prog=f"{PROG} edge-ca",
         description="Fetch the root certificates of the tunnel's edge, check them against the known fingerprints, and "
         "write them to a file for --edge-ca-file: for images, and for hosts without Internet access.",

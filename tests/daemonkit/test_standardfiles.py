@@ -55,7 +55,14 @@ def test_standard_files_that_are_open_stay_as_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["dnswebhook", "check"], ["dnswebhook", "check", "--json"], ["tunnelgw", "check", "--json", "."]],
+    [
+        ["dnswebhook", "check"],
+        ["dnswebhook", "check", "--json"],
+        ["dnswebhook", "--help"],
+        ["proxy", "--version"],
+        ["proxy", "check", "--help"],
+        ["tunnelgw", "check", "--json", "."],
+    ],
     ids=" ".join,
 )
 def test_a_command_whose_output_is_closed_ends_by_sigpipe_without_a_message(tmp_path: Path, command: list[str]) -> None:
@@ -81,6 +88,21 @@ def test_a_command_whose_output_cannot_be_written_reports_the_error(tmp_path: Pa
 
     said = f"{command.partition(' -')[0]}: the answer cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+@pytest.mark.parametrize("program", ["dnswebhook", "tunnelgw-proxy", "tunnelgw"])
+def test_help_that_cannot_be_written_is_reported(tmp_path: Path, program: str, flag: str) -> None:
+    done = ask_with_full_disk(tmp_path, f"{program} {flag}", subprocess.PIPE)
+
+    assert (done.returncode, done.stderr) == (2, f"{program}: the answer cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["tunnelgw-proxy schema", "tunnelgw-proxy explain", "tunnelgw status"])
+def test_help_of_a_command_that_cannot_be_written_is_reported(tmp_path: Path, command: str) -> None:
+    done = ask_with_full_disk(tmp_path, f"{command} --help", subprocess.PIPE)
+
+    assert (done.returncode, done.stderr) == (2, f"{command}: the answer cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])

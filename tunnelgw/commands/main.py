@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
+from daemonkit.helpparser import HelpParser
 from tunnelgw.commands.inputs import CannotAnswer, Inputs, from_controlled, from_files
 from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options, parse_namespaces
 
@@ -35,7 +36,7 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
 
 
 def _parser(command: str, environ: Environ, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{PROG} {command}", description=description, allow_abbrev=False)
+    parser = HelpParser(prog=f"{PROG} {command}", description=description, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--controller-name",
