@@ -13,6 +13,7 @@ never end, such as one that waits for a login; one thread waits for it, and the 
 ends all waits on sockets, in all threads.
 """
 
+import io
 import math
 import threading
 import time
@@ -260,13 +261,13 @@ def _words(inside: list[BaseException], access: Access, timeout_s: float) -> str
 
 def _content(response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
     """The body. If it is longer than `most_bytes`, somewhat more than that, and the connection is closed."""
-    content = bytearray()
+    content = io.BytesIO()  # unlike a bytearray, it gives its buffer away without a copy
     while piece := response.read(_READ_BYTES):
-        content += piece
-        if len(content) > most_bytes:
+        content.write(piece)
+        if content.tell() > most_bytes:
             response.close()  # the unread rest must not be taken for the next answer
             break
-    return bytes(content)
+    return content.getvalue()
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -139,6 +141,30 @@ def test_an_answer_without_an_end_is_given_up_above_a_limit(monkeypatch: pytest.
         pytest.raises(Unreachable, match="GET /api: the answer is longer than 4000000 bytes"),
     ):
         server.request("GET", "/api")
+
+
+@pytest.mark.parametrize("answer_bytes", [60_000_000, 15_000_000])
+def test_a_packed_answer_takes_no_more_memory_than_the_limit_and_one_piece(
+    monkeypatch: pytest.MonkeyPatch, answer_bytes: int
+) -> None:
+    """It took twice as much."""
+    packed = gzip.compress(bytes(answer_bytes))
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_ANSWER_BYTES", 16_000_000)
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed)
+
+    with server_at(answer) as server:
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(Unreachable):
+                assert len(server.request("GET", "/api")) == answer_bytes
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert peak_bytes < 16_000_000 * 1.5
 
 
 def test_of_a_refusal_without_an_end_only_the_beginning_is_read() -> None:
