@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 
 T = TypeVar("T")
@@ -177,6 +178,10 @@ def parse_url(text: str) -> str:
         raise ValueError(f"seen {url!r}, {wanted}{hint}")
     if not parts.hostname or port == 0 or not url.isprintable() or " " in url:
         raise ValueError(f"seen {url!r}, {wanted}")
+    if ":" not in parts.hostname and not has_dns_lengths(parts.hostname):
+        raise ValueError(
+            f"seen {url!r}, whose host is too long for DNS, or has a label that is empty or too long, {wanted}"
+        )
     if is_mistyped_ipv4(parts.hostname):
         raise ValueError(f"seen {url!r}, whose host is {MISTYPED_IPV4}")
     if parts.query or parts.fragment:

@@ -137,6 +137,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
     [
         *((f"http://{host}:8082", "neither an IPv4 address nor a name") for host in MISTYPED),
         ("192.168.1.1", r"did you mean https://192.168.1.1 or http://192.168.1.1\?"),
+        *((f"https://{host}", "too long for DNS") for host in ("a" * 64, "a..b", ".a", ".", "a." * 128)),
         ("ftp://host", "want a URL such as"),
         ("https://", "want a URL such as"),
         ("https://host:99999", "broken .*, want a URL such as"),

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 
 _APPLICATION_PATH = "/proxy/network"
@@ -80,6 +81,10 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has host {host!r}, want one name or address")
     if is_mistyped_ipv4(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is {MISTYPED_IPV4}")
+    if ":" not in host and not has_dns_lengths(host):
+        raise ValueError(
+            f"UNIFI_HOST {_shown(typed)!r} has a host that is too long for DNS, or a label of it is empty or too long"
+        )
     if _lacks_interface(host):
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is link-local, want its interface too, as in [{host}%eth0]")
     if parts.query or parts.fragment:

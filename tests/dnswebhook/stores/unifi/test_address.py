@@ -76,6 +76,7 @@ MISTYPED = (
         ("192.168.1.1;", "has host '192.168.1.1;', want one name or address"),
         ("192.168.1.1,192.168.1.2", "want one name or address"),
         ("https://<unifi>", "want one name or address"),
+        *((f"https://{host}", "too long for DNS") for host in ("a" * 64, "a..b", ".a", "a." * 199)),
         ("https://[fd00::1", "is not a URL"),
         ("fd00::1", "in brackets"),
         ("https://fd00::1/", "in brackets"),
