@@ -101,6 +101,27 @@ def test_an_empty_section_is_refused_by_name(helm: Helm, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "tunnel.tokenSecret.key",
+        "gatewayClass.create",
+        "gatewayClass.name",
+        "controller.enabled",
+        "controller.name",
+        "controller.rbac.create",
+        "controller.serviceAccount.create",
+        "proxy.enabled",
+    ],
+)
+def test_a_value_left_empty_that_the_release_cannot_do_without_is_refused_by_name(helm: Helm, path: str) -> None:
+    """Otherwise an install would stop half way at an invalid object, or an upgrade remove objects without a word."""
+    above, _, name = path.rpartition(".")
+
+    with pytest.raises(Refused, match=f"'/{above.replace('.', '/')}': missing property '{name}'"):
+        helm.render(changed(TUNNELLED, path, None))
+
+
+@pytest.mark.parametrize(
     ("values", "complaint"),
     [
         ({"direct": {"enabled": True}}, "image.repository is not set: build the image"),
