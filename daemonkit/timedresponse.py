@@ -1,10 +1,14 @@
-"""HTTP responses with one time limit for the whole response, from its status line to the end of its body.
+"""HTTP responses with one time limit for the whole response, from its status line to the end of its body, and without
+chunks of a negative size.
 
     connection.response_class = response_within(30.0)       for an http.client.HTTPConnection, or urllib3's
 
 A socket's own timeout limits one system call, so a peer that sends a byte now and then could keep its caller waiting
 for ever. Here each read is limited to the response's remaining time and to the socket's own timeout, and raises
 TimeoutError after that. The time starts when the caller begins to wait for the response, after connecting and sending.
+
+http.client and urllib3 read the size of a chunk with `int`, which takes a sign, and pass it on: -1 means to the end of
+the connection, whatever limit the caller gave. Here it raises HTTPException.
 """
 
 import http.client
@@ -12,7 +16,7 @@ import io
 import socket
 import time
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 
 @cache  # unused classes would be freed only by the garbage collector
@@ -20,9 +24,29 @@ def response_within(limit_s: float) -> type[http.client.HTTPResponse]:
     class TimedResponse(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
             super().__init__(sock, *args, **kwargs)
-            self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), limit_s))
+            self.fp = _SizedReader(_TimedReader(sock, self.fp.detach(), limit_s))
 
     return TimedResponse
+
+
+class _SizedReader(io.BufferedReader):
+    """Without a size `read` goes to the end; a negative one is refused, since it was the size of a chunk. `read1` needs
+    a size."""
+
+    def read(self, size: int | None = None, /) -> bytes:
+        return super().read(_not_negative(size))
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return super().read1(_not_negative(size))
+
+
+_Size = TypeVar("_Size", int, int | None)
+
+
+def _not_negative(size: _Size) -> _Size:
+    if size is not None and size < 0:
+        raise http.client.HTTPException(f"a chunk of {size} bytes")
+    return size
 
 
 class _TimedReader(io.RawIOBase):

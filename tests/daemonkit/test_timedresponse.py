@@ -80,3 +80,37 @@ def test_each_response_on_a_connection_has_its_own_time_limit() -> None:
         assert connection.getresponse().read() == b"connection 1"
 
         connection.close()
+
+
+def _negative_chunk(dialogue: Dialogue, size: bytes) -> None:
+    dialogue.read_request()
+    dialogue.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%b\r\n%b" % (size, b"x" * 100_000))
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-5"])
+@pytest.mark.parametrize("method", ["read", "read1"])
+def test_a_chunk_of_a_negative_size_is_refused_instead_of_read_to_the_end_of_the_connection(
+    size: bytes, method: str
+) -> None:
+    with SocketBackend(lambda dialogue: _negative_chunk(dialogue, size)) as backend:
+        connection = asked(backend.port, PATIENCE_S)
+        response = connection.getresponse()
+
+        with pytest.raises(http.client.HTTPException, match=f"a chunk of {size.decode()} bytes"):
+            getattr(response, method)(10)
+
+        connection.close()
+
+
+def test_a_response_without_a_length_is_read_to_the_end_of_the_connection() -> None:
+    with SocketBackend(lambda dialogue: _unmeasured(dialogue, b"x" * 100_000)) as backend:
+        connection = asked(backend.port, PATIENCE_S)
+
+        assert len(connection.getresponse().read()) == 100_000
+
+        connection.close()
+
+
+def _unmeasured(dialogue: Dialogue, body: bytes) -> None:
+    dialogue.read_request()
+    dialogue.send(b"HTTP/1.1 200 OK\r\n\r\n%b" % body)
