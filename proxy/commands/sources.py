@@ -12,11 +12,16 @@ from daemonkit.filereading import read_input, shown_name
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
+from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
 from proxy.options import PREFIX, Options
 from proxy.supervisor.state import MAX_DOCUMENT_BYTES
 
 _TIMEOUT_S: Final = 10.0
+_ANSWER_S: Final = 40.0
+"""For the whole answer, as for the controller."""
+_MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+"""As for the controller: more than `--max-document` is by default."""
 
 
 class SourceError(Exception):
@@ -47,11 +52,17 @@ def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:
 def read_running(address: str, token: Secret | None, ca_file: str | None = None) -> bytes:
     """The document of a running proxy, with private keys redacted. `ca_file`: CAs to trust (PEM), else the system's."""
     connection = _connection(address, ca_file)
+    connection.response_class = response_within(_ANSWER_S)
     headers = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
     try:
         connection.request("GET", "/config", headers=headers)
         response = connection.getresponse()
-        body = response.read()
+        # With a size, no memory is taken for a length that the answer only claims.
+        body = response.read(_MAX_ANSWER_BYTES + 1)
+        if len(body) > _MAX_ANSWER_BYTES:
+            raise SourceError(f"the answer of the proxy at {address} is longer than {_MAX_ANSWER_BYTES} bytes")
+        if response.length:
+            raise http.client.IncompleteRead(body, response.length)
     except ssl.SSLCertVerificationError as error:
         raise SourceError(
             f"cannot ask the proxy at {address}: {error.verify_message}{distrust_hint(error, '--ca-file')}"

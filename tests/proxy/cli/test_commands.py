@@ -20,6 +20,7 @@ import trustme
 from proxy.commands.main import run
 from tests.proxy.site import TOKEN, Proxy
 from tests.support.process import REPOSITORY
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 SHOP: Mapping[str, Any] = {
     "listeners": [
@@ -476,6 +477,33 @@ def test_explain_says_that_a_proxy_cannot_have_such_a_name(capsys: pytest.Captur
 
     assert (code, out) == (2, "")
     assert "cannot ask the proxy at http://proxy..lan:8082: " in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"Content-Length: 5\r\n\r\n{}", "IncompleteRead(2 bytes read, 3 more expected)"),
+        (b"Content-Length: 99999999999999\r\n\r\n{}", "IncompleteRead(2 bytes read, 99999999999997 more expected)"),
+        (b"Content-Length: 99999999999999999999\r\n\r\n{}", "IncompleteRead(2 bytes read"),
+        (b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n{}", "IncompleteRead("),
+        (b"Transfer-Encoding: chunked\r\n\r\n-1\r\n{}", "a chunk of -1 bytes"),
+        (b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}", "a chunk of -5 bytes"),
+    ],
+    ids=["short", "no memory", "no size", "no size of a chunk", "to the end", "negative"],
+)
+def test_explain_says_what_is_wrong_with_an_answer_that_is_not_as_long_as_it_claims(
+    capsys: pytest.CaptureFixture[str], answer: bytes, said: str
+) -> None:
+    def reply(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\n" + answer)
+
+    with SocketBackend(reply) as backend:
+        address = f"http://127.0.0.1:{backend.port}"
+        code, out, err = told(capsys, "explain", "--proxy", address, "GET", "http://shop.example/")
+
+    assert (code, out) == (2, "")
+    assert f"cannot ask the proxy at {address}: {said}" in err
 
 
 @pytest.mark.parametrize(
