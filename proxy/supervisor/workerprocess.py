@@ -90,9 +90,17 @@ def _stop_signals_blocked() -> Iterator[None]:
 
 def _environment(jit: bool | None) -> dict[str, str]:
     """Our environment without what is withheld, and with the path of our packages if they are not installed."""
-    kept = {name: value for name, value in os.environ.items() if name not in _WITHHELD}
+    kept = {name: value for name, value in os.environ.items() if name not in _WITHHELD and _is_heeded(name)}
+    if sys.flags.no_user_site:
+        kept["PYTHONNOUSERSITE"] = "1"
     if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES))))
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(_PACKAGES))))
     if jit is not None:
         kept["PYTHON_JIT"] = "1" if jit else "0"
     return kept
+
+
+def _is_heeded(name: str) -> bool:
+    """False for what our own interpreter was told to ignore (-E, -I). Workers are not told, since PYTHON_JIT would be
+    ignored as well."""
+    return not (sys.flags.ignore_environment and name.startswith("PYTHON"))

@@ -21,7 +21,7 @@ from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed,
 from tests.support.filelimits import open_files_limited
 from tests.support.memoryless import no_memory_files
 from tests.support.ports import LOOPBACK
-from tests.support.process import Process
+from tests.support.process import REPOSITORY, Process
 
 
 def is_gone(pid: int) -> bool:
@@ -292,3 +292,19 @@ def test_a_proxy_that_is_started_without_standard_files_keeps_its_first_workers(
     with Process("proxy", ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command]) as proxy:
         proxy.wait_for_line(lambda line: '"worker started"' in line, "the second worker", DEADLINE_S, 2)
         assert not [line for line in proxy.lines if '"worker died' in line]
+
+
+@pytest.mark.parametrize("flag", ["-I", "-E"])
+def test_workers_ignore_the_variables_that_the_supervisors_interpreter_was_told_to_ignore(
+    tmp_path: Path, flag: str
+) -> None:
+    (tmp_path / "proxy.py").write_text("raise SystemExit('taken for our package')\n")
+    begin = f"import runpy, sys; sys.path.insert(0, {str(REPOSITORY)!r}); sys.argv[0] = 'proxy'; "
+    begin += "runpy.run_module('proxy', run_name='__main__', alter_sys=True)"
+    arguments = ["run", "--workers", "1", "--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
+    variables = {"PYTHONPATH": str(tmp_path)}
+
+    with Process("proxy", [sys.executable, flag, "-c", begin, *arguments], variables) as proxy:
+        proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
+
+    assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
