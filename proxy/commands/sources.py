@@ -92,7 +92,7 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
             return http.client.HTTPSConnection(
                 parts.hostname, parts.port, timeout=_TIMEOUT_S, context=_tls_context(ca_file)
             )
-    except ValueError as error:
+    except (ValueError, http.client.InvalidURL) as error:  # InvalidURL is no ValueError
         raise SourceError(f"seen {address!r}: {error}") from error
     raise SourceError(f"seen {address!r}, want a URL such as http://127.0.0.1:8082, or unix:/path")
 

@@ -479,6 +479,14 @@ def test_explain_says_that_a_proxy_cannot_have_such_a_name(capsys: pytest.Captur
     assert "cannot ask the proxy at http://proxy..lan:8082: " in err
 
 
+@pytest.mark.parametrize("url", ["http://proxy .lan:8082", "http://proxy.lan:808a", "http://[::1"])
+def test_explain_says_what_is_wrong_with_the_url_of_a_proxy(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    code, out, err = told(capsys, "explain", "--proxy", url, "GET", "http://shop.example/")
+
+    assert (code, out) == (2, "")
+    assert f"seen {url!r}: " in err
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
