@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from daemonkit.clienttls import MAX_AUTHORITIES_BYTES
+from daemonkit.clienttls import MAX_AUTHORITIES_BYTES, trusting
 from daemonkit.filereading import read_regular
 from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
@@ -180,7 +180,7 @@ def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
 def _fetch_one(root: PublishedRoot) -> str:
     try:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=trusting()) as response:
             text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
     except (OSError, ValueError, http.client.HTTPException) as error:
         seen = repr(error) if isinstance(error, http.client.HTTPException) else error

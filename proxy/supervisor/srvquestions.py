@@ -5,7 +5,6 @@ and only the thread that does the lookup needs it.
 """
 
 import random
-import ssl
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +14,7 @@ import dns.query
 import dns.rdatatype
 import dns.resolver
 
+from daemonkit.clienttls import trusting
 from daemonkit.logs import get_logger
 from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls, SrvTarget
 
@@ -43,7 +43,7 @@ def _ask_over_tls(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
         fallback.ip,
         timeout=fallback.timeout_s,
         port=fallback.port,
-        ssl_context=ssl.create_default_context(),
+        ssl_context=trusting(),
         server_hostname=fallback.server_name,
     )
     return _ordered([record for answer in response.answer if answer.rdtype == dns.rdatatype.SRV for record in answer])

@@ -33,6 +33,10 @@ class Issued:
 
 
 def bare_authority(*extensions: x509.ExtensionType) -> Authority:
+    return Authority(bare_ca(*extensions))
+
+
+def bare_ca(*extensions: x509.ExtensionType) -> trustme.CA:
     """Its certificate does not state the key usage, like those of MicroK8s and of `openssl req -x509`, unless one of
     `extensions` does."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -54,7 +58,7 @@ def bare_authority(*extensions: x509.ExtensionType) -> Authority:
     certificate = builder.sign(key, hashes.SHA256())
     pem, no_encryption = serialization.Encoding.PEM, serialization.NoEncryption()
     key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_encryption)
-    return Authority(trustme.CA.from_pem(certificate.public_bytes(pem), key_pem))
+    return trustme.CA.from_pem(certificate.public_bytes(pem), key_pem)
 
 
 def rsassa_pss(name: str) -> dict[str, str]:

@@ -27,15 +27,15 @@ from proxy.supervisor.edgetrust import (
     fetch,
 )
 from tests.proxy.site import DEADLINE_S, eventually
+from tests.support.certificates import bare_ca
 from tests.support.oddfiles import in_its_place
 
 
 class Publisher:
     """A web site with two certificates, whose own certificate the system store of the test verifies."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, authority: trustme.CA) -> None:
         self.requests = 0
-        authority = trustme.CA()
         self.store = directory / "system.pem"
         authority.cert_pem.write_to_path(str(self.store))
         self.pages = {f"/{name}.pem": trustme.CA().cert_pem.bytes().decode() for name in ("ecc", "rsa")}
@@ -74,7 +74,7 @@ def fingerprint(pem: str) -> str:
 
 @pytest.fixture
 def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    publisher = Publisher(tmp_path)
+    publisher = Publisher(tmp_path, trustme.CA())
     monkeypatch.setenv("SSL_CERT_FILE", str(publisher.store))
     yield publisher
     publisher.close()
@@ -240,6 +240,20 @@ def test_a_site_that_the_system_trust_store_does_not_verify_is_refused(
     monkeypatch.setenv("SSL_CERT_FILE", str(other))
     with pytest.raises(TrustUnavailable, match="certificate verify failed"):
         fetch(publisher.published)
+
+
+def without_its_root() -> trustme.CA:
+    return trustme.CA().create_child_ca()
+
+
+@pytest.mark.parametrize("authority", [bare_ca, without_its_root])
+def test_an_authority_of_the_system_is_trusted_as_by_other_programs(
+    authority: Callable[[], trustme.CA], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(Publisher(tmp_path, authority())) as publisher:
+        monkeypatch.setenv("SSL_CERT_FILE", str(publisher.store))
+
+        assert fetch(publisher.published).count("BEGIN CERTIFICATE") == 2
 
 
 def test_the_edge_ca_command_writes_a_file_that_edge_ca_file_accepts(
