@@ -1,5 +1,5 @@
 """How Ctrl-C (in commands for people, too) and a container's stop end a process until a daemon handles signals, and
-that a hangup does not."""
+that a hangup does not. And that the ends of child processes are told."""
 
 import os
 import signal
@@ -28,6 +28,12 @@ def ignore_hangup() -> None:
     """Ignore SIGHUP, as `daemonkit.lifecycle` does later: a daemon outlives the terminal that it was started from, and
     a service manager's reload that comes early. A command for people should not call this."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def notice_children() -> None:
+    """Do not ignore SIGCHLD, as a process does whose parent did: the kernel would forget how children ended, and
+    `subprocess` would take a crash for exit code 0."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -34,6 +34,7 @@ WORKER = "worker"
 
 def main() -> None:
     interrupts.end_on_interrupt()
+    interrupts.notice_children()
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:2] == [WORKER, "--fd"]:

@@ -17,6 +17,7 @@ QUESTIONS = {
 
 def main() -> None:
     interrupts.end_on_interrupt()
+    interrupts.notice_children()
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:1] and arguments[0] in QUESTIONS:

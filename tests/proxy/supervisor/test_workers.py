@@ -308,3 +308,22 @@ def test_workers_ignore_the_variables_that_the_supervisors_interpreter_was_told_
         proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
 
     assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
+
+
+def test_how_a_worker_ended_is_told_even_if_the_parent_of_the_proxy_ignores_the_ends_of_its_children() -> None:
+    begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    run = [sys.executable, "-m", "proxy", "run", "--workers", "1", "--config-addr", "127.0.0.1:0"]
+    command = [sys.executable, "-c", begin, *run, "--allow-unauthenticated-config"]
+
+    with Process("proxy", command) as proxy:
+        proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
+        os.kill(child_of(proxy.pid), signal.SIGKILL)
+
+        said = proxy.wait_for_line(lambda line: "worker died" in line, "that a worker died", DEADLINE_S)
+
+    assert '"error":"signal SIGKILL"' in said
+
+
+def child_of(pid: int) -> int:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return next(int(child) for task in tasks for child in (task / "children").read_text().split())
