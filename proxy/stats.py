@@ -77,8 +77,16 @@ class BackendStats(Outcomes, gc=False):
     """Addresses that currently get no requests."""
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     """By `Reason`, and "timeout" and "mirror_behind"."""
+    mirrored: list[int] = msgspec.field(default_factory=list)
+    """Mirrored copies that have ended, like `responses`; empty before the first."""
     drops: int = 0
     """`Stats.drops` when the series began."""
+
+    def count_mirrored(self, status_code: int) -> None:
+        """Count a mirrored copy that its backend has answered, or with 0 one that has ended without that."""
+        if not self.mirrored:
+            self.mirrored = [0] * len(self.responses)
+        self.mirrored[min(status_code // 100, len(self.mirrored) - 1)] += 1
 
     def count_failure(self, reason: str) -> None:
         self.failures[reason] = self.failures.get(reason, 0) + 1

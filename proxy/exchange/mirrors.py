@@ -138,6 +138,8 @@ class Mirror:
         self._stream.cancel(timed_out=timed_out)
 
     def _end(self) -> None:
+        if not self._is_over and not self._is_answered:
+            self._shared.stats.backend(self._key).count_mirrored(0)
         self._is_over = True
         self._fall_behind(-self._behind_bytes)
         self._relay.drop()
@@ -157,8 +159,8 @@ class Mirror:
     def on_response_interim(self, head: ResponseHead) -> None:
         """Nobody waits for a 1xx."""
 
-    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:  # noqa: ARG002
-        self._is_answered = True
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        self._count(head)
         if end_stream:
             self._end()
 
@@ -170,7 +172,12 @@ class Mirror:
             self._end()
 
     def on_response(self, head: ResponseHead, data: Data) -> None:  # noqa: ARG002
+        self._count(head)
         self._end()
+
+    def _count(self, head: ResponseHead) -> None:
+        self._is_answered = True
+        self._shared.stats.backend(self._key).count_mirrored(head.status_code)
 
     def on_response_trailers(self, fields: Fields) -> None:  # noqa: ARG002
         self._end()

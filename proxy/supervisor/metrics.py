@@ -141,13 +141,17 @@ def _add_outcomes(
     outcomes: Outcomes,
 ) -> None:
     """Add the series of one route or backend, whose name is their first label."""
-    for digit, count in enumerate(outcomes.responses):
-        if count or digit in _USUAL_CLASSES:
-            responses.add_metric([name, f"{digit}xx" if digit else "none"], count)
+    _add_classes(responses, name, outcomes.responses)
     durations.add_metric([name], list(_buckets(outcomes.durations)), outcomes.duration_sum_s)
     if outcomes.calls:
         for status, count in (_USUAL_STATUSES | outcomes.calls).items():
             calls.add_metric([name, status], count)
+
+
+def _add_classes(responses: CounterMetricFamily, name: str, counts: list[int]) -> None:
+    for digit, count in enumerate(counts):
+        if count or digit in _USUAL_CLASSES:
+            responses.add_metric([name, f"{digit}xx" if digit else "none"], count)
 
 
 def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
@@ -170,6 +174,9 @@ def _backends(total: Stats) -> Iterator[Metric]:
     calls = CounterMetricFamily(
         _P + "backend_grpc_calls", "gRPC calls routed to a backend that have ended", labels=["backend", "grpc_status"]
     )
+    mirrored = CounterMetricFamily(
+        _P + "backend_mirrored_responses", "Mirrored copies that have ended", labels=["backend", "status_class"]
+    )
     in_flight = GaugeMetricFamily(_P + "backend_requests_in_flight", "Requests at a backend", labels=label)
     connections = GaugeMetricFamily(_P + "backend_connections", "Open connections to a backend", labels=label)
     opened = CounterMetricFamily(_P + "backend_connections_opened", "Connections made to a backend", labels=label)
@@ -188,11 +195,13 @@ def _backends(total: Stats) -> Iterator[Metric]:
         connections.add_metric([key], backend.connections)
         opened.add_metric([key], backend.connections_opened)
         _add_outcomes(responses, durations, calls, key, backend)
+        _add_classes(mirrored, key, backend.mirrored)
         ejections.add_metric([key], backend.ejections)
         ejected.add_metric([key], backend.ejected)
         for reason, count in backend.failures.items():
             failures.add_metric([key, reason], count)
-    yield from (requests, responses, durations, calls, in_flight, connections, opened, failures, ejections, ejected)
+    yield from (requests, responses, durations, calls, mirrored, in_flight, connections, opened, failures)
+    yield from (ejections, ejected)
 
 
 def _doors(total: Stats) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ end with their process.
 """
 
 from collections.abc import Set
+from itertools import zip_longest
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -118,6 +119,7 @@ def _add_backend(total: BackendStats, backend: BackendStats) -> None:
     _add_outcomes(total, backend)
     _add_numbers(total, backend, names)
     _add_words(total.failures, backend.failures)
+    total.mirrored = [one + other for one, other in zip_longest(total.mirrored, backend.mirrored, fillvalue=0)]
 
 
 def _add_outcomes(total: Outcomes, outcomes: Outcomes) -> None:

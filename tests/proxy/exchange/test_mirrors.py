@@ -70,6 +70,29 @@ def test_a_mirror_that_answers_with_a_head_alone_is_over(make_world: MakeWorld) 
     assert not world.services.running
 
 
+def test_a_mirrored_copy_is_counted_by_what_its_backend_answers_and_not_among_those_that_have_clients(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(MIRRORED)
+    for _ in range(5):
+        world.begin(asked())
+    answered, whole, failed, late, silent = world.pool.streams[::2]
+    answered.answer(503)
+    answered.send(b"", end_stream=True)
+    whole.answer_whole(b"hello", 201)
+    failed.fail(Reason.REFUSED)
+    late.answer(200)
+    late.fail(Reason.RESET)
+    for stream in world.pool.streams[1::2]:
+        stream.answer(200, end_stream=True)
+    world.wait(IDLE_TIMEOUT_S * 1.5)
+
+    assert silent.is_cancelled
+    counted = world.stats.backend(answered.key)
+    assert (counted.mirrored, sum(counted.responses)) == ([2, 0, 2, 0, 0, 1], 0)
+    assert not world.stats.backend("http://192.0.2.10:80").mirrored
+
+
 def test_a_failing_mirror_does_not_affect_the_exchange(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     mirror.fail(Reason.REFUSED, is_unprocessed=True)

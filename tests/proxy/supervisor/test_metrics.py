@@ -172,7 +172,7 @@ def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
     route.retries, route.calls = 12, {"14": 31}
     backend = BackendStats([32, 0, 33, 34, 35, 36], [37, *[0] * 13, 38], 39.5, {"2": 40}, requests=13, in_flight=14)
     backend.connections, backend.connections_opened, backend.ejections, backend.ejected = 15, 16, 17, 18
-    backend.failures = {"reset": 19}
+    backend.failures, backend.mirrored = {"reset": 19}, [41, 0, 42, 43, 44, 45]
     door = DoorStats(20, 21, {"tls": 22})
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
     (slot,) = fleet.slots
@@ -214,6 +214,11 @@ def test_each_number_of_the_workers_is_exported_under_its_own_name() -> None:
         "backend_response_duration_seconds_count cart": 75,
         "backend_response_duration_seconds_sum cart": 39.5,
         "backend_grpc_calls_total cart 2": 40,
+        "backend_mirrored_responses_total cart none": 41,
+        "backend_mirrored_responses_total cart 2xx": 42,
+        "backend_mirrored_responses_total cart 3xx": 43,
+        "backend_mirrored_responses_total cart 4xx": 44,
+        "backend_mirrored_responses_total cart 5xx": 45,
         "backend_requests_total cart": 13,
         "backend_requests_in_flight cart": 14,
         "backend_connections cart": 15,

@@ -21,6 +21,8 @@ def counted(requests: int, in_flight: int) -> Stats:
         outcomes.calls["14"] = requests
     backend.connections = in_flight
     backend.failures["reset"] = 1
+    for _ in range(requests):
+        backend.count_mirrored(599)
     door = stats.door(":80")
     door.accepted = requests
     door.connections = in_flight
@@ -59,6 +61,7 @@ def test_counters_of_dead_processes_stay_and_gauges_are_dropped() -> None:
     assert (route.request_bytes, route.in_flight, route.calls) == (60, 0, {"14": 6})
     assert (backend.responses, sum(backend.durations), backend.calls) == ([0, 0, 6, 0, 0, 0], 6, {"14": 6})
     assert (backend.requests, backend.connections, backend.failures) == (6, 0, {"reset": 2})
+    assert backend.mirrored == [0, 0, 0, 0, 0, 6]
     assert (door.accepted, door.connections, door.refused) == (6, 0, {"limit": 4})
     assert (seen.swaps, seen.access_log_dropped) == (2, 6)
 
@@ -81,7 +84,7 @@ def test_every_number_of_two_workers_is_added_up() -> None:
     route.retries, route.calls = 25, {"14": 42}
     backend = BackendStats([*range(43, 49)], [*range(49, 64)], 1.5, {"2": 64}, requests=26, in_flight=27)
     backend.connections, backend.connections_opened, backend.ejections, backend.ejected = 28, 29, 30, 31
-    backend.failures = {"reset": 32}
+    backend.failures, backend.mirrored = {"reset": 32}, [*range(65, 71)]
     edge = EdgeStats(in_flight=33, requests=34, sent_bytes=35, received_bytes=36)
     stats = Stats({"shop": route}, {"cart": backend}, {":80": DoorStats(37, 38, {"tls": 39})}, {0: edge}, swaps=40)
     stats.access_log_dropped = 41
