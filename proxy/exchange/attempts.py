@@ -84,8 +84,7 @@ class Attempts:
             self._is_elsewhere_used = True
             self._note(address)
             return 0.0
-        is_broken = failure.is_unprocessed or failure.reason is Reason.RESET
-        if policy is None or not policy.connection_errors or not is_broken or failure.reason in _HOPELESS:
+        if policy is None or not policy.connection_errors or failure.reason in _HOPELESS:
             return None
         self._needs_new_connection = self._needs_new_connection or failure.was_reused
         return self._by_policy(policy, address, draw)
@@ -109,13 +108,13 @@ class Attempts:
         self._needs_new_connection = self._is_renewal_used = self._is_elsewhere_used = False
 
     def _may_have_been_closed(self, failure: Failure) -> bool:
-        return failure.was_reused and self._method in _IDEMPOTENT and failure.reason not in _HOPELESS
+        return failure.was_reused and self._method in _IDEMPOTENT
 
     def _is_for_another_address(self, failure: Failure) -> bool:
         if failure.reason in _HOPELESS:
             return False
         is_connecting = failure.was_connecting or failure.reason in _CONNECTING
-        return failure.is_unprocessed and is_connecting and self._address_count > 1
+        return is_connecting and self._address_count > 1
 
     def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:
         if self._policy_retries >= policy.attempts:

@@ -599,8 +599,11 @@ def test_a_client_that_disconnects_ends_the_authorization_request(make_world: Ma
     assert (question.is_over, len(world.pool.streams), not world.services.running) == (True, 1, True)
 
 
-def test_a_request_that_timed_out_after_permission_is_not_forwarded(make_world: MakeWorld) -> None:
+@pytest.mark.parametrize("window_bytes", [1 << 16, 0], ids=["read", "not read"])
+def test_a_request_that_timed_out_after_permission_is_not_forwarded(make_world: MakeWorld, window_bytes: int) -> None:
+    """Not even while its client has still to read the answer."""
     world, client, question = begin(make_world, guarded(rule='"timeouts": {"request": "5s"},'))
+    client.taken.window_bytes = window_bytes
     world.wait(4.0)
     question.answer(200, end_stream=True)
     world._now_s += 2.0

@@ -223,6 +223,30 @@ def test_an_address_whose_connection_broke_while_connecting_is_avoided_once(make
     assert (status_code_of(client), world.record.retries) == (502, 1)
 
 
+def test_an_address_that_does_not_speak_the_protocol_of_its_backend_is_no_reason_to_try_another(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(TWO_ADDRESSES)
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.PROTOCOL, is_unprocessed=True, was_connecting=True)
+
+    assert (status_code_of(client), len(world.pool.streams)) == (502, 1)
+
+
+def test_the_record_names_the_last_address_that_was_tried_although_the_retry_was_refused(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait(1.0)
+    world.pool.stream.address = ""
+    world.pool.stream.fail(Reason.UNHEALTHY, is_unprocessed=True)
+
+    assert (status_code_of(client), world.record.reason) == (503, "unhealthy")
+    assert world.record.address == "192.0.2.10:80"
+
+
 def test_nothing_is_retried_once_a_response_has_begun(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
