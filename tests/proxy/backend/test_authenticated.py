@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from proxy import document
+from proxy.backend.stream import Wish
 from proxy.heads import Fields
 from tests.proxy.backend.servers import OK, PATIENCE_S, Conn, backend
 from tests.proxy.backend.world import Answer, World, address_of, one, world
@@ -96,6 +97,21 @@ def test_the_address_with_the_connection_of_the_client_is_preferred() -> None:
         assert told.request is not None
         assert {a.request.address for a in again if a.request is not None} == {told.request.address}
         assert {a.request.address for a in others if a.request is not None} == {first.address, second.address}
+
+
+def test_a_retry_of_a_client_uses_neither_its_kept_connection_nor_an_address_to_avoid() -> None:
+    with backend(tell_place) as first, backend(tell_place) as second, world() as w:
+        w.use(document.Backend(name="b", addresses=(first.address, second.address)))
+        told = w.fetch(client=ALICE, fields=NTLM)
+        elsewhere = w.fetch(client=ALICE, wish=Wish(avoid=(address_of(told),)))
+
+        assert address_of(elsewhere) != address_of(told)
+
+        w.use(one(address_of(told)))
+        anew = w.fetch(client=ALICE, wish=Wish(needs_new_connection=True))
+
+        assert (address_of(anew), place_of(told), place_of(anew)) == (address_of(told), 0, 1)
+        assert place_of(w.fetch(client=ALICE)) == 0
 
 
 def test_of_two_connections_that_a_client_has_authenticated_one_is_kept() -> None:

@@ -368,6 +368,35 @@ def test_an_ejected_address_stays_ejected_until_passive_health_is_removed() -> N
         assert w.backend().ejected == 0
 
 
+def test_an_address_that_is_down_may_be_ejected_too() -> None:
+    """By a request that was running when it went down."""
+    go_on = threading.Event()
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            if request.startswith(b"GET /health"):
+                conn.send(UNAVAILABLE)
+            else:
+                assert go_on.wait(PATIENCE_S)
+                conn.reset()
+                return
+
+    passive = document.PassiveHealth(consecutive_failures=1, ejection_time="60s", max_ejected_percent=100)
+    active = document.ActiveHealth(path="/health", interval="10s", timeout="5s", unhealthy_threshold=1)
+    with backend(serve) as peer, world() as w:
+        w.use(of(peer, passive_health=passive, active_health=active))
+        running = w.get()
+        w.until(lambda: w.backend().connections == 1)
+        w.pass_time(11)
+        w.until(lambda: w.backend().ejected == 1)
+        assert not running.is_over
+        go_on.set()
+        w.until(lambda: running.is_over)
+
+        assert running.failure is not None
+        assert (w.backend().ejected, w.backend().ejections) == (1, 1)
+
+
 def probes_alone(probes: list[bytes]) -> Behaviour:
     """Answers probes, and no other request."""
 

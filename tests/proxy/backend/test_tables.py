@@ -348,6 +348,8 @@ def test_draining_finishes_running_requests_and_keeps_no_connection() -> None:
         assert w.fetch().status_code == 200
         w.until(lambda: w.backend().connections == 0)
         with backend() as other:
-            w.use(of(other))
+            w.use(of(other), of(other, name="late"))
             assert w.fetch().status_code == 200
             w.until(lambda: w.backend().connections == 0)
+            assert w.fetch("late").status_code == 200
+            w.until(lambda: w.backend("late").connections == 0)
