@@ -388,6 +388,18 @@ def test_an_upgrade_by_post_is_authorized_as_a_post(make_world: MakeWorld) -> No
     assert (question.head.method, question.head.protocol) == (b"POST", None)
 
 
+def test_the_body_of_an_upgrade_by_post_waits_for_permission(make_world: MakeWorld) -> None:
+    """It belongs to the upgrade request, so the backend gets it before it switches; the server that is asked does not."""
+    fields = [(b"content-length", b"5")]
+    world, client, question = begin(make_world, method=b"POST", fields=fields, protocol=b"DERP", end_stream=False)
+    question.open()
+    client.send(b"hello", end_stream=True)
+    assert question.body == b""
+    question.answer(200, end_stream=True)
+
+    assert leaving(world).body == b"hello"
+
+
 def test_a_websocket_is_authorized_as_a_get_and_opened_after_permission(make_world: MakeWorld) -> None:
     fields = [(b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="), (b"sec-websocket-version", b"13")]
     world, client, question = begin(make_world, fields=fields, protocol=b"websocket", end_stream=False)

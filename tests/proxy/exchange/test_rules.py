@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.backend.stream import Reason
+from proxy.exchange.exchange import Exchange
 from proxy.heads import RequestHead
 from proxy.routing import fingerprint
 from tests.proxy.exchange.conftest import MakeWorld
@@ -180,6 +181,25 @@ def test_a_browser_may_read_an_error_of_a_cross_origin_request(make_world: MakeW
     world.pool.stream.fail(Reason.REFUSED)
 
     assert client.field(b"access-control-allow-origin") == b"http://b.example"
+
+
+def test_a_browser_may_read_every_answer_of_ours_to_a_cross_origin_request(make_world: MakeWorld) -> None:
+    """So that its page learns more than that something went wrong."""
+    origin = [(b"origin", b"http://b.example")]
+    cors = '"filters": {"cors": {"allowOrigins": ["http://b.example"]}}, "timeouts": {"request": "2s"},'
+    world = make_world(config(cors))
+    too_late, behind = world.begin(asked(fields=origin)), world.begin(asked(fields=origin))
+    assert isinstance(behind.exchange, Exchange)
+    behind.exchange.leave_behind()
+    without_key = world.begin(asked(fields=origin, protocol=b"websocket"))
+    unusable = world.begin(asked(b"CONNECT", fields=origin, protocol=b"websocket"), end_stream=False)
+    world.pool.stream.answer(200)
+    world.wait(2.1)
+
+    answers = (too_late, behind, without_key, unusable)
+    assert [client.head.status_code for client in answers if client.head] == [504, 503, 400, 502]
+    for client in answers:
+        assert client.field(b"access-control-allow-origin") == b"http://b.example"
 
 
 def test_a_preflight_is_answered_by_us_without_a_body(make_world: MakeWorld) -> None:
