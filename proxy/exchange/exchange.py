@@ -411,7 +411,7 @@ class Exchange(Attempting):
 
     def _end_switched(self) -> None:
         stream, self._stream = self._stream, None
-        if stream is not None and not self._is_over:
+        if stream is not None:
             self._address = stream.address
             stream.cancel()
             self._pass_data(b"", True, NOBODY)

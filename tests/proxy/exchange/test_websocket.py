@@ -296,6 +296,17 @@ def test_once_the_edge_has_ended_a_switched_stream_its_backend_has_two_seconds_f
     assert (world.record.address, world.record.reason) == (stream.address, "")
 
 
+def test_the_answer_to_an_upload_from_the_edge_may_outlast_it(world: World) -> None:
+    """Its backend may have begun to answer before the upload was complete."""
+    client = world.begin(asked(b"POST"), end_stream=False, arrival=arrived(is_edge=True))
+    world.pool.stream.answer()
+    client.send(b"all", end_stream=True)
+    world.wait(60.0)
+
+    world.pool.stream.send(b"done", end_stream=True)
+    assert (client.body, client.is_ended, client.is_reset) == (b"done", True, False)
+
+
 def test_a_client_of_ours_that_has_ended_its_direction_reads_on(world: World) -> None:
     client = begin(world, is_http2=True)
     switch(world, is_http2=False)

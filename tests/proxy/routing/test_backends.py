@@ -101,6 +101,14 @@ def test_a_rule_may_respond_by_itself() -> None:
     assert (200, b"{}", ((b"content-type", b"application/json"),)) == (answer.status_code, answer.body, answer.headers)
 
 
+def test_a_response_without_a_body_has_no_content_type() -> None:
+    table = table_of(route("r", rule={"backends": [], "respond": {"statusCode": 204}}))
+
+    answer = answered(table, request("h/"))
+
+    assert (204, b"", ()) == (answer.status_code, answer.body, answer.headers)
+
+
 def test_equal_references_share_one_backend_and_others_have_their_own() -> None:
     tls = {"protocol": "https", "tls": {"serverName": "a.example"}}
     other = {"protocol": "https", "tls": {"serverName": "b.example"}}

@@ -206,6 +206,7 @@ LIFETIMES = [
     ({}, 1e9, True),
     ({"absoluteTimeout": "1h"}, 3599, True),
     ({"absoluteTimeout": "1h"}, 3600, False),
+    ({"absoluteTimeout": "1h"}, 86_400, False),
     ({"idleTimeout": "10m"}, 599, True),
     ({"idleTimeout": "10m"}, 600, False),
     ({"idleTimeout": "1s", "absoluteTimeout": "1h"}, 2, False),
