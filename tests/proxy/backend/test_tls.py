@@ -183,6 +183,22 @@ def test_after_http_1_1_required_all_requests_except_grpc_use_http1(authority: t
         assert spoken == ["h2", "http/1.1"]
 
 
+def test_http_1_1_required_holds_although_other_requests_fail_later(authority: trustme.CA) -> None:
+    spoken: list[str | None] = []
+
+    def refuse(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.reset_stream(event.stream_id, ErrorCodes.HTTP_1_1_REQUIRED)
+
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either(spoken, speaks(refuse), b"nonsense\r\n\r\n"), tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        reasons = [answer.failure.reason for answer in (w.fetch() for _ in range(3)) if answer.failure]
+
+        assert reasons == [Reason.RESET, Reason.PROTOCOL, Reason.PROTOCOL]
+        assert spoken == ["h2", "http/1.1", "http/1.1"]
+
+
 def test_a_grpc_call_uses_http2_whatever_its_authorization_scheme(authority: trustme.CA) -> None:
     with backend(speaks(answers), tls=server_context(authority, "a.example", alpn=("h2",))) as peer, world() as w:
         w.use(https(peer, authority))

@@ -352,6 +352,22 @@ def test_a_client_that_just_connected_before_the_drain_has_time_for_its_first_re
         assert b"" == silent.recv(10)
 
 
+def test_a_client_that_just_connected_before_the_drain_may_begin_with_http2_and_is_told_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FIRST_S", "RECENT_S"):
+        monkeypatch.setattr(f"proxy.doors.h1connection.{name}", 100.0)
+    with serving(limits={"headerTimeout": "1h"}) as rig, rig.connect() as sock:
+        rig.wait_for_connections(1)
+        rig.call(rig.drain)
+
+        with H2Client(sock) as client:
+            assert b"hello\n" == client.get("/hello").body
+            client.read_until(lambda: client.is_closed)
+            assert client.goaways
+        assert rig.is_idle.wait(WAIT_S)
+
+
 def test_draining_waits_no_longer_than_the_header_timeout() -> None:
     with serving(limits={"headerTimeout": "2s"}) as rig, rig.connect() as silent:
         rig.wait_for_connections(1)
