@@ -276,6 +276,32 @@ def test_a_reader_that_holds_bytes_pauses_and_resumes_the_backend() -> None:
         assert w.get().request is not None
 
 
+def test_a_reader_that_takes_a_response_in_small_pieces_does_not_make_more_of_it_wait() -> None:
+    """Reading takes far more than such a piece, so it goes on once half of what waited is taken."""
+
+    def pour(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
+        conn.send(b"x" * LARGE_BYTES)
+        conn.wait_for_end()
+
+    with backend(pour) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(holds=True)
+        assert answer.request is not None
+        w.until(lambda: answer.held_bytes > 256 * 1024)
+        w.turns(50)
+        received_bytes = len(answer.body)
+        for _ in range(20):
+            answer.request.release(1024)
+            w.turns(2)
+        assert len(answer.body) == received_bytes
+
+        answer.request.release(received_bytes - 20 * 1024)
+        w.until(lambda: len(answer.body) > received_bytes)
+        answer.request.cancel()
+
+
 def test_little_of_a_response_is_held_while_much_waits_for_all_clients() -> None:
     def pour(conn: Conn) -> None:
         conn.request()

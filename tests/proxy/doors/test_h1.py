@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.doors.h1connection import MAX_CHUNKS, H1Connection
+from proxy.doors.h1connection import MAX_CHUNKS, PAUSE_BYTES, H1Connection
 from proxy.h1 import Limits
 from proxy.loop import LITTLE_BYTES
 from proxy.loop.unsent import LARGE_BYTES
@@ -68,6 +68,31 @@ def test_reading_pauses_when_pipelined_requests_exceed_the_limit() -> None:
             assert data, "closed before all were answered"
             found += data
         rig.wait_for(lambda: not connection._is_paused, "the end of the pause")
+
+
+def test_a_backend_that_takes_a_body_in_small_pieces_does_not_make_more_of_it_wait() -> None:
+    """Reading takes far more than such a piece, so it goes on once half of what waited is taken."""
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold", extra=f"Content-Length: {64 * MIB}\r\n", method="POST")
+        exchange = rig.services.begun.get(timeout=10)
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        client.setblocking(False)
+        is_paused = is_full = False
+        while not is_full:
+            try:
+                client.send(bytes(MIB))
+            except BlockingIOError:
+                is_full = is_paused
+                is_paused = rig.call(lambda: connection._is_paused)
+        held_bytes = exchange.received_bytes
+        assert held_bytes > PAUSE_BYTES
+        for _ in range(20):
+            rig.call(lambda: exchange.client.release(1024))
+        assert exchange.received_bytes == held_bytes
+
+        rig.call(lambda: exchange.client.release(held_bytes - 20 * 1024))
+        rig.wait_for(lambda: exchange.received_bytes > held_bytes, "the rest")
 
 
 def test_little_of_a_body_is_held_while_much_waits_for_peers() -> None:
