@@ -368,6 +368,23 @@ def test_a_client_that_just_connected_before_the_drain_may_begin_with_http2_and_
         assert rig.is_idle.wait(WAIT_S)
 
 
+def test_a_kept_connection_of_a_port_that_a_document_removes_gets_421_for_its_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not what the port serves when it comes back: that may be for other clients."""
+    monkeypatch.setattr("proxy.doors.h1connection.DRAIN_S", 100.0)
+    monkeypatch.setattr("proxy.doors.h1connection.RECENT_S", 100.0)
+    with Rig().open_plain() as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, HELLO)
+        rig.use(table_of(), {})
+        ask(client)
+
+        answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 421 ")
+        assert b"\r\nConnection: close\r\n" in answer
+
+
 def test_draining_waits_no_longer_than_the_header_timeout() -> None:
     with serving(limits={"headerTimeout": "2s"}) as rig, rig.connect() as silent:
         rig.wait_for_connections(1)

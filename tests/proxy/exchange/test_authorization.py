@@ -389,7 +389,7 @@ def test_an_upgrade_by_post_is_authorized_as_a_post(make_world: MakeWorld) -> No
 
 
 def test_the_body_of_an_upgrade_by_post_waits_for_permission(make_world: MakeWorld) -> None:
-    """It belongs to the upgrade request, so the backend gets it before it switches; the server that is asked does not."""
+    """It is part of the upgrade request: the backend gets it before it switches, the server that is asked does not."""
     fields = [(b"content-length", b"5")]
     world, client, question = begin(make_world, method=b"POST", fields=fields, protocol=b"DERP", end_stream=False)
     question.open()
