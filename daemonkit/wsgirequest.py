@@ -53,8 +53,11 @@ _TARGET = re.compile(rb"[!-~]+")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(?:[\w.~!$&'()*+;=%-]*|\[[\w.:~%-]+\])(?::[0-9]*)?")
 """RFC 3986, 3.2.2 and 3.2.3, without commas: they join several."""
-_ABSOLUTE = re.compile(rb"([^ ]+) ((?i:https?))://([^/?# ]*)([^# ]*) ([^ ]*\r\n)")
-"""A request line with a target in absolute form: method, scheme, authority, path with query, version."""
+_ABSOLUTE = re.compile(rb"([^ ]+) ((?i:https?))://([^/?# ]*)((?:[/?][^# ]*)?) ([^ ]*\r\n)")
+"""A request line with a target in absolute form: method, scheme, authority, path with query, version.
+
+Each part ends at a character that it cannot have: else a long line that does not match would take minutes.
+"""
 _SINGLE = frozenset({b"Host", b"Content-Length", b"Transfer-Encoding", b"Content-Type", b"Authorization"})
 
 

@@ -288,6 +288,15 @@ def test_a_head_over_the_limit_is_431(serve: Serve) -> None:
         assert client.get("/" + "x" * 100_000).status_code == 431
 
 
+@pytest.mark.parametrize("end", [b"\r\n", b"# HTTP/1.1\r\nHost: x\r\n\r\n", b" HTTP/1.1\nHost: x\r\n\r\n"])
+def test_a_long_malformed_target_in_absolute_form_is_refused_without_delay(serve: Serve, end: bytes) -> None:
+    """Time that grew with the square of its length would hold up all threads."""
+    with RawClient(serve(max_header_bytes=128 * 1024).bound_address.port) as client:
+        client.send(b"GET http://" + b"a" * 130_000 + end + b"\r\n")
+
+        assert client.answer().status_code == 400
+
+
 def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> None:
     with RawClient(serve(max_body_bytes=1000).bound_address.port) as client:
         client.send(CHUNKED + b"3e8\r\n" + b"x" * 1000 + b"\r\n0\r\n\r\n")
