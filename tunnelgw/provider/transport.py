@@ -103,7 +103,7 @@ class Transport:
         for reason in causes_of(error):
             if isinstance(reason, NameResolutionError):
                 host, remedy = reason.conn.host, "the provider's API URL"
-                if host != urlsplit(self._base_url).hostname:
+                if reason.conn.proxy is not None:
                     host, remedy = f"{host}, the proxy of the environment (HTTPS_PROXY)", "that variable"
                 return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or {remedy}")
             innermost = reason

@@ -516,6 +516,32 @@ def test_a_proxy_of_the_environment_whose_name_is_unknown_is_named_in_place_of_t
         assert "provider.test" not in describe_error(told.value)
 
 
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [("provider.invalid.", "provider.invalid"), ("prövider.invalid", "xn--prvider-b1a.invalid")],
+)
+def test_an_unknown_name_of_the_provider_is_not_taken_for_a_proxys_however_it_is_spelt(
+    monkeypatch: pytest.MonkeyPatch, host: str, named: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with (
+        closing(ProviderClient(Secret(TOKEN), f"https://{host}")) as client,
+        pytest.raises(NameUnknown, match=f"no such host: {re.escape(named)}: .*, or the provider's API URL"),
+    ):
+        client.accounts()
+
+
+def test_an_unknown_proxy_with_the_name_of_the_provider_is_named_as_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://provider.invalid:3128")
+    with (
+        closing(ProviderClient(Secret(TOKEN), "https://provider.invalid")) as client,
+        pytest.raises(NameUnknown, match=r"no such host: provider\.invalid, the proxy of the environment "),
+    ):
+        client.accounts()
+
+
 def test_each_call_is_observed_with_its_outcome(provider: Provider) -> None:
     seen: list[tuple[str, str]] = []
 
