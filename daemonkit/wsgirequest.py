@@ -258,6 +258,8 @@ class Request(HTTPRequest):
         if status_code in (413, 414):
             # cheroot's codes for a head that is too large. It never refuses a body, since we set no limit there.
             status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
+        elif msg.startswith("Absolute URI"):  # cheroot's words would say that none is taken
+            msg = "malformed request target"
         self.refuse(status_code, msg or _SIMPLE_MESSAGES.get(status_code, status[4:]))
 
     def refuse(self, status_code: int, message: str) -> None:
