@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
+from daemonkit.urls import split_url
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ def parse_url(text: str) -> str:
     url = text.strip()
     wanted = "want a URL such as https://192.168.1.1 or http://host:8080"
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
         port = parts.port
     except ValueError as error:
         host_and_port = url.rpartition("://")[2].partition("/")[0].rpartition("@")[2]

@@ -5,7 +5,6 @@ import ssl
 import sys
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.filereading import read_input, shown_name
@@ -14,6 +13,7 @@ from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
+from daemonkit.urls import split_url
 from proxy.options import PREFIX, Options
 from proxy.supervisor.state import MAX_DOCUMENT_BYTES
 
@@ -85,7 +85,7 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
     if address.startswith("unix:"):
         return UnixHTTPConnection(address.removeprefix("unix:"), _TIMEOUT_S)
     try:
-        parts = urlsplit(address)
+        parts = split_url(address)
         if parts.scheme == "http" and parts.hostname:
             return http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)
         if parts.scheme == "https" and parts.hostname:

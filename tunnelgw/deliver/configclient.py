@@ -21,6 +21,7 @@ from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
 from daemonkit.secret import Secret, text_without, without
 from daemonkit.timedresponse import response_within
 from daemonkit.unixhttp import UnixHTTPConnection
+from daemonkit.urls import split_url
 from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
@@ -285,7 +286,7 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         return UnixHTTPConnection(endpoint.url.removeprefix("unix:"), CONNECT_TIMEOUT_S)
     want = f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path"
     try:
-        parts = urlsplit(endpoint.url)
+        parts = split_url(endpoint.url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
         raise ValueError(want) from error

@@ -11,12 +11,13 @@ A controller comes in two flavours. On `os` (consoles, UniFi OS Server), the Net
 import unicodedata
 from enum import StrEnum
 from ipaddress import IPv6Address
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from daemonkit.hostnames import has_dns_lengths
 from daemonkit.ipv4 import MISTYPED_IPV4, is_mistyped_ipv4
+from daemonkit.urls import split_url
 
 _APPLICATION_PATH = "/proxy/network"
 _DEFAULT_PORTS = {"https": 443, "http": 80}
@@ -61,7 +62,7 @@ def parse_address(text: str) -> ControllerAddress:
     if typed[0] in "\"'":  # Docker's env files keep them
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is in quotes, which are part of it: write it without them")
     try:
-        parts = urlsplit(typed if "://" in typed else f"https://{typed}")
+        parts = split_url(typed if "://" in typed else f"https://{typed}")
         host, port = (parts.hostname or "").removesuffix("."), parts.port  # certificates never have the trailing dot
     except ValueError as error:
         host_and_port = typed.rpartition("://")[2].partition("/")[0]

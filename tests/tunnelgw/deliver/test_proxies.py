@@ -497,6 +497,8 @@ def test_a_deposed_leader_writes_nothing_more(first_refused: int) -> None:
         "http://a b:1",
         "http://a\x01b:1",
         "http://[:1",
+        "http://[::1]x:80",
+        "http://x[::1]:80",
     ],
 )
 def test_a_malformed_endpoint_is_refused(url: str) -> None:

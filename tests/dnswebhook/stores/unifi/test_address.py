@@ -77,7 +77,7 @@ MISTYPED = (
         ("192.168.1.1,192.168.1.2", "want one name or address"),
         ("https://<unifi>", "want one name or address"),
         *((f"https://{host}", "too long for DNS") for host in ("a" * 64, "a..b", ".a", "a." * 199)),
-        ("https://[fd00::1", "is not a URL"),
+        *((f"https://{host}", "is not a URL") for host in ("[fd00::1", "[fd00::1]x", "x[fd00::1]", "[fd00::1]8443")),
         ("fd00::1", "in brackets"),
         ("https://fd00::1/", "in brackets"),
         *((typed, "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1") for typed in MISTYPED),
