@@ -69,7 +69,12 @@ class NotAllAsked(Exception):
 def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
     """Returns whether nothing would change. Raises NotAllAsked."""
     translation = Translation(inputs.snapshot, access.discovery.controller_name, access.discovery.namespace)
-    found = [*_differences(inputs, translation, access)]
+    wanted = {
+        name: (plane, document.decode(translation.documents[name].encode(0)))
+        for name, plane in planes(inputs.snapshot, access.discovery).items()
+        if name in translation.documents
+    }
+    found = [*_of_planes(wanted, access), *_of_tunnels(inputs, translation, access)]
     if as_json:
         show.as_json(found)
     elif found:
@@ -77,8 +82,9 @@ def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
         show.rows(("", "where", "what", ""), lines, _STYLES)
     for problem in (*inputs.problems, *inputs.skipped):
         show.note(str(problem))
-    for plane in _unheld(inputs, translation, access):
-        show.note(f"the document of data plane {plane} cannot be compared: it has no proxies")
+    for name, (plane, serving) in wanted.items():
+        if not plane.endpoints and (serving.routes or serving.listeners):
+            show.note(f"the document of data plane {name} cannot be compared: it has no proxies")
     if any(each.action == "error" for each in found):
         raise NotAllAsked("not everything could be compared, see the rows that begin with `error`")
     if not any(each.action != "keep" for each in found):
@@ -87,28 +93,20 @@ def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
     return False
 
 
-def _differences(inputs: Inputs, translation: Translation, access: Access) -> Iterator[Difference]:
-    for name, plane in planes(inputs.snapshot, access.discovery).items():
-        if name in translation.documents:
-            wanted = document.decode(translation.documents[name].encode(0))
-            for url in plane.endpoints:
-                if url in plane.taken:
-                    yield Difference("error", f"{url} for {name}", message=TAKEN)
-                else:
-                    yield from _of_proxy(url, plane, wanted, access)
+def _of_planes(wanted: Mapping[str, tuple[Plane, document.Document]], access: Access) -> Iterator[Difference]:
+    for name, (plane, serving) in wanted.items():
+        for url in plane.endpoints:
+            if url in plane.taken:
+                yield Difference("error", f"{url} for {name}", message=TAKEN)
+            else:
+                yield from _of_proxy(url, plane, serving, access)
+
+
+def _of_tunnels(inputs: Inputs, translation: Translation, access: Access) -> Iterator[Difference]:
     for tunnel in tunnels(inputs.snapshot, access.discovery).values():
         yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
     for tunnel in _former_tunnels(inputs, access.discovery):
         yield from _of_tunnel(tunnel, frozenset(), access)
-
-
-def _unheld(inputs: Inputs, translation: Translation, access: Access) -> Iterator[str]:
-    """Data planes that have something to serve, but no proxy."""
-    for name, plane in planes(inputs.snapshot, access.discovery).items():
-        if name in translation.documents and not plane.endpoints:
-            wanted = document.decode(translation.documents[name].encode(0))
-            if wanted.routes or wanted.listeners:
-                yield name
 
 
 def _former_tunnels(inputs: Inputs, discovery: Discovery) -> list[Tunnel]:
