@@ -14,16 +14,31 @@ import idna
 
 from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
-# RE2, which the client uses, has none of these. Python's `re` does, so they would fail only when the client starts.
-_NOT_IN_RE2 = re.compile(
-    r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux]|P<\w*[^\x00-\x7f]\w*>)|\\(?:[1-9ZuUN]|[^\x00-\x7f])|[*+?}]\+"
+_UNLIKE_RE2 = (
+    (
+        re.compile(
+            r"\(\?(?:[=!>(#]|<[=!]|P=|[ims]*-?[ims]*[aLux]|P<\w*[^\x00-\x7f]\w*>)|\\(?:[1-9ZuUN]|[^\x00-\x7f])|[*+?}]\+"
+        ),
+        (
+            "does not know: write it without look-around, back-references, atomic groups, possessive quantifiers, and "
+            "escapes and group names beyond ASCII"
+        ),
+    ),
+    (
+        re.compile(r"\[:\^?\w+:\]"),
+        "knows but this program does not: write it with a character class such as [a-z0-9]",
+    ),
+    (
+        re.compile(r"\{(?:,\d*|0\d+(?:,\d*)?|\d+,0\d+)\}"),
+        "takes for literal text: write a count such as {0,2}, without zeros in front",
+    ),
+    (
+        re.compile(r"(?<!\\)\{(?:\d+,)?(?:1(?!000)\d{3}|[2-9]\d{3}|\d{5,})(?:,\d*)?\}"),
+        "refuses: write counts of at most 1000",
+    ),
 )
-# Python interprets these differently, without an error.
-_ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
-# Counts in Python, literal text in RE2.
-_COUNT_IN_PYTHON = re.compile(r"\{(?:,\d*|0\d+(?:,\d*)?|\d+,0\d+)\}")
-# RE2 takes no count above 1,000.
-_COUNT_TOO_HIGH = re.compile(r"(?<!\\)\{(?:\d+,)?(?:1(?!000)\d{3}|[2-9]\d{3}|\d{5,})(?:,\d*)?\}")
+"""What RE2, which the client uses, takes otherwise than Python's `re`, and how: this would show only when the client
+starts, or never."""
 # What neither a name nor a shell pattern holds. A pattern in quotes (`docker run --env-file` keeps them) or a regular
 # expression would be no error otherwise, and protect nothing.
 _IN_NO_PATTERN = re.compile(r"[^A-Za-z0-9_.*?!\[\]\x80-\U0010ffff-]|[\s\ud800-\udfff]")
@@ -134,31 +149,11 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
             f"{option}: regular expression {pattern!r} is in quotes, which are part of it and match no name: write it "
             "without them"
         )
-    unsupported = _NOT_IN_RE2.search(pattern)
-    if unsupported:
-        raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not "
-            "know: write it without look-around, back-references, atomic groups, possessive quantifiers, and escapes "
-            "and group names beyond ASCII"
-        )
-    unread = _ONLY_IN_RE2.search(pattern)
-    if unread:
-        raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but "
-            "this program does not: write it with a character class such as [a-z0-9]"
-        )
-    count = _COUNT_IN_PYTHON.search(pattern)
-    if count:
-        raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {count.group()!r}, which external-dns (RE2) takes for "
-            "literal text: write a count such as {0,2}, without zeros in front"
-        )
-    count = _COUNT_TOO_HIGH.search(pattern)
-    if count:
-        raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {count.group()!r}, which external-dns (RE2) refuses: "
-            "write counts of at most 1000"
-        )
+    for unlike, how in _UNLIKE_RE2:
+        if found := unlike.search(pattern):
+            raise ValueError(
+                f"{option}: regular expression {pattern!r} uses {found.group()!r}, which external-dns (RE2) {how}"
+            )
     if _NO_CHARACTER.search(pattern):
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: it is not UTF-8")
     try:
