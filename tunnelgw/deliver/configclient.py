@@ -139,11 +139,9 @@ class ConfigClient:
         self._headers = {"Authorization": f"Bearer {self._token}"} if token is not None else {}
         self._connection = _connection(endpoint)
         self._connection.response_class = response_within(answer_timeout_s)
-        self._is_used = False
 
     def close(self) -> None:
         self._connection.close()
-        self._is_used = False
 
     def loaded(self) -> Loaded | None:
         """None: nothing is loaded. Raises Undelivered."""
@@ -190,21 +188,14 @@ class ConfigClient:
         self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Retries once on a new connection if the proxy has closed the one that was kept open."""
-        was_used = self._is_used
+        was_kept = self._connection.sock is not None
         try:
             return self._once(method, body, most_bytes)
-        except ConnectionError as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            if not was_used:
+            if not (was_kept and isinstance(error, ConnectionError)):
                 raise self._unreachable(error) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            raise self._unreachable(error) from None
-        try:
-            return self._once(method, body, most_bytes)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            raise self._unreachable(error) from None
+        return self._exchange(method, body, most_bytes)
 
     def _once(
         self, method: str, body: tuple[bytes, ...], most_bytes: int
@@ -223,7 +214,6 @@ class ConfigClient:
         content = response.read(most_bytes)
         if not response.isclosed():
             connection.close()  # the answer is cut off, or longer than a proxy's can be
-        self._is_used = connection.sock is not None
         if response.length and len(content) < most_bytes:
             cut = f"its answer to {method} /config ended after {len(content)} of {len(content) + response.length} bytes"
             raise Undelivered(f"{cut}: was the proxy stopped meanwhile?")
