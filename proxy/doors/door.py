@@ -214,7 +214,12 @@ class Door:
             return self._choose_context(listener, hello)
 
         def on_greeted(greeting: Greeting, tls_sock: TlsSocket) -> None:
-            self._on_greeted(greeting, tls_sock, misdirection, address, introduced_by)
+            self._leave(greeting)
+            try:
+                self._serve_tls(tls_sock, misdirection, address, introduced_by)
+            finally:
+                # Even if the connection cannot be watched: otherwise this worker would never be empty again.
+                self._registry.remove(greeting)
 
         timeout_s = layout.terms.header_timeout_s
         greeting = Greeting(self._loop, sock, timeout_s, self, choose_context, on_greeted)
@@ -241,16 +246,6 @@ class Door:
         except (UnusableTLS, OSError) as error:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR
-
-    def _on_greeted(
-        self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str, introduced_by: str
-    ) -> None:
-        self._leave(greeting)
-        try:
-            self._serve_tls(sock, misdirection, address, introduced_by)
-        finally:
-            # Even if the connection cannot be watched: otherwise this worker would never be empty again.
-            self._registry.remove(greeting)
 
     def _serve_tls(self, sock: TlsSocket, misdirection: Misdirection, address: str, introduced_by: str) -> None:
         """The handshake is done: serve the client in the protocol that was negotiated."""
