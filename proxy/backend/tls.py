@@ -48,7 +48,6 @@ class Trust:
         self.offers_h2 = offers_h2
         self._context: ssl.SSLContext | None = None
         self._waiting: list[OnReady] = []
-        self._is_preparing = False
         self._error = ""
         self._sessions: dict[str, ssl.SSLSession] = {}
         self._unread_until_s: dict[str, float] = {}
@@ -63,8 +62,7 @@ class Trust:
             on_ready(self._error, Reason.TLS)
             return
         self._waiting.append(on_ready)
-        if not self._is_preparing:
-            self._is_preparing = True
+        if len(self._waiting) == 1:
             alpn = ["h2", "http/1.1"] if self.offers_h2 else ["http/1.1"]
             self._threads.run(lambda: make_context(self._tls, alpn), self._on_context)
 
@@ -125,7 +123,6 @@ class Trust:
         return f", want one issued by {authorities}"
 
     def _on_context(self, context: ssl.SSLContext | None, error: Exception | None) -> None:
-        self._is_preparing = False
         self._context = context
         why = str(error) if error is not None else ""
         # Lack of descriptors is temporary, and not the backend's fault.
