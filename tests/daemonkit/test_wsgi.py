@@ -35,6 +35,7 @@ from daemonkit.wsgirequest import Connection
 from daemonkit.wsgistreams import Input
 from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+from tests.support.limits import open_files_limited
 from tests.support.requirements import not_possible_here
 from tests.support.watches import watches_refused
 
@@ -746,13 +747,9 @@ def test_fields_of_several_lines_reach_the_app_as_one(serve: Serve) -> None:
 
 
 def test_connections_leave_enough_descriptors_for_other_parts_of_the_process(serve: Serve) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 4 * (len(os.listdir("/proc/self/fd")) + 20)  # noqa: PTH208 - numbers, not paths
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    try:
+    with open_files_limited(0, files):
         port = serve(max_connections=512).bound_address.port
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(RawClient(port)) for _ in range(files // 4)]
@@ -766,13 +763,10 @@ def test_connections_leave_enough_descriptors_for_other_parts_of_the_process(ser
 def test_a_lack_of_descriptors_fails_the_start(app: EchoApp) -> None:
     server = HttpServer("short", ListenAddress.parse("127.0.0.1:0"), app, log=get_logger("x"))
     server.bind()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        with pytest.raises(OSError, match="Too many open files"):
+        with open_files_limited(0, 0), pytest.raises(OSError, match="Too many open files"):
             server.start()
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         server.stop()
 
 
@@ -784,18 +778,16 @@ def test_a_lack_of_descriptors_while_serving_is_logged_and_delays_new_clients(se
             said.put(record.getMessage())
 
     port = serve().bound_address.port
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     log, listening = logging.getLogger("tests.wsgi"), Listening(logging.WARNING)
     log.addHandler(listening)
     with RawClient(port) as served, socket.socket() as late:
         assert served.get().status_code == 200
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # with less, poll() fails, too
         try:
-            late.connect(("127.0.0.1", port))
-            assert said.get(timeout=DEADLINE_S) == "cannot accept a connection"
-            assert served.get().status_code == 200
+            with open_files_limited(0, 3):  # with less, poll() fails, too
+                late.connect(("127.0.0.1", port))
+                assert said.get(timeout=DEADLINE_S) == "cannot accept a connection"
+                assert served.get().status_code == 200
         finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             log.removeHandler(listening)
         late.settimeout(DEADLINE_S)
         late.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

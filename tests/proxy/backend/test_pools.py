@@ -14,7 +14,7 @@ from proxy.routing import fingerprint
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, Answer, World, address_of, world
 from tests.support.counting import calls_of
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 
 
 def all_over(answers: list[Answer]) -> bool:

@@ -19,7 +19,7 @@ from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, World, address_of, world
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 
 AUTHORITY = trustme.CA()
 

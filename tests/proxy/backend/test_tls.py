@@ -24,7 +24,7 @@ from proxy.loop import Handshake, TlsSocket
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 from tests.support.watches import watches_refused
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"

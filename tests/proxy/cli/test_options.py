@@ -15,7 +15,7 @@ from proxy.control import refusal
 from proxy.options import COMMANDS, PREFIX, Options
 from tests.proxy.site import DEADLINE_S
 from tests.support.daemon import Daemon
-from tests.support.memoryless import no_memory_files
+from tests.support.limits import no_memory_files
 from tests.support.process import REPOSITORY
 
 WITHOUT_A_CALL = """

@@ -3,7 +3,6 @@
 import json
 import threading
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from proxy.supervisor.slot import FAILING_STARTS, State
 from proxy.tunnel.orders import Withdraw
 from tests.kube.processes import wait_until
 from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, begun_fleet_of, fleet_of
+from tests.support.descriptors import open_files
 
 TAKEN, LATE, REFUSED, WAITING = "taken", "late", "refused", "waiting"
 
@@ -101,8 +101,7 @@ def test_no_descriptor_of_a_token_stays_open_after_a_dial() -> None:
         assert slot.order(Withdraw(1), b"token") == worker.pid
 
         worker.hears(ToEdge)
-        names = (str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
-        assert not [name for name in names if "tunnelgw-proxy-edge" in name]
+        assert not [name for name in open_files() if "tunnelgw-proxy-edge" in name]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from proxy.supervisor.totals import Totals
 from tests.proxy.site import eventually
 from tests.proxy.supervisor import fleets as workers
 from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, fleet_of
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 
 
 class TellsOfWaits(threading.Condition):

@@ -16,7 +16,7 @@ import pytest
 from proxy.document import Listener
 from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 from tests.support.netns import NOT_ALLOWED
 from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here

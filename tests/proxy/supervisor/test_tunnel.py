@@ -38,7 +38,7 @@ from tests.proxy.supervisor.playedworker import PlayedWorker, fleet_of
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.edge.tunnels import new_tunnel
-from tests.support.memoryless import no_memory_files
+from tests.support.limits import no_memory_files
 
 WAIT_S = 30.0
 BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"

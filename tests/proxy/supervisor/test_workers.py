@@ -18,8 +18,7 @@ import pytest
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
-from tests.support.filelimits import open_files_limited
-from tests.support.memoryless import no_memory_files
+from tests.support.limits import no_memory_files, open_files_limited
 from tests.support.ports import LOOPBACK
 from tests.support.process import REPOSITORY, Process
 

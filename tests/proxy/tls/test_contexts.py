@@ -7,7 +7,7 @@ import pytest
 
 from proxy.tls.contexts import UnusableTLS, load_authorities, make_context
 from tests.support.edge.authority import EdgeAuthority
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 
 WAIT_S = 30.0
 

@@ -21,7 +21,7 @@ from tests.proxy.tunnel.rig import Rig, address_of
 from tests.support.deafness import lose_data, wait_for_repeats_to
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import PATIENCE_S
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 from tests.support.ports import LOOPBACK
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.support.watches import watches_refused

@@ -12,7 +12,7 @@ from proxy.control import Missed, Ready, Refused, Taken, sealed_file
 from proxy.document import handover
 from tests.proxy.site import eventually
 from tests.proxy.worker.supervisor import WAIT_S, Supervisor, door_of
-from tests.support.filelimits import out_of_descriptors
+from tests.support.limits import out_of_descriptors
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from proxy.control import Ready, Snapshot, Taken
 from proxy.document import handover
 from tests.proxy.site import eventually
 from tests.proxy.worker.supervisor import WAIT_S, Supervisor
-from tests.support.memoryless import no_memory_files
+from tests.support.limits import no_memory_files
 
 
 def test_a_worker_without_memory_for_its_report_still_answers() -> None:

@@ -3,7 +3,6 @@
 import base64
 import datetime
 import re
-import resource
 import ssl
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from proxy.document import ListenerTLS
 from proxy.doors.tls import check
 from tests.support.certificates import rsassa_pss
+from tests.support.limits import open_files_limited
 from tests.tunnelgw.translate.pki import authority_pem, in_base64, secret_data
 from tests.tunnelgw.translate.world import queries_of
 from tunnelgw.model.core import ConfigMap, Secret
@@ -248,12 +248,8 @@ def test_a_listener_that_names_a_secret_twice_has_its_certificate_once() -> None
 
 def test_while_openssl_cannot_be_asked_our_own_rules_decide() -> None:
     data = issue(RSA)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-    try:
+    with open_files_limited(0, 0):
         found = pair_in(data)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert isinstance(found, KeyPair)
 
