@@ -170,7 +170,7 @@ class Engine(Server):
         limits: ServerLimits,
         tls: tuple[str, str] | None,
         log: Logger,
-        on_certificate: Callable[[bytes], None] | None = None,
+        on_certificate: Callable[[bytes], None] | None,
     ) -> None:
         where = listener.getsockname()
         super().__init__(

@@ -54,9 +54,7 @@ class Policy(msgspec.Struct, frozen=True):
 class ApplyFailed(Exception):
     """Not everything was applied; what could be applied was."""
 
-    def __init__(
-        self, message: str, *, error: StoreError | None = None, is_partial: bool = True, was_cut_short: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, error: StoreError | None, is_partial: bool, was_cut_short: bool) -> None:
         """`error`: the store's systemic error, if any. `is_partial` is False if that error alone made the call fail, or
         is a RateLimited; the client then gets the response for that error."""
         super().__init__(message)

@@ -49,7 +49,7 @@ def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:
     return token
 
 
-def read_running(address: str, token: Secret | None, ca_file: str | None = None) -> bytes:
+def read_running(address: str, token: Secret | None, ca_file: str | None) -> bytes:
     """The document of a running proxy, with private keys redacted. `ca_file`: CAs to trust (PEM), else the system's."""
     connection = _connection(address, ca_file)
     connection.response_class = response_within(_ANSWER_S)

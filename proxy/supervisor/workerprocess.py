@@ -27,7 +27,7 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess:
-    def __init__(self, jit: bool | None = None) -> None:
+    def __init__(self, jit: bool | None) -> None:
         """Start the process. `jit` turns its JIT on or off; None leaves that to `PYTHON_JIT`. Raises OSError."""
         ours, theirs = channel_pair()
         try:

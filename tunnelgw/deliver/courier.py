@@ -94,7 +94,7 @@ class Courier(Generic[P]):
         on_crash: Callable[[BaseException], None],
         *,
         visit_every_s: float,
-        look_again_s: float = math.inf,
+        look_again_s: float,
         starting_s: float = STARTING_S,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:

@@ -18,7 +18,7 @@ from tunnelgw.provider.envelope import UNREADABLE, Envelope, opened
 from tunnelgw.provider.errors import NotThere, ProviderError, ProviderUnreachable, RateLimited
 from tunnelgw.provider.ingress import Config
 from tunnelgw.provider.pacing import Pace
-from tunnelgw.provider.transport import DEFAULT_URL, CallTiming, Transport
+from tunnelgw.provider.transport import CallTiming, Transport
 
 _ACCOUNTS_PER_PAGE = 50
 
@@ -98,7 +98,7 @@ class ProviderClient:
     def __init__(
         self,
         token: Secret,
-        base_url: str = DEFAULT_URL,
+        base_url: str,
         observe: Observer = _observe_nothing,
         budget: Budget | None = None,
         timing: CallTiming = CallTiming(),  # noqa: B008  # frozen

@@ -10,7 +10,6 @@ last listing byte for byte are not decoded again; if all do, the last `Listing` 
 """
 
 import math
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -109,9 +108,7 @@ class _Dialect:
 class IntegrationStore:
     """Thread-safe."""
 
-    def __init__(
-        self, client: Client, site: str, observe: Observe, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client: Client, site: str, observe: Observe, clock: Callable[[], float]) -> None:
         """`site` is an internal reference, a display name or a UUID."""
         self._client = client
         self._site = site

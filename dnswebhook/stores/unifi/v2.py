@@ -4,7 +4,6 @@ If the bytes of a listing equal those of the last one, the last `Listing` object
 without changes costs little more than the transfer.
 """
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -37,9 +36,7 @@ class _Dialect:
 class V2Store:
     """Thread-safe."""
 
-    def __init__(
-        self, client: Client, collection: str, observe: Observe, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client: Client, collection: str, observe: Observe, clock: Callable[[], float]) -> None:
         """`collection` is the path of the site's rows."""
         self._client = client
         self._collection = collection

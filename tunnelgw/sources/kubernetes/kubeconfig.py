@@ -67,7 +67,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
     return configuration
 
 
-def edition(kubeconfig: str = "") -> Hashable:
+def edition(kubeconfig: str) -> Hashable:
     """Identifies the state of the files that `load_configuration` reads: it changes if they are written or replaced."""
     if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
         return None
