@@ -1,16 +1,16 @@
-"""Splits a URL (pure)."""
+"""Splits URLs as a person writes them (pure)."""
 
 import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-_BRACKETED: Final = re.compile(r"\[[^\[\]]*\](?::[^\[\]]*)?")
+_AUTHORITY: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[^:\[\]]*)?")
 
 
 def split_url(url: str) -> SplitResult:
-    """As `urlsplit`, which drops what is beside an IPv6 address in brackets, up to Python 3.13.1. Raises ValueError."""
+    """As `urlsplit`, which takes IPv6 addresses without brackets, and, up to Python 3.13.1, drops what is beside those
+    in brackets. Raises ValueError."""
     parts = urlsplit(url)
-    authority = parts.netloc.rpartition("@")[2]
-    if "[" in authority and not _BRACKETED.fullmatch(authority):
-        raise ValueError("Invalid IPv6 URL")
+    if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
+        raise ValueError(f"want an IPv6 address in brackets, as in {parts.scheme}://[fd00::1]:8082")
     return parts

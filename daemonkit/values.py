@@ -165,10 +165,6 @@ def parse_url(text: str) -> str:
         parts = split_url(url)
         port = parts.port
     except ValueError as error:
-        host_and_port = url.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
-        if host_and_port.count(":") > 1 and not host_and_port.startswith("["):
-            message = "seen a URL that is broken, want an IPv6 address in brackets, as in http://[fd00::1]:8082"
-            raise ValueError(message) from error
         raise ValueError(f"seen a URL that is broken ({error}), {wanted}") from error
     if parts.username is not None or parts.password is not None:
         # The text is not repeated: it may contain a password.

@@ -145,7 +145,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("http://::1:8082", r"want an IPv6 address in brackets, as in http://\[fd00::1\]:8082"),
         ("https://fd00:1:2:3:4:5:6:7/", "in brackets"),
         ("http://host:80:a", "broken"),
-        *((f"http://{host}:80", "broken|in brackets") for host in ("[::1]x", "x[::1]", "[::1].example", "[::1]8")),
+        *((f"http://{host}:80", "broken") for host in ("[::1]x", "x[::1]", "[::1].example", "[::1]8")),
         ("https://host:0", "want a URL"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),

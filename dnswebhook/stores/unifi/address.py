@@ -65,10 +65,7 @@ def parse_address(text: str) -> ControllerAddress:
         parts = split_url(typed if "://" in typed else f"https://{typed}")
         host, port = (parts.hostname or "").removesuffix("."), parts.port  # certificates never have the trailing dot
     except ValueError as error:
-        host_and_port = typed.rpartition("://")[2].partition("/")[0]
-        is_bare_ipv6 = host_and_port.count(":") > 1 and not host_and_port.startswith("[")
-        why = "want an IPv6 address in brackets, as in https://[fd00::1]" if is_bare_ipv6 else error
-        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is not a URL: {why}") from error
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is not a URL: {error}") from error
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")
