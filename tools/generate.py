@@ -154,7 +154,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 import requests
 
-from dnswebhook.openapi.generated import {module}
+from dnswebhook.openapi.generated import webhook
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ class _Client:
             method,
             self._base_url + path,
             data=data,
-            headers={{"Accept": accept, "Content-Type": content_type}},
+            headers={"Accept": accept, "Content-Type": content_type},
             timeout=self._timeout_s,
             allow_redirects=False,
         )
@@ -214,16 +214,16 @@ class {title}Client(_Client):
 METHOD = '''
     def {name}(self{body_parameter}, *, accept: str | None = {accept!r}{content_parameter}) -> Answer[{kind}]:
         """{summary}."""
-        return self._call({verb!r}, {path!r}, {kind_value}, accept{body_arguments})
+        return self._call({verb!r}, {path!r}, {kind}, accept{body_arguments})
 '''
 
 
 def make_client(source: Path) -> str:
     document = yaml.safe_load(source.read_text(encoding="utf-8"))
     parts = [
-        CLIENT_HEAD.format(module=source.stem),
+        CLIENT_HEAD,
         CLASS.format(title=document["info"]["title"], name=source.name),
-        *(make_method(source.stem, *operation) for operation in operations(document)),
+        *(make_method(*operation) for operation in operations(document)),
     ]
     return "".join(parts)
 
@@ -234,34 +234,32 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield path, verb.upper(), operation
 
 
-def make_method(module: str, path: str, verb: str, operation: dict[str, Any]) -> str:
+def make_method(path: str, verb: str, operation: dict[str, Any]) -> str:
     success = next(answer for status, answer in operation["responses"].items() if status.startswith("2"))
     content = success.get("content", {})
-    kind = python_type(module, content)
     sent = operation.get("requestBody", {}).get("content", {})
     return METHOD.format(
         name=snake_case(operation["operationId"]),
         summary=operation["summary"],
         verb=verb,
         path=path,
-        kind=kind,
-        kind_value=kind,
+        kind=python_type(content),
         accept=next(iter(content), None),
-        body_parameter=f", body: {python_type(module, sent)} | bytes" if sent else "",
+        body_parameter=f", body: {python_type(sent)} | bytes" if sent else "",
         content_parameter=f", content_type: str | None = {next(iter(sent))!r}" if sent else "",
         body_arguments=", content_type, body" if sent else "",
     )
 
 
-def python_type(module: str, content: dict[str, Any]) -> str:
+def python_type(content: dict[str, Any]) -> str:
     """The type of a body, whatever its media type; `None` if there is no body."""
-    kinds = [schema_type(module, media["schema"]) for media in content.values()]
+    kinds = [schema_type(media["schema"]) for media in content.values()]
     return " | ".join(dict.fromkeys(kinds)) or "None"
 
 
-def schema_type(module: str, schema: dict[str, Any]) -> str:
+def schema_type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
-        return f"{module}.{schema['$ref'].rpartition('/')[2]}"
+        return f"webhook.{schema['$ref'].rpartition('/')[2]}"
     raise ValueError(f"a body schema that is no $ref: {schema}")
 
 
