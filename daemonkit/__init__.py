@@ -17,7 +17,7 @@ wholenames · addressfamilies            for clients: names without search domai
 retryafter · waits                      how long to wait
 filereading · statefile · memoryfile    files that may be anything; written whole or not at all; without a name
 memory                                  returned to the system, and rarely searched for garbage
-ipv4 · hostnames · urls                 hosts that look like an address but are none; names too long for DNS; splitting
+ipv4 · hostnames · urls                 hosts that look like an address but are none; names too long for DNS; URLs
 """
 
 __version__ = "0.1.0"

@@ -1,17 +1,23 @@
-"""What this process has open."""
+"""What processes have open."""
 
-import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def open_files() -> list[str]:
-    """The names, one for each descriptor."""
-    opened: list[str] = []
-    for descriptor in Path("/proc/self/fd").iterdir():
+def open_descriptors(pid: int) -> Iterator[str]:
+    """What the descriptors of a process refer to."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
         # Others may be closed meanwhile: by threads of earlier tests, and by the garbage collector.
-        with contextlib.suppress(FileNotFoundError):
-            opened.append(str(descriptor.readlink()))
-    return opened
+        try:
+            yield str(entry.readlink())
+        except FileNotFoundError:
+            continue
+
+
+def open_files() -> list[str]:
+    """Those of this process."""
+    return [*open_descriptors(os.getpid())]
 
 
 def open_below(directory: Path) -> list[str]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import requests
 
@@ -140,9 +140,6 @@ class Gateway(ProxyDaemon):
             if self._owns_doors:
                 self.doors.close()
 
-    def __enter__(self) -> Self:
-        return super().__enter__()
-
 
 def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any]:
     """A route for every host and path with one backend; keywords are fields of the route, the rule or the backend."""
@@ -150,15 +147,6 @@ def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any
     route: dict[str, Any] = {key: fields.pop(key) for key in ("hostnames", "kind", "listeners") if key in fields}
     addresses = {} if "addresses" in target else {"address": address}
     return {"name": name, **route, "rules": [{"backends": [{**addresses, **target}], **fields}]}
-
-
-def open_descriptors(pid: int) -> Iterator[str]:
-    """What the descriptors of a process refer to."""
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            yield str(entry.readlink())
-        except FileNotFoundError:
-            continue
 
 
 def resident_bytes(pid: int) -> int:

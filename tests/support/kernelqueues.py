@@ -7,7 +7,7 @@ less what was read and what is queued here.
 import os
 from pathlib import Path
 
-from tests.support.gateway import open_descriptors
+from tests.support.descriptors import open_descriptors
 
 
 def queued_bytes(*pids: int) -> int:

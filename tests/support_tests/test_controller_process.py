@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from tests.support.controller import Controller, generated_drafts
-from tests.support.gateway import open_descriptors
+from tests.support.descriptors import open_descriptors
 from tests.support_tests.callers import TIMEOUT_S, Caller, a_record
 
 ROOT = Path(__file__).parents[2]

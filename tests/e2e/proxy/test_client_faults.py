@@ -17,7 +17,8 @@ import pytest
 
 from tests.proxy.site import eventually
 from tests.support.asking import ask
-from tests.support.gateway import Gateway, open_descriptors, resident_bytes, route_to, thread_count
+from tests.support.descriptors import open_descriptors
+from tests.support.gateway import Gateway, resident_bytes, route_to, thread_count
 from tests.support.h2peer import H2Client
 from tests.support.recordingbackend import Received, RecordingBackend, Reply, echo
 from tests.support.socketbackend import Dialogue, SocketBackend

@@ -6,10 +6,11 @@ import operator
 import time
 
 from tests.e2e.tunnel.connector import Connector
+from tests.support.descriptors import open_descriptors
 from tests.support.edge.call import Call
 from tests.support.edge.edge import Edge
 from tests.support.edge.heads import WEBSOCKET
-from tests.support.gateway import open_descriptors, resident_bytes, route_to, thread_count
+from tests.support.gateway import resident_bytes, route_to, thread_count
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.support.websocketpeer import WebSocketServer
 

@@ -22,7 +22,7 @@ from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.names import V4, V6, Names, named
 from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import Owed, World, world
-from tests.support.gateway import open_descriptors
+from tests.support.descriptors import open_descriptors
 from tests.support.watches import watches_refused
 
 NOWHERE = "255.255.255.255"

@@ -38,7 +38,7 @@ from tests.proxy.doors.rig import (
 )
 from tests.proxy.loop.sides import until
 from tests.support.deafness import deaf_socket, hear_again, wait_for_handshake
-from tests.support.gateway import open_descriptors
+from tests.support.descriptors import open_descriptors
 from tests.support.limits import out_of_descriptors
 from tests.support.requirements import not_possible_here
 from tests.support.watches import watches_refused

@@ -31,7 +31,7 @@ from tests.proxy.doors.tlsrig import (
     pem_of,
     status_of,
 )
-from tests.support.gateway import open_descriptors
+from tests.support.descriptors import open_descriptors
 from tests.support.watches import watches_refused
 
 
