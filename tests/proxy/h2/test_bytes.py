@@ -20,7 +20,7 @@ TCHAR = ALNUM | frozenset(b"!#$%&'*+-.^_`|~")
 NAME = LOWER | frozenset(b"!#$%&'*+-.^_`|~")
 VALUE = frozenset(range(256)) - frozenset(range(0x20)) - {0x7F} | {0x09}
 PATH = frozenset(range(0x21, 256)) - {0x23, 0x7F}
-AUTHORITY = ALNUM | frozenset(b"-._~%!$&'()*+,;=:[]")
+AUTHORITY = ALNUM | frozenset(b"-._~%!$&'()*+,;=")
 CONNECT = [(b":method", b"CONNECT"), *GET[1:]]
 
 PLACES: dict[str, tuple[Callable[[bytes], list[tuple[bytes, bytes]]], Iterable[int]]] = {
@@ -95,7 +95,7 @@ def encoded(head: RequestHead | ResponseHead) -> bytes:
 SENT: dict[str, tuple[Callable[[bytes], RequestHead | ResponseHead], Iterable[int]]] = {
     "a method": (lambda b: RequestHead(b"A%bC" % b, b"https", b"a", b"/", []), TCHAR),
     "a scheme": (lambda b: RequestHead(b"GET", b"a" + b, b"a", b"/", []), ALNUM | frozenset(b"+-.")),
-    "an authority": (lambda b: RequestHead(b"GET", b"https", b"a" + b, b"/", []), AUTHORITY),
+    "an authority": (lambda b: RequestHead(b"GET", b"https", b"a" + b, b"/", []), AUTHORITY | {0x3A}),
     "a path": (lambda b: RequestHead(b"GET", b"https", b"a", b"/" + b, []), PATH),
     "a protocol": (lambda b: RequestHead(b"CONNECT", b"https", b"a", b"/", [], b"a" + b), TCHAR),
     "a name": (lambda b: ResponseHead(200, [(b"x" + b, b"")]), NAME),

@@ -311,6 +311,16 @@ def test_a_field_host_in_a_response_or_its_trailers_is_an_ordinary_one() -> None
     assert [fields, fields] == [head.head.fields, trailers_of(trailers)]
 
 
+@pytest.mark.parametrize("authority", [b"[::1]", b"[2001:db8::1]:8443", b"192.0.2.1:80", b"a_b.example", b"a.example:"])
+def test_an_authority_is_a_name_or_an_address_with_or_without_a_port(authority: bytes) -> None:
+    server = new_server()
+
+    (request,) = server.receive(headers(1, [*GET[:2], (b":authority", authority), GET[3]]), 0.0)
+
+    assert isinstance(request, RequestReceived)
+    assert request.head.authority == authority
+
+
 def test_a_host_field_may_differ_from_the_authority_in_case() -> None:
     link = Link()
 
