@@ -12,7 +12,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -21,11 +21,14 @@ from daemonkit.filereading import read_regular
 from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
+from daemonkit.timedresponse import response_within
 
 log = get_logger(__name__)
 
 NAME: Final = "edge-roots.pem"
 _TIMEOUT_S: Final = 10.0
+_ANSWER_S: Final = 30.0
+"""For each whole answer."""
 DISK_S: Final = 5.0
 """How long to wait for the state directory."""
 _MAX_BYTES: Final = 64 * 1024
@@ -180,7 +183,8 @@ def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
 def _fetch_one(root: PublishedRoot) -> str:
     try:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=trusting()) as response:
+        opener = urllib.request.build_opener(_TimedHandler(trusting()))
+        with opener.open(request, timeout=_TIMEOUT_S) as response:
             text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
     except (OSError, ValueError, http.client.HTTPException) as error:
         seen = repr(error) if isinstance(error, http.client.HTTPException) else error
@@ -192,6 +196,23 @@ def _fetch_one(root: PublishedRoot) -> str:
             f"{root.url} is not the expected certificate: SHA-256 {', '.join(found) or 'none'}, want {root.sha256}"
         )
     return text.strip() + "\n"
+
+
+class _TimedHandler(urllib.request.HTTPSHandler):
+    """urllib's timeout is for each read alone."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._trust = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_timed_connection, req, context=self._trust)
+
+
+def _timed_connection(host: str, **kwargs: Any) -> http.client.HTTPSConnection:
+    connection = http.client.HTTPSConnection(host, **kwargs)
+    connection.response_class = response_within(_ANSWER_S)
+    return connection
 
 
 def _fingerprints(text: str) -> list[str]:

@@ -29,6 +29,7 @@ from proxy.supervisor.edgetrust import (
 from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.certificates import bare_ca
 from tests.support.oddfiles import in_its_place
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 
 class Publisher:
@@ -53,8 +54,7 @@ class Publisher:
             def log_message(self, format: str, *args: object) -> None: ...
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("localhost").configure_cert(context)
+        context = server_context(authority)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -78,6 +78,20 @@ def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publi
     monkeypatch.setenv("SSL_CERT_FILE", str(publisher.store))
     yield publisher
     publisher.close()
+
+
+@pytest.fixture
+def system_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "system.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    return authority
+
+
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    return context
 
 
 def test_roots_are_fetched_once_and_kept(publisher: Publisher, tmp_path: Path) -> None:
@@ -254,6 +268,41 @@ def test_an_authority_of_the_system_is_trusted_as_by_other_programs(
         monkeypatch.setenv("SSL_CERT_FILE", str(publisher.store))
 
         assert fetch(publisher.published).count("BEGIN CERTIFICATE") == 2
+
+
+def test_an_answer_whose_chunk_has_a_negative_size_is_refused_instead_of_read_to_the_end_of_the_connection(
+    system_authority: trustme.CA,
+) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + b"x" * 100_000)
+
+    with (
+        SocketBackend(answer, tls=server_context(system_authority)) as site,
+        pytest.raises(TrustUnavailable, match="a chunk of -1 bytes"),
+    ):
+        fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up(
+    system_authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the tunnel would wait for it without end, and without a word in the log."""
+    monkeypatch.setattr("proxy.supervisor.edgetrust._ANSWER_S", 0.3)
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with contextlib.suppress(OSError):  # our side has closed
+            for _ in range(1000):
+                dialogue.send(b"x")
+                dialogue.backend.over.wait(0.02)
+
+    with (
+        SocketBackend(answer, tls=server_context(system_authority)) as site,
+        pytest.raises(TrustUnavailable, match=r"the answer was not complete after 0\.3 s"),
+    ):
+        fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
 
 
 def test_the_edge_ca_command_writes_a_file_that_edge_ca_file_accepts(
