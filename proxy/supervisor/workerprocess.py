@@ -93,8 +93,12 @@ def _environment(jit: bool | None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _WITHHELD and _is_heeded(name)}
     if sys.flags.no_user_site:
         kept["PYTHONNOUSERSITE"] = "1"
-    if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(_PACKAGES))))
+    ours, given = str(_PACKAGES), kept.get("PYTHONPATH", "")
+    if ours not in (*site.getsitepackages(), site.getusersitepackages()) and (
+        sys.path[0] == ours or ours not in given.split(os.pathsep)
+    ):
+        # First, since another package there may have the name of one of ours.
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (ours, given)))
     if jit is not None:
         kept["PYTHON_JIT"] = "1" if jit else "0"
     return kept

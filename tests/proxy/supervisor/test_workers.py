@@ -309,6 +309,19 @@ def test_workers_ignore_the_variables_that_the_supervisors_interpreter_was_told_
     assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
 
 
+@pytest.mark.parametrize("others", ["{other}", "{other}:{ours}"])
+def test_workers_find_our_packages_where_the_supervisor_did(tmp_path: Path, others: str) -> None:
+    """In its working directory, which comes before PYTHONPATH, where another package has the name of one of ours."""
+    (tmp_path / "proxy.py").write_text("raise SystemExit('taken for our package')\n")
+    arguments = ["run", "--workers", "1", "--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
+    variables = {"PYTHONPATH": others.format(other=tmp_path, ours=REPOSITORY)}
+
+    with Process("proxy", [sys.executable, "-m", "proxy", *arguments], variables) as proxy:
+        proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
+
+    assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
+
+
 def test_how_a_worker_ended_is_told_even_if_the_parent_of_the_proxy_ignores_the_ends_of_its_children() -> None:
     begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     run = [sys.executable, "-m", "proxy", "run", "--workers", "1", "--config-addr", "127.0.0.1:0"]
