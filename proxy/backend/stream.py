@@ -22,7 +22,8 @@ from proxy.routing import Backend
 
 
 class Reason(Enum):
-    """Why a request to a backend failed: the `reason` of metrics and logs. A closed set."""
+    """Why a request to a backend failed: the `reason` of metrics and logs. A closed set, of which `exchange.attempts`
+    says which are worth a retry."""
 
     RESOLVE = "resolve"
     """The backend's name has no address."""
@@ -46,6 +47,8 @@ class Reason(Enum):
     STOPPING = "stopping"
 
 
+CONNECTING: Final = frozenset((Reason.RESOLVE, Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
+"""Reasons of requests of which nothing was sent: they may go to another address, whatever their method."""
 _NOT_OF_THE_ADDRESS: Final = frozenset(
     (Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE, Reason.FIELDS_TOO_LARGE)
 )
@@ -60,10 +63,10 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     is_unprocessed: bool
     """The backend certainly did not process the request: it was not sent, or was refused unread."""
     was_reused: bool = False
-    """A reused connection broke before the first byte of a response, perhaps closed while it was idle; or the backend
-    was taking it out of use."""
+    """With RESET only: a reused connection broke before the first byte of a response, perhaps closed while it was idle;
+    or the backend was taking it out of use."""
     was_connecting: bool = False
-    """The connection was made but broke before it could carry a request."""
+    """The connection was made but broke before it could carry a request, so nothing was processed."""
     error_code: int | None = None
     """The HTTP/2 error code if the backend has reset the stream."""
     is_by_deadline: bool = False

@@ -17,7 +17,7 @@ C. Whatever the policy and the method, at once, a few times: if the backend cert
 
 from typing import Final
 
-from proxy.backend.stream import Failure, Reason, Wish
+from proxy.backend.stream import CONNECTING, Failure, Reason, Wish
 from proxy.routing import RetryPolicy
 
 _IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
@@ -31,7 +31,6 @@ _HOPELESS: Final = frozenset(
         Reason.UNSENDABLE,
     )
 )
-_CONNECTING: Final = frozenset((Reason.RESOLVE, Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
 
 _MAX_GROWTH: Final = 10
 """To about how many times the shortest wait the others grow."""
@@ -113,7 +112,7 @@ class Attempts:
     def _is_for_another_address(self, failure: Failure) -> bool:
         if failure.reason in _HOPELESS:
             return False
-        is_connecting = failure.was_connecting or failure.reason in _CONNECTING
+        is_connecting = failure.was_connecting or failure.reason in CONNECTING
         return is_connecting and self._address_count > 1
 
     def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:

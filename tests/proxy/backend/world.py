@@ -12,7 +12,7 @@ from proxy import document
 from proxy.backend.pools import Pools
 from proxy.backend.request import Request
 from proxy.backend.resolver import GetAddrInfo
-from proxy.backend.stream import NO_WISH, Failure, Wish
+from proxy.backend.stream import CONNECTING, NO_WISH, Failure, Reason, Wish
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
 from proxy.routing import Backend, Table, compile_table
@@ -121,6 +121,9 @@ class Answer:
 
     def on_backend_failed(self, failure: Failure) -> None:
         assert not self.is_over
+        # The rules of retries rely on both, or they would send again what may have been processed.
+        assert failure.reason is Reason.RESET or not failure.was_reused
+        assert failure.is_unprocessed or not (failure.was_connecting or failure.reason in CONNECTING)
         self.failure = failure
         if self.on_end is not None:
             self.on_end()

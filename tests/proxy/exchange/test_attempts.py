@@ -1,8 +1,8 @@
-"""How long to wait before another attempt, with jitter at its extremes."""
+"""Whether there is another attempt, and how long to wait before it, with jitter at its extremes."""
 
 import pytest
 
-from proxy.backend.stream import Failure, Reason
+from proxy.backend.stream import CONNECTING, Failure, Reason
 from proxy.exchange.attempts import Attempts
 from proxy.routing import RetryPolicy
 
@@ -52,6 +52,40 @@ def test_failed_addresses_are_avoided_without_duplicates_and_the_latest_comes_la
     assert attempts.begin(b"session").avoid == ("b", "a")
     assert attempts.begin(b"session").session_address == b"session"
     assert attempts.retries == 2
+
+
+RETRIED = {
+    Reason.RESOLVE: True,
+    Reason.REFUSED: True,
+    Reason.UNREACHABLE: True,
+    Reason.CONNECT_TIMEOUT: True,
+    Reason.TLS: True,
+    Reason.RESET: True,
+    Reason.PROTOCOL: False,
+    Reason.FIELDS_TOO_LARGE: False,
+    Reason.UNSENDABLE: False,
+    Reason.OVERLOAD: False,
+    Reason.UNHEALTHY: False,
+    Reason.STOPPING: False,
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_either_is_retried_by_policy_or_would_fail_again(reason: Reason) -> None:
+    wait_s = Attempts(POLICY, b"POST", 1).after_failure(Failure(reason, "", is_unprocessed=False), "a", 0.0)
+
+    assert (wait_s is not None) == RETRIED[reason]
+
+
+@pytest.mark.parametrize("reason", sorted(set(Reason) - CONNECTING, key=str))
+def test_without_a_policy_what_may_have_been_processed_is_sent_again_only_if_that_has_no_further_effect(
+    reason: Reason,
+) -> None:
+    sent = Failure(reason, "", is_unprocessed=False, was_reused=reason is Reason.RESET)
+
+    waits = [Attempts(None, method, 2).after_failure(sent, "a", 0.0) for method in (b"POST", b"PATCH", b"PUT")]
+
+    assert waits == [None, None, 0.0 if reason is Reason.RESET else None]
 
 
 @pytest.mark.parametrize(("is_departure", "times"), [(False, 3), (True, 10)])
