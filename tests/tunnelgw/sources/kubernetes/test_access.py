@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -143,6 +144,20 @@ def test_no_request_is_sent_when_the_credential_plugin_fails(tmp_path: Path, url
 
     with pytest.raises(Unreachable, match=r"^no access to a cluster: the plugin cat gave no credentials$"):
         asked(path)
+
+
+def test_a_credential_plugin_has_failed_by_its_exit_code_even_if_the_parent_of_the_command_ignores_such_ends(
+    tmp_path: Path, url: str
+) -> None:
+    user = plugin(tmp_path, EXPIRED)
+    user["exec"] |= {"command": "sh", "args": ["-c", f"cat {tmp_path}/given; exit 3"]}
+    begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    status = [sys.executable, "-m", "tunnelgw", "status", "--kubeconfig", kubeconfig(tmp_path, url, user)]
+
+    command = [sys.executable, "-c", begin, *status]
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=DEADLINE_S)
+
+    assert "the plugin sh gave no credentials" in said.stderr
 
 
 def test_a_credential_plugin_may_give_a_certificate_instead_of_a_token(tmp_path: Path) -> None:
