@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from proxy.backend.h1link import MAX_HELD_BYTES
 from proxy.backend.stream import Reason
 from proxy.loop import LITTLE_BYTES, unsent
 from tests.proxy.backend.servers import OK, Conn, backend
@@ -277,7 +278,7 @@ def test_a_reader_that_holds_bytes_pauses_and_resumes_the_backend() -> None:
 
 
 def test_a_reader_that_takes_a_response_in_small_pieces_does_not_make_more_of_it_wait() -> None:
-    """Reading takes far more than such a piece, so it goes on once half of what waited is taken."""
+    """Reading takes far more than such a piece, so it goes on once no more than half of what may wait is left."""
 
     def pour(conn: Conn) -> None:
         conn.request()
@@ -292,12 +293,13 @@ def test_a_reader_that_takes_a_response_in_small_pieces_does_not_make_more_of_it
         w.until(lambda: answer.held_bytes > 256 * 1024)
         w.turns(50)
         received_bytes = len(answer.body)
-        for _ in range(20):
-            answer.request.release(1024)
+        many = received_bytes - 20 * 1024 - MAX_HELD_BYTES * 3 // 4
+        for size_bytes in [*20 * [1024], many]:
+            answer.request.release(size_bytes)
             w.turns(2)
         assert len(answer.body) == received_bytes
 
-        answer.request.release(received_bytes - 20 * 1024)
+        answer.request.release(MAX_HELD_BYTES * 3 // 4)
         w.until(lambda: len(answer.body) > received_bytes)
         answer.request.cancel()
 

@@ -71,7 +71,7 @@ def test_reading_pauses_when_pipelined_requests_exceed_the_limit() -> None:
 
 
 def test_a_backend_that_takes_a_body_in_small_pieces_does_not_make_more_of_it_wait() -> None:
-    """Reading takes far more than such a piece, so it goes on once half of what waited is taken."""
+    """Reading takes far more than such a piece, so it goes on once no more than half of what may wait is left."""
     with serving() as rig, rig.connect() as client:
         ask(client, "/hold", extra=f"Content-Length: {64 * MIB}\r\n", method="POST")
         exchange = rig.services.begun.get(timeout=10)
@@ -89,9 +89,11 @@ def test_a_backend_that_takes_a_body_in_small_pieces_does_not_make_more_of_it_wa
         assert held_bytes > PAUSE_BYTES
         for _ in range(20):
             rig.call(lambda: exchange.client.release(1024))
+        rig.call(lambda: exchange.client.release(held_bytes - 20 * 1024 - PAUSE_BYTES * 3 // 4))
+        rig.call(lambda: None)
         assert exchange.received_bytes == held_bytes
 
-        rig.call(lambda: exchange.client.release(held_bytes - 20 * 1024))
+        rig.call(lambda: exchange.client.release(PAUSE_BYTES * 3 // 4))
         rig.wait_for(lambda: exchange.received_bytes > held_bytes, "the rest")
 
 
