@@ -514,6 +514,23 @@ def test_explain_says_what_is_wrong_with_an_answer_that_is_not_as_long_as_it_cla
     assert f"cannot ask the proxy at {address}: {said}" in err
 
 
+def test_explain_takes_no_answer_that_is_longer_than_a_document_can_be(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.commands.sources._MAX_ANSWER_BYTES", 20)
+
+    def reply(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{    \r\n10\r\n%b}" % (b" " * 15))
+
+    with SocketBackend(reply) as backend:
+        address = f"http://127.0.0.1:{backend.port}"
+        code, out, err = told(capsys, "explain", "--proxy", address, "GET", "http://shop.example/")
+
+    assert (code, out) == (2, "")
+    assert f"the answer of the proxy at {address} is longer than 20 bytes" in err
+
+
 @pytest.mark.parametrize(
     ("scheme", "hint"),
     [("https", "(no TLS is spoken there: is it http?)"), ("http", "is the scheme right (http or https)?")],

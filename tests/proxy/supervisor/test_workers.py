@@ -22,6 +22,8 @@ from tests.support.limits import no_memory_files, open_files_limited
 from tests.support.ports import LOOPBACK
 from tests.support.process import REPOSITORY, Process
 
+RUN = ["run", "--workers", "1", "--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
+
 
 def is_gone(pid: int) -> bool:
     """Ended, waited for or not."""
@@ -297,26 +299,33 @@ def test_a_proxy_that_is_started_without_standard_files_keeps_its_first_workers(
 def test_workers_ignore_the_variables_that_the_supervisors_interpreter_was_told_to_ignore(
     tmp_path: Path, flag: str
 ) -> None:
-    (tmp_path / "proxy.py").write_text("raise SystemExit('taken for our package')\n")
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('taken for the library')\n")
     begin = f"import runpy, sys; sys.path.insert(0, {str(REPOSITORY)!r}); sys.argv[0] = 'proxy'; "
     begin += "runpy.run_module('proxy', run_name='__main__', alter_sys=True)"
-    arguments = ["run", "--workers", "1", "--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
     variables = {"PYTHONPATH": str(tmp_path)}
 
-    with Process("proxy", [sys.executable, flag, "-c", begin, *arguments], variables) as proxy:
+    with Process("proxy", [sys.executable, flag, "-c", begin, *RUN], variables) as proxy:
         proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
 
-    assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
+    assert not [line for line in proxy.lines if "taken for the library" in line or "worker died" in line]
+
+
+def test_workers_ignore_the_packages_of_the_user_if_the_supervisors_interpreter_was_told_to() -> None:
+    with Process("proxy", [sys.executable, "-s", "-m", "proxy", *RUN]) as proxy:
+        proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
+
+        variables = Path(f"/proc/{child_of(proxy.pid)}/environ").read_bytes().split(b"\0")
+
+    assert b"PYTHONNOUSERSITE=1" in variables
 
 
 @pytest.mark.parametrize("others", ["{other}", "{other}:{ours}"])
 def test_workers_find_our_packages_where_the_supervisor_did(tmp_path: Path, others: str) -> None:
     """In its working directory, which comes before PYTHONPATH, where another package has the name of one of ours."""
     (tmp_path / "proxy.py").write_text("raise SystemExit('taken for our package')\n")
-    arguments = ["run", "--workers", "1", "--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config"]
     variables = {"PYTHONPATH": others.format(other=tmp_path, ours=REPOSITORY)}
 
-    with Process("proxy", [sys.executable, "-m", "proxy", *arguments], variables) as proxy:
+    with Process("proxy", [sys.executable, "-m", "proxy", *RUN], variables) as proxy:
         proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
 
     assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
@@ -324,8 +333,7 @@ def test_workers_find_our_packages_where_the_supervisor_did(tmp_path: Path, othe
 
 def test_how_a_worker_ended_is_told_even_if_the_parent_of_the_proxy_ignores_the_ends_of_its_children() -> None:
     begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    run = [sys.executable, "-m", "proxy", "run", "--workers", "1", "--config-addr", "127.0.0.1:0"]
-    command = [sys.executable, "-c", begin, *run, "--allow-unauthenticated-config"]
+    command = [sys.executable, "-c", begin, sys.executable, "-m", "proxy", *RUN]
 
     with Process("proxy", command) as proxy:
         proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
