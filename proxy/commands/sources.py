@@ -86,12 +86,13 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
         return UnixHTTPConnection(address.removeprefix("unix:"), _TIMEOUT_S)
     try:
         parts = split_url(address)
+        port = parts.port
+        if port is None:  # http.client would look for it in an IPv6 address
+            port = http.client.HTTPS_PORT if parts.scheme == "https" else http.client.HTTP_PORT
         if parts.scheme == "http" and parts.hostname:
-            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+            return http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT_S)
         if parts.scheme == "https" and parts.hostname:
-            return http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=_TIMEOUT_S, context=_tls_context(ca_file)
-            )
+            return http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT_S, context=_tls_context(ca_file))
     except (ValueError, http.client.InvalidURL) as error:  # InvalidURL is no ValueError
         raise SourceError(f"seen {address!r}: {error}") from error
     raise SourceError(f"seen {address!r}, want a URL such as http://127.0.0.1:8082, or unix:/path")

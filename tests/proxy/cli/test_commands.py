@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -477,6 +478,23 @@ def test_explain_says_that_a_proxy_cannot_have_such_a_name(capsys: pytest.Captur
 
     assert (code, out) == (2, "")
     assert "cannot ask the proxy at http://proxy..lan:8082: " in err
+
+
+@pytest.mark.parametrize("url", ["http://[::1]", "https://[::1]", "http://[::1]:"])
+def test_explain_asks_at_the_schemes_port_if_an_ipv6_address_has_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def refuse(address: tuple[str, int], *_: object) -> None:
+        asked.append(address)
+        raise OSError("not there")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+
+    told(capsys, "explain", "--proxy", url, "GET", "http://shop.example/")
+
+    assert asked == [("::1", 443 if url.startswith("https") else 80)]
 
 
 @pytest.mark.parametrize("url", ["http://proxy .lan:8082", "http://proxy.lan:808a", "http://[::1"])
