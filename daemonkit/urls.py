@@ -4,12 +4,15 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+_DROPPED: Final = re.compile(r"[\t\r\n]")
 _AUTHORITY: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[^:\[\]]*)?")
 
 
 def split_url(url: str) -> SplitResult:
-    """As `urlsplit`, which takes IPv6 addresses without brackets, and, up to Python 3.13.1, drops what is beside those
-    in brackets. Raises ValueError."""
+    """As `urlsplit`, which takes IPv6 addresses without brackets, drops tabs and line breaks, and, up to Python 3.13.1,
+    what is beside an address in brackets. Raises ValueError."""
+    if _DROPPED.search(url):
+        raise ValueError("it contains a tab or a line break")
     parts = urlsplit(url)
     if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
         raise ValueError(f"want an IPv6 address in brackets, as in {parts.scheme}://[fd00::1]:8082")

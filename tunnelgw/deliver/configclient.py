@@ -277,11 +277,13 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
     want = f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path"
     try:
         parts = split_url(endpoint.url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise ValueError(want) from error
-    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or parts.path not in ("", "/"):
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or parts.path not in ("", "/") or port == 0:
         raise ValueError(want)
+    if port is None:
+        port = http.client.HTTPS_PORT if parts.scheme == "https" else http.client.HTTP_PORT
     if is_mistyped_ipv4(host):
         raise ValueError(f"config API {endpoint.url!r}, whose host is {MISTYPED_IPV4}")
     if parts.scheme == "http":

@@ -497,7 +497,9 @@ def test_explain_asks_at_the_schemes_port_if_an_ipv6_address_has_none(
     assert asked == [("::1", 443 if url.startswith("https") else 80)]
 
 
-@pytest.mark.parametrize("url", ["http://proxy .lan:8082", "http://proxy.lan:808a", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["http://proxy .lan:8082", "http://proxy\n.lan:8082", "http://proxy.lan:808a", "http://[::1"]
+)
 def test_explain_says_what_is_wrong_with_the_url_of_a_proxy(capsys: pytest.CaptureFixture[str], url: str) -> None:
     code, out, err = told(capsys, "explain", "--proxy", url, "GET", "http://shop.example/")
 
