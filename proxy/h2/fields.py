@@ -37,10 +37,11 @@ PSEUDO = {
     b":method": (METHOD, TOKEN),
     b":scheme": (SCHEME, re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*")),
     b":path": (PATH, re.compile(rb"/[^\x00-\x20#\x7f]*|\*")),
-    # RFC 3986 reg-name or IP-literal, and port; no user information (RFC 9113, 8.3.1). Empty counts as absent.
+    # RFC 3986 reg-name or IP-literal, not empty (RFC 9110, 4.2.1), and port; no user information (RFC 9113, 8.3.1).
+    # Empty as a whole counts as absent.
     b":authority": (
         AUTHORITY,
-        re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"),
+        re.compile(rb"(?:(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?)?"),
     ),
     b":protocol": (PROTOCOL, TOKEN),
     b":status": (STATUS, re.compile(rb"[1-9][0-9][0-9]")),

@@ -150,7 +150,7 @@ STREAM_ERRORS = [
     ("8.3.1 user information", headers(1, [*GET[:2], (b":authority", b"u@a.example"), GET[3]]), E.PROTOCOL_ERROR),
     *(
         ("8.3.1 " + text, headers(1, [*GET[:2], (b":authority", text.encode()), GET[3]]), E.PROTOCOL_ERROR)
-        for text in ("[::1]x:80", "x[::1]", "[::1]8", "[a.example]", "a.example:b", "a.example:1:2", "::1")
+        for text in ("[::1]x:80", "x[::1]", "[::1]8", "[a.example]", "a.example:b", "a.example:1:2", "::1", ":80", ":")
     ),
     ("8.3.1 host differs", request_with((b"host", b"b.example")), E.PROTOCOL_ERROR),
     ("8.3.1 host that is none", headers(1, [*GET[:2], GET[3], (b"host", b"a.example /x")]), E.PROTOCOL_ERROR),
