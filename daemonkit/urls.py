@@ -15,5 +15,5 @@ def split_url(url: str) -> SplitResult:
         raise ValueError("it contains a tab or a line break")
     parts = urlsplit(url)
     if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
-        raise ValueError(f"want an IPv6 address in brackets, as in {parts.scheme}://[fd00::1]:8082")
+        raise ValueError("an IPv6 address is written in brackets, as in [fd00::1]")
     return parts

@@ -142,7 +142,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("https://", "want a URL such as"),
         ("https://host:99999", "broken .*, want a URL such as"),
         ("https://[::1", "broken"),
-        ("http://::1:8082", r"want an IPv6 address in brackets, as in http://\[fd00::1\]:8082"),
+        ("http://::1:8082", r"an IPv6 address is written in brackets, as in \[fd00::1\]\)"),
         ("https://fd00:1:2:3:4:5:6:7/", "in brackets"),
         ("http://host:80:a", "broken"),
         *((f"http://{host}:80", "broken") for host in ("[::1]x", "x[::1]", "[::1].example", "[::1]8")),

@@ -78,7 +78,7 @@ MISTYPED = (
         ("https://<unifi>", "want one name or address"),
         *((f"https://{host}", "too long for DNS") for host in ("a" * 64, "a..b", ".a", "a." * 199)),
         *((f"https://{host}", "is not a URL") for host in ("[fd00::1", "[fd00::1]x", "x[fd00::1]", "[fd00::1]8443")),
-        ("fd00::1", "in brackets"),
+        ("fd00::1", r"in brackets, as in \[fd00::1\]$"),
         ("https://fd00::1/", "in brackets"),
         *((typed, "neither an IPv4 address nor a name, want four numbers such as 192.168.1.1") for typed in MISTYPED),
         ("https://fd00:1:2:3:4:5:6:7", "in brackets"),
