@@ -22,7 +22,7 @@ from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
 from proxy.stats import REFUSAL_CAUSES
-from proxy.supervisor import edgesearch
+from proxy.supervisor import edgesearch, edgetrust
 from proxy.supervisor import tunnel as tunnel_state
 from proxy.tunnel import dialling, heartbeat, packetsize, retry
 from proxy.tunnel.failures import FailureCause
@@ -174,6 +174,8 @@ def test_what_the_page_of_the_tunnel_says_has_the_numbers_of_the_code() -> None:
     assert f"`TCP_MAXSEG` {packetsize.SMALL_SEGMENT_BYTES}" in text
     assert f"`no answer within {dialling.CONNECT_TIMEOUT_S:.0f} s`" in text
     assert f"`TLS was not set up within {dialling.HANDSHAKE_TIMEOUT_S:.0f} s`" in text
+    assert f"sends nothing for {edgetrust._TIMEOUT_S:.0f} s" in text
+    assert f"takes longer than {edgetrust._ANSWER_S:.0f} s to answer" in text
 
 
 def test_every_field_of_the_access_log_is_in_the_manual() -> None:
