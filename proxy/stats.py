@@ -78,7 +78,8 @@ class BackendStats(Outcomes, gc=False):
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     """By `Reason`, and "timeout" and "mirror_behind"."""
     mirrored: list[int] = msgspec.field(default_factory=list)
-    """Mirrored copies that have ended, like `responses`; empty before the first."""
+    """Mirrored copies, by first digit like `responses`; index 0 counts those that ended without an answer. Empty before
+    the first."""
     drops: int = 0
     """`Stats.drops` when the series began."""
 

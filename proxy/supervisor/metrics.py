@@ -175,7 +175,7 @@ def _backends(total: Stats) -> Iterator[Metric]:
         _P + "backend_grpc_calls", "gRPC calls routed to a backend that have ended", labels=["backend", "grpc_status"]
     )
     mirrored = CounterMetricFamily(
-        _P + "backend_mirrored_responses", "Mirrored copies that have ended", labels=["backend", "status_class"]
+        _P + "backend_mirrored_responses", "Mirrored copies, by answer", labels=["backend", "status_class"]
     )
     in_flight = GaugeMetricFamily(_P + "backend_requests_in_flight", "Requests at a backend", labels=label)
     connections = GaugeMetricFamily(_P + "backend_connections", "Open connections to a backend", labels=label)
