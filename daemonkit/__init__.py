@@ -3,7 +3,7 @@
 lifecycle > systemd                     the life of a daemon, from its start to its exit code
 interrupts · standardfiles · openfiles  signals before that; descriptors that are closed; how many may be open
 options > optionsources · optionhelp    all options of a daemon; where a value comes from; `--help`
-helpparser                              for commands: help that cannot be written is an error
+helpparser                              help that cannot be written is an error, of commands too
 optionspec > values · secret            what one option is; parsers; texts that must not be shown
 listening > addresses                   listening sockets, and how a person writes their addresses
 logs > logformat · linesink             one line for each record, written without waiting for a reader

@@ -9,8 +9,8 @@ _AUTHORITY: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[^:\[\]]*)?")
 
 
 def split_url(url: str) -> SplitResult:
-    """As `urlsplit`, which takes IPv6 addresses without brackets, drops tabs and line breaks, and, up to Python 3.13.1,
-    what is beside an address in brackets. Raises ValueError."""
+    """As `urlsplit`, but also raises ValueError for IPv6 addresses without brackets, which that takes, and for what it
+    drops: tabs, line breaks and, up to Python 3.13.1, text beside an address in brackets."""
     if _DROPPED.search(url):
         raise ValueError("it contains a tab or a line break")
     parts = urlsplit(url)

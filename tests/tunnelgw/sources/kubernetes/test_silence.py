@@ -147,7 +147,7 @@ def test_an_answer_without_an_end_is_given_up_above_a_limit(monkeypatch: pytest.
 def test_a_packed_answer_takes_no_more_memory_than_the_limit_and_one_piece(
     monkeypatch: pytest.MonkeyPatch, answer_bytes: int
 ) -> None:
-    """It took twice as much."""
+    """A copy of the whole would take twice as much."""
     packed = gzip.compress(bytes(answer_bytes))
     monkeypatch.setattr("tunnelgw.sources.kubernetes.server.MAX_ANSWER_BYTES", 16_000_000)
 
