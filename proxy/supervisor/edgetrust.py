@@ -183,7 +183,7 @@ def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
 def _fetch_one(root: PublishedRoot) -> str:
     try:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
-        opener = urllib.request.build_opener(_TimedHandler(trusting()))
+        opener = urllib.request.build_opener(_TimedHandler(trusting()), _RedirectHandler())
         with opener.open(request, timeout=_TIMEOUT_S) as response:
             text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -207,6 +207,19 @@ class _TimedHandler(urllib.request.HTTPSHandler):
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_timed_connection, req, context=self._trust)
+
+
+class _RedirectHandler(urllib.request.HTTPRedirectHandler):
+    """Answers by http and ftp would not be timed, and urllib reads the body of a redirect whatever its length."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        fp.close()
+        redirected = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if redirected is not None and redirected.type != "https":
+            raise ValueError(f"it redirects to {newurl[:200]}, want https")
+        return redirected
 
 
 def _timed_connection(host: str, **kwargs: Any) -> http.client.HTTPSConnection:

@@ -305,6 +305,37 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up(
         fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
 
 
+def test_the_body_of_a_redirect_is_not_read(system_authority: trustme.CA) -> None:
+    """It may have any length."""
+    published = f"{system_authority.cert_pem.bytes().decode().strip()}\n"
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(published)).hexdigest()
+
+    def answer(dialogue: Dialogue) -> None:
+        if b"GET /moved " in dialogue.read_request():
+            dialogue.send(b"HTTP/1.1 200 OK\r\n\r\n" + published.encode())
+        else:
+            dialogue.send(b"HTTP/1.1 302 Found\r\nLocation: /moved\r\nContent-Length: %d\r\n\r\nhere" % 2**50)
+            dialogue.backend.over.wait(DEADLINE_S)
+
+    with SocketBackend(answer, tls=server_context(system_authority)) as site:
+        assert fetch([PublishedRoot(f"https://localhost:{site.port}/", fingerprint)]) == published
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp"])
+def test_a_redirect_away_from_https_is_refused(system_authority: trustme.CA, scheme: str) -> None:
+    """There, urllib would limit each read alone."""
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 302 Found\r\nLocation: %b://localhost:1/a\r\n\r\n" % scheme.encode())
+
+    with (
+        SocketBackend(answer, tls=server_context(system_authority)) as site,
+        pytest.raises(TrustUnavailable, match=f"it redirects to {scheme.lower()}://localhost:1/a, want https"),
+    ):
+        fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
+
+
 def test_the_edge_ca_command_writes_a_file_that_edge_ca_file_accepts(
     publisher: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
