@@ -93,15 +93,24 @@ def _environment(jit: bool | None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _WITHHELD and _is_heeded(name)}
     if sys.flags.no_user_site:
         kept["PYTHONNOUSERSITE"] = "1"
-    ours, given = str(_PACKAGES), kept.get("PYTHONPATH", "")
-    if ours not in (*site.getsitepackages(), site.getusersitepackages()) and (
-        sys.path[0] == ours or ours not in given.split(os.pathsep)
+    given = kept.get("PYTHONPATH", "")
+    is_installed = any(map(_is_ours, (*site.getsitepackages(), site.getusersitepackages())))
+    if not is_installed and (
+        _is_ours(sys.path[0] or os.curdir) or not any(map(_is_ours, filter(None, given.split(os.pathsep))))
     ):
         # First, since another package there may have the name of one of ours.
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (ours, given)))
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_PACKAGES), given)))
     if jit is not None:
         kept["PYTHON_JIT"] = "1" if jit else "0"
     return kept
+
+
+def _is_ours(folder: str) -> bool:
+    """Whether it holds our packages, also if a link leads there."""
+    try:
+        return _PACKAGES.samefile(folder)
+    except OSError:
+        return False
 
 
 def _is_heeded(name: str) -> bool:

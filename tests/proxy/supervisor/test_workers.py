@@ -6,14 +6,18 @@ import concurrent.futures
 import contextlib
 import http.client
 import os
+import shutil
 import signal
+import site
 import socket
 import sys
 import threading
 import time
+import venv
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import requests
 
@@ -319,16 +323,37 @@ def test_workers_ignore_the_packages_of_the_user_if_the_supervisors_interpreter_
     assert b"PYTHONNOUSERSITE=1" in variables
 
 
+@pytest.mark.parametrize("start", [("-m", "proxy"), ("-c", "from proxy.cli import main; main()")])
 @pytest.mark.parametrize("others", ["{other}", "{other}:{ours}"])
-def test_workers_find_our_packages_where_the_supervisor_did(tmp_path: Path, others: str) -> None:
+def test_workers_find_our_packages_where_the_supervisor_did(
+    tmp_path: Path, others: str, start: tuple[str, str]
+) -> None:
     """In its working directory, which comes before PYTHONPATH, where another package has the name of one of ours."""
     (tmp_path / "proxy.py").write_text("raise SystemExit('taken for our package')\n")
     variables = {"PYTHONPATH": others.format(other=tmp_path, ours=REPOSITORY)}
 
-    with Process("proxy", [sys.executable, "-m", "proxy", *RUN], variables) as proxy:
+    with Process("proxy", [sys.executable, *start, *RUN], variables) as proxy:
         proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
 
     assert not [line for line in proxy.lines if "taken for our package" in line or "worker died" in line]
+
+
+def test_workers_of_an_installation_behind_a_link_find_libraries_where_the_supervisor_did(tmp_path: Path) -> None:
+    """In PYTHONPATH, which comes before what is installed."""
+    (tmp_path / "current").symlink_to("1.0")
+    venv.create(tmp_path / "1.0", symlinks=True)
+    (installed,) = (tmp_path / "1.0").glob("lib/python*/site-packages")
+    for package in ("daemonkit", "proxy"):
+        shutil.copytree(REPOSITORY / package, installed / package)
+    (installed / "others.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    (installed / "msgspec.py").write_text("raise SystemExit('taken for the library')\n")
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    command = [str(tmp_path / "current/bin/python"), "-P", "-m", "proxy", *RUN]
+
+    with Process("proxy", command, {"PYTHONPATH": str(tmp_path)}) as proxy:
+        proxy.wait_for_line(lambda line: '"msg":"started"' in line, "that it has started", DEADLINE_S)
+
+    assert not [line for line in proxy.lines if "taken for the library" in line or "worker died" in line]
 
 
 def test_how_a_worker_ended_is_told_even_if_the_parent_of_the_proxy_ignores_the_ends_of_its_children() -> None:
