@@ -5,12 +5,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import idna
 import msgspec
 
 from daemonkit.logformat import one_line
+from daemonkit.urls import split_url
 from proxy import document
 from proxy.commands.check import judge
 from proxy.commands.explainview import draw, lines_of
@@ -64,7 +64,7 @@ class Question:
         except ValueError:
             raise SourceError(f"seen client {client!r}, want an IP address") from None
         try:
-            parts = urlsplit(url)
+            parts = split_url(url)
             port = parts.port
         except ValueError as error:
             raise SourceError(f"seen URL {url!r}: {error}") from error

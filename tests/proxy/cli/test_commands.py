@@ -480,6 +480,17 @@ def test_explain_says_that_a_proxy_cannot_have_such_a_name(capsys: pytest.Captur
     assert "cannot ask the proxy at http://proxy..lan:8082: " in err
 
 
+@pytest.mark.parametrize("url", ["http://[::1]x/", "http://[::1]80/", "http://sh\top.example/"])
+def test_explain_takes_no_url_that_a_request_cannot_have(
+    capsys: pytest.CaptureFixture[str], file: str, url: str
+) -> None:
+    """urllib may take them, where no client would, or the proxy would answer 400."""
+    code, out, err = told(capsys, "explain", "--config", file, "GET", url)
+
+    assert (code, out) == (2, "")
+    assert f"seen URL {url!r}: " in err
+
+
 @pytest.mark.parametrize("url", ["http://[::1]", "https://[::1]", "http://[::1]:"])
 def test_explain_asks_at_the_schemes_port_if_an_ipv6_address_has_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str
