@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import ssl
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -189,6 +190,8 @@ def _fetch_one(root: PublishedRoot) -> str:
     except (OSError, ValueError, http.client.HTTPException) as error:
         seen = repr(error) if isinstance(error, http.client.HTTPException) else error
         reason = getattr(error, "reason", None) or seen
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # the response, which it holds in a cycle
         raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}") from error
     found = _fingerprints(text)
     if found != [root.sha256]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import http.server
 import os
@@ -319,6 +320,27 @@ def test_the_body_of_a_redirect_is_not_read(system_authority: trustme.CA) -> Non
 
     with SocketBackend(answer, tls=server_context(system_authority)) as site:
         assert fetch([PublishedRoot(f"https://localhost:{site.port}/", fingerprint)]) == published
+
+
+def test_the_connection_of_an_error_is_closed_at_once(system_authority: trustme.CA) -> None:
+    """Not by the garbage collector, some attempts later."""
+    closed = threading.Event()
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nsorry")
+        with contextlib.suppress(ConnectionError):
+            dialogue.receive()
+        closed.set()
+
+    gc.disable()
+    try:
+        with SocketBackend(answer, tls=server_context(system_authority)) as site:
+            with pytest.raises(TrustUnavailable, match="Not Found"):
+                fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
+            assert closed.wait(DEADLINE_S)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp"])
