@@ -18,6 +18,13 @@ from tests.proxy.backend.world import PATIENCE_S, Answer, Owed, one, world
 LARGE_BYTES = 8 * 1024 * 1024
 
 
+def pour(conn: Conn) -> None:
+    conn.request()
+    conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
+    conn.send(b"x" * LARGE_BYTES)
+    conn.wait_for_end()
+
+
 def test_a_body_is_sent_and_its_credit_returned() -> None:
     def echo(conn: Conn) -> None:
         request = conn.request()
@@ -279,13 +286,6 @@ def test_a_reader_that_holds_bytes_pauses_and_resumes_the_backend() -> None:
 
 def test_a_reader_that_takes_a_response_in_small_pieces_does_not_make_more_of_it_wait() -> None:
     """Reading takes far more than such a piece, so it goes on once no more than half of what may wait is left."""
-
-    def pour(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
-        conn.send(b"x" * LARGE_BYTES)
-        conn.wait_for_end()
-
     with backend(pour) as peer, world() as w:
         w.use(one(peer.address))
         answer = w.get(holds=True)
@@ -305,12 +305,6 @@ def test_a_reader_that_takes_a_response_in_small_pieces_does_not_make_more_of_it
 
 
 def test_little_of_a_response_is_held_while_much_waits_for_all_clients() -> None:
-    def pour(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
-        conn.send(b"x" * LARGE_BYTES)
-        conn.wait_for_end()
-
     with backend(pour) as peer, world() as w:
         w.use(one(peer.address))
         w.loop.unsent.size_bytes = unsent.LARGE_BYTES + 1
@@ -332,14 +326,6 @@ def test_little_of_a_response_is_held_while_much_waits_for_all_clients() -> None
 
 
 def test_a_response_that_was_paused_and_resumed_can_be_paused_again() -> None:
-    def pour(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
-        sent = 0
-        while sent < LARGE_BYTES:
-            sent += conn.sock.send(b"x" * min(65536, LARGE_BYTES - sent))
-        conn.wait_for_end()
-
     with backend(pour) as peer, world() as w:
         w.use(one(peer.address))
         answer = w.get(holds=True)
