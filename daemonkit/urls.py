@@ -15,5 +15,5 @@ def split_url(url: str) -> SplitResult:
         raise ValueError("it contains a tab or a line break")
     parts = urlsplit(url)
     if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
-        raise ValueError("an IPv6 address is written in brackets, as in [fd00::1]")
+        raise ValueError("want a name and at most a port; an IPv6 address is written in brackets, as in [fd00::1]")
     return parts
