@@ -20,9 +20,9 @@ _WORDS: Final = {word.lower(): word for word in _CAPITALS}
 # Since SHOUTcast, fields in which servers describe a radio stream are in lower case; the one that players send is not.
 _OF_RADIO: Final = (b"icy-", b"ice-")
 _FOR_RADIO: Final = b"Icy-MetaData"
-# S3 has its fields in lower case. The end of a name may be a key of the user's metadata (x-amz-meta-*), which boto3
-# gives to the application in that spelling.
-_OF_S3: Final = b"x-amz-"
+# Object stores write these in lower case. The end of a name may be a key of the user's metadata, which libraries give
+# to the application in that spelling, as boto3 does.
+_OF_STORES: Final = (b"x-amz-", b"x-goog-meta-", b"x-ms-meta-")
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
@@ -181,6 +181,6 @@ def _start(name: bytes) -> tuple[bytes, bool]:
 def _written(name: bytes) -> bytes:
     if name.startswith(_OF_RADIO):
         return _FOR_RADIO if name == _FOR_RADIO.lower() else name
-    if name.startswith(_OF_S3):
+    if name.startswith(_OF_STORES):
         return name
     return b"-".join(_WORDS.get(word) or word.capitalize() for word in name.split(b"-"))

@@ -821,6 +821,8 @@ def test_the_number_of_cached_heads_is_bounded() -> None:
         (b"soapaction", b"SOAPAction"),
         (b"icy-metadata", b"Icy-MetaData"),
         (b"x-amz-meta-my-key", b"x-amz-meta-my-key"),
+        (b"x-goog-meta-my-key", b"x-goog-meta-my-key"),
+        (b"x-ms-meta-my-key", b"x-ms-meta-my-key"),
         (b"x_y.z", b"X_y.z"),
         (b"-x--y-", b"-X--Y-"),
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),

@@ -376,12 +376,14 @@ def test_nothing_can_be_sent_after_the_end_of_a_response() -> None:
         (b"icy-metaint", b"icy-metaint"),
         (b"ice-audio-info", b"ice-audio-info"),
         (b"x-amz-meta-my-key", b"x-amz-meta-my-key"),
+        (b"x-goog-meta-my-key", b"x-goog-meta-my-key"),
+        (b"x-ms-meta-my-key", b"x-ms-meta-my-key"),
         (b"x_y.z", b"X_y.z"),
         (b"x" * 65 + b"-y", b"X" + b"x" * 64 + b"-Y"),
     ],
 )
 def test_response_field_names_are_written_in_the_usual_http_11_spelling(name: bytes, spelling: bytes) -> None:
-    """Clients of some devices compare them case-sensitively, and those of S3 read keys of metadata in them."""
+    """Clients of some devices compare them case-sensitively, those of object stores read keys of metadata in them."""
     caches = Caches()
     for _ in range(4):
         server = ServerConnection(caches)
