@@ -36,8 +36,9 @@ _DEFAULT_HOST = urlsplit(DEFAULT_URL).hostname
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _MAX_TEXT = 256
+_PROXY = "the proxy of the environment (HTTPS_PROXY or ALL_PROXY)"
 _WRONG_PROXY = (
-    "the proxy of the environment (HTTPS_PROXY) is no URL such as http://proxy.example:3128; in a user or password, "
+    f"{_PROXY} is no URL such as http://proxy.example:3128; in a user or password, "
     "write other characters than letters and digits as %40 and the like"
 )
 
@@ -104,7 +105,7 @@ class Transport:
             if isinstance(reason, NameResolutionError):
                 host, remedy = reason.conn.host, "the provider's API URL"
                 if reason.conn.proxy is not None:
-                    host, remedy = f"{host}, the proxy of the environment (HTTPS_PROXY)", "that variable"
+                    host, remedy = f"{host}, {_PROXY}", "that variable"
                 return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or {remedy}")
             innermost = reason
         # What is no HTTP is part of the error.

@@ -378,7 +378,7 @@ def test_a_proxy_whose_url_is_wrong_fails_the_call_without_its_password(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with closing(ProviderClient(Secret(TOKEN), "https://127.0.0.1:9")) as client:
-        with pytest.raises(ProviderUnreachable, match=r"proxy of the environment \(HTTPS_PROXY\) is no URL") as told:
+        with pytest.raises(ProviderUnreachable, match=r"environment \(HTTPS_PROXY or ALL_PROXY\) is no URL") as told:
             client.accounts()
         assert "pa55" not in describe_error(told.value)
 
@@ -501,15 +501,18 @@ def test_a_refused_connection_and_an_unknown_host_are_reported_in_the_usual_word
 
 
 @pytest.mark.parametrize("url", ["http://provider.test", "https://provider.test"])
+@pytest.mark.parametrize("variables", [("HTTP_PROXY", "HTTPS_PROXY"), ("ALL_PROXY",)])
 def test_a_proxy_of_the_environment_whose_name_is_unknown_is_named_in_place_of_the_provider(
-    monkeypatch: pytest.MonkeyPatch, url: str
+    monkeypatch: pytest.MonkeyPatch, variables: tuple[str, ...], url: str
 ) -> None:
-    for name in ("http_proxy", "https_proxy", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name}_proxy".upper(), raising=False)
+    for name in variables:
         monkeypatch.setenv(name, "http://user:pa55@proxy.invalid:3128")
+    proxy = r"proxy\.invalid, the proxy of the environment \(HTTPS_PROXY or ALL_PROXY\)"
     with closing(ProviderClient(Secret(TOKEN), url)) as client:
-        with pytest.raises(NameUnknown, match=r"no such host: proxy\.invalid, the proxy of the environment ") as told:
+        with pytest.raises(NameUnknown, match=rf"no such host: {proxy}: check DNS .*, or that variable$") as told:
             client.accounts()
 
         assert "pa55" not in describe_error(told.value)

@@ -29,8 +29,8 @@ _NO_KUBECONFIG = (AttributeError, LookupError, TypeError, OverflowError, Recursi
 """Neither PyYAML nor the package checks the file's content."""
 _USUAL_KUBECONFIG = "~/.kube/config"
 _WRONG_PROXY = (
-    "the proxy (proxy-url of the kubeconfig, or HTTPS_PROXY) is no URL such as http://proxy.example:3128; in a user or "
-    "password, write other characters than letters and digits as %40 and the like"
+    "the proxy (proxy-url of the kubeconfig, HTTPS_PROXY or ALL_PROXY) is no URL such as http://proxy.example:3128; in "
+    "a user or password, write other characters than letters and digits as %40 and the like"
 )
 
 
