@@ -279,7 +279,7 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         parts = split_url(endpoint.url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ValueError(want) from error
+        raise ValueError(f"{want} ({error})") from error
     if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or parts.path not in ("", "/") or port == 0:
         raise ValueError(want)
     if port is None:

@@ -166,6 +166,21 @@ def test_a_proxy_s_certificate_is_verified_for_the_server_name_in_the_options_in
             named.close()
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://fd00::1:8082", r"an IPv6 address is written in brackets, as in \[fd00::1\]"),
+        ("http://proxy:80800", "Port out of range 0-65535"),
+        ("http://proxy:0", ""),
+        ("proxy:8082", ""),
+    ],
+)
+def test_a_url_of_an_unknown_form_is_refused_with_the_reason(url: str, reason: str) -> None:
+    wanted = rf"^config API '{re.escape(url)}', want http://host:port, https://host:port or unix:/path"
+    with pytest.raises(ValueError, match=rf"{wanted} \(.*{reason}\)$" if reason else f"{wanted}$"):
+        ConfigClient(ConfigEndpoint(url), None)
+
+
 def test_a_ca_file_that_cannot_be_used_is_refused_in_place_of_trusting_the_system_s_authorities(tmp_path: Path) -> None:
     missing, empty = tmp_path / "missing.pem", tmp_path / "empty.pem"
     empty.touch()
