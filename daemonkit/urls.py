@@ -5,14 +5,17 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 _DROPPED: Final = re.compile(r"[\t\r\n]")
+_SECOND_SCHEME: Final = re.compile(r"[a-z]+://https?://", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[^:\[\]]*)?")
 
 
 def split_url(url: str) -> SplitResult:
-    """As `urlsplit`, but also raises ValueError for IPv6 addresses without brackets, which that takes, and for what it
-    drops: tabs, line breaks and, up to Python 3.13.1, text beside an address in brackets."""
+    """As `urlsplit`, but also raises ValueError for two schemes, or an IPv6 address without brackets, which that takes,
+    and for what it drops: tabs, line breaks and, up to Python 3.13.1, text beside an address in brackets."""
     if _DROPPED.search(url):
         raise ValueError("it contains a tab or a line break")
+    if _SECOND_SCHEME.match(url):  # the host would be `http`, with an empty port
+        raise ValueError("its scheme is written twice")
     parts = urlsplit(url)
     if not _AUTHORITY.fullmatch(parts.netloc.rpartition("@")[2]):
         raise ValueError("want a name and at most a port; an IPv6 address is written in brackets, as in [fd00::1]")

@@ -121,7 +121,15 @@ def test_a_comma_list_skips_empty_parts_and_white_space() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["https://192.168.1.1", "http://host:8080/base", "https://[::1]:8443", "http://host.1", "http://0x.lan"]
+    "text",
+    [
+        "https://192.168.1.1",
+        "http://host:8080/base",
+        "https://[::1]:8443",
+        "http://host.1",
+        "http://0x.lan",
+        "http://http:80//a",
+    ],
 )
 def test_urls_are_kept_as_written(text: str) -> None:
     assert parse_url(f" {text}/ ") == text
@@ -147,6 +155,8 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("http://host:80:a", "broken"),
         *((f"http://{host}:80", "broken") for host in ("[::1]x", "x[::1]", "[::1].example", "[::1]8")),
         ("https://host:0", "want a URL"),
+        ("http://http://host", r"broken \(its scheme is written twice\), want a URL"),
+        ("HTTPS://http://host", "written twice"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
     ],
