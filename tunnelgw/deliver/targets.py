@@ -96,7 +96,9 @@ class Discovery(msgspec.Struct, frozen=True):
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
     """By id of the data plane. A proxy that several data planes name belongs to the shared one if that is among them,
     else to the oldest Gateway's."""
-    shared = tuple(dict.fromkeys(discovery.endpoints)) or tuple(_service_endpoints(snapshot, discovery))
+    shared = tuple(dict.fromkeys(map(_one_spelling, discovery.endpoints))) or tuple(
+        _service_endpoints(snapshot, discovery)
+    )
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)
     own = _own_configs(snapshot, discovery.controller_name)
@@ -104,11 +106,19 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
         ref = config.spec.auth_secret_ref
         # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
         token = token_at(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
-        endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
+        endpoints = tuple(dict.fromkeys(_one_spelling(url) for url in config.spec.proxy_endpoints))
         misled = other_tunnel(snapshot, config.spec, config.metadata.namespace)
         found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)), misled)
         taken.update(endpoints)
     return found
+
+
+def _one_spelling(url: str) -> str:
+    """A proxy with two URLs would get two documents in turn. Case matters in a path, and in the zone of an address."""
+    if url.startswith("unix:"):
+        return url
+    front, percent, zone = url.rstrip("/").partition("%")
+    return front.lower() + percent + zone
 
 
 def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:

@@ -221,6 +221,19 @@ def test_a_proxy_that_several_data_planes_name_belongs_to_the_shared_one_or_the_
     }
 
 
+def test_a_proxy_is_the_same_in_whichever_case_its_host_is_written() -> None:
+    """Two Gateways would take turns at replacing each other's document."""
+    discovery = Discovery(OURS, "home", endpoints=("http://Proxy.example:8082", "unix:/run/Proxy.sock"))
+    own = own_proxy(proxyEndpoints=["http://proxy.EXAMPLE:8082", "http://[FE80::1%Eth0]:8082"])
+
+    found = planes(Snapshot.of([gateway_class("class"), *own]), discovery)
+
+    assert {name: (plane.endpoints, plane.taken) for name, plane in found.items()} == {
+        "shared": (("http://proxy.example:8082", "unix:/run/Proxy.sock"), frozenset()),
+        "shop/gw": (("http://proxy.example:8082", "http://[fe80::1%Eth0]:8082"), {"http://proxy.example:8082"}),
+    }
+
+
 # -- tunnels ---------------------------------------------------------------------------------------------------------
 
 
