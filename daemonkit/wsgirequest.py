@@ -258,6 +258,10 @@ class Request(HTTPRequest):
         if status_code in (413, 414):
             # cheroot's codes for a head that is too large. It never refuses a body, since we set no limit there.
             status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
+        elif status_code == 405:  # for CONNECT alone, and without Allow (RFC 9110, 15.5.6)
+            status_code, msg = 501, "this is no proxy for CONNECT"
+        elif status_code == 505:
+            msg = "want HTTP/1.1 or HTTP/1.0"
         elif msg.startswith("Absolute URI"):  # cheroot's words would say that none is taken
             msg = "malformed request target"
         self.refuse(status_code, msg or _SIMPLE_MESSAGES.get(status_code, status[4:]))

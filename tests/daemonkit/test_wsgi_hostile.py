@@ -500,6 +500,24 @@ def test_an_unknown_transfer_coding_is_501(serve: Serve, codings: bytes) -> None
         assert client.is_closed_by_server()
 
 
+def test_connect_is_501(serve: Serve) -> None:
+    """405 would need Allow (RFC 9110, 15.5.6), and no path of ours takes it."""
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n")
+        answer = client.answer()
+        assert (answer.status_code, answer.json["message"]) == (501, "this is no proxy for CONNECT")
+        assert client.is_closed_by_server()
+
+
+@pytest.mark.parametrize("request_", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/0.9\r\nHost: x\r\n\r\n"])
+def test_another_version_of_http_is_505_with_what_is_wanted(serve: Serve, request_: bytes) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(request_)
+        answer = client.answer()
+        assert (answer.status_code, answer.json["message"]) == (505, "want HTTP/1.1 or HTTP/1.0")
+        assert client.is_closed_by_server()
+
+
 def test_header_names_with_underscores_are_ignored(serve: Serve) -> None:
     """To an app X_Role and X-Role are one name: a client could send one beside the other, which a proxy has set."""
     with RawClient(serve().bound_address.port) as client:
