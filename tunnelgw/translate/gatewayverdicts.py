@@ -159,12 +159,13 @@ def _resolved_refs(view: View, key: Key, setup: GatewaySetup, own: Sequence[Repo
     if unresolved := view.ask(client_certificate, key).unresolved:
         return unresolved
     bad = [
-        report.verdict.name
+        (report.verdict.name, finding.message)
         for report in own
         for finding in report.verdict.findings
         if finding.type is ConditionType.RESOLVED_REFS and finding.status is not Status.TRUE
     ]
     if bad:
-        message = f"see listeners {', '.join(bad)}"
+        name, why = bad[0]  # dashboards show conditions of the Gateway only
+        message = f"see listeners {', '.join(each for each, _ in bad)}; {name}: {why}"
         return false(ConditionType.RESOLVED_REFS, Reason.LISTENERS_NOT_RESOLVED, message)
     return true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)

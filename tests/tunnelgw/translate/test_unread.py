@@ -203,10 +203,9 @@ def test_a_listener_keeps_its_certificate_until_the_newly_named_one_is_read() ->
     world.edit(gateway(https("new")))
 
     assert world.certificates() == ["old"]
-    assert world.listener_findings() == [
-        f"ResolvedRefs False InvalidCertificateRef: tls.certificateRefs: Secret apps/new {UNREAD}"
-    ]
-    assert world.findings() == ["ResolvedRefs False ListenersNotResolved: see listeners https"]
+    why = f"tls.certificateRefs: Secret apps/new {UNREAD}"
+    assert world.listener_findings() == [f"ResolvedRefs False InvalidCertificateRef: {why}"]
+    assert world.findings() == [f"ResolvedRefs False ListenersNotResolved: see listeners https; https: {why}"]
     world.read(pair("new"))
     world.go_on()
     assert world.certificates() == ["new"]
