@@ -215,6 +215,9 @@ class _TimedHandler(urllib.request.HTTPSHandler):
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     """Answers by http and ftp would not be timed, and urllib reads the body of a redirect whatever its length."""
 
+    max_redirections = 3
+    """Ten, each with a time limit of its own, would take more than five minutes."""
+
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:

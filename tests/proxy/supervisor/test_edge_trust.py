@@ -343,6 +343,22 @@ def test_the_connection_of_an_error_is_closed_at_once(system_authority: trustme.
         gc.enable()
 
 
+def test_redirects_are_followed_a_few_times_only(system_authority: trustme.CA) -> None:
+    """Each answer has a time limit of its own."""
+    asked: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        asked.append(dialogue.read_request())
+        dialogue.send(b"HTTP/1.1 302 Found\r\nLocation: /%d\r\n\r\n" % len(asked))
+
+    with (
+        SocketBackend(answer, tls=server_context(system_authority)) as site,
+        pytest.raises(TrustUnavailable, match="redirect"),
+    ):
+        fetch([PublishedRoot(f"https://localhost:{site.port}/", "")])
+    assert len(asked) == 4
+
+
 @pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp"])
 def test_a_redirect_away_from_https_is_refused(system_authority: trustme.CA, scheme: str) -> None:
     """There, urllib would limit each read alone."""
