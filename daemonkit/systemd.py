@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import socket
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -59,4 +60,4 @@ def _watchdog_interval_s(environ: Mapping[str, str]) -> float | None:
         return None
     if pid and pid != str(os.getpid()):
         return None
-    return int(limit_us) / 1_000_000 / 2
+    return min(int(limit_us) / 1_000_000 / 2, threading.TIMEOUT_MAX)

@@ -66,6 +66,10 @@ def test_without_a_watchdog_for_this_process_there_is_no_interval(environ: dict[
     assert Notifier({"NOTIFY_SOCKET": "/x", **environ}).watchdog_interval_s is None
 
 
+def test_the_interval_of_a_watchdog_of_centuries_is_one_that_can_be_waited_for() -> None:
+    assert Notifier({"WATCHDOG_USEC": "99999999999999999"}).watchdog_interval_s == threading.TIMEOUT_MAX
+
+
 def test_a_missing_notify_socket_is_not_an_error(tmp_path: Path) -> None:
     Notifier({}).ready()
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
