@@ -63,7 +63,7 @@ class Connecting:
         self._handshake: Handshake[TlsSocket] | None = None
         self._tls_sock: TlsSocket | None = None
         self._address: Address | None = None
-        self._doing = "resolving the name"
+        self._doing = "resolving the name" if trust is None else "reading the certificates for TLS"
         self._is_over = False
         self._deadline = shared.loop.deadline(self._expire)
 
@@ -101,6 +101,7 @@ class Connecting:
         if error:
             self._fail(reason, f"{self._text}: {error}")
         else:
+            self._doing = "resolving the name"
             self._resolve()
 
     def _resolve(self) -> None:

@@ -583,6 +583,18 @@ def test_the_authorities_of_the_system_are_used_again_after_a_lack_of_descriptor
         assert w.fetch().status_code == 200
 
 
+def test_the_time_to_read_certificates_is_not_taken_for_that_of_a_lookup(authority: trustme.CA) -> None:
+    with backend() as peer, world() as w:
+        w.clock.stop()
+        w.use(https(peer, authority), connect_timeout="3s")
+        answer = w.get()
+        w.pass_time(4)
+
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+        assert answer.failure.detail == f"{peer.address}: timed out after 3 s reading the certificates for TLS"
+
+
 @pytest.mark.parametrize("content", ["", "no certificate"])
 def test_an_authority_file_of_the_system_without_certificates_is_no_error(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
