@@ -4,6 +4,9 @@ In HTTP/2 a reset can stop it (RFC 9113, 8.1), but some clients do not cope with
 wait for credit to send the rest and do not read the answer before, and curl 7.88 loses an answer that comes with a
 reset. So the rest is received and dropped for a moment, as over HTTP/1.1, and a stream is reset only if it takes
 longer.
+
+When a client has ended such a request, it gets a PING: curl 7.88 ends a refused upload by itself, and if the answer has
+no body, it notices that all is over only when another frame comes. It would wait forever.
 """
 
 from collections.abc import Callable
@@ -15,6 +18,7 @@ from proxy.loop import Loop
 
 REST_S: Final = 2.0
 REST_BYTES: Final = 8 * 1024 * 1024
+_PING: Final = b"answered"
 
 
 class Rests:
@@ -42,6 +46,7 @@ class Rests:
             return
         if end_stream:
             del self._left[stream_id]
+            self._codec.ping(_PING)
         elif size_bytes > left_bytes:
             del self._left[stream_id]
             self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)

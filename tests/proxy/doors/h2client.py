@@ -12,6 +12,7 @@ from h2.events import (
     DataReceived,
     Event,
     InformationalResponseReceived,
+    PingReceived,
     ResponseReceived,
     StreamEnded,
     StreamReset,
@@ -51,6 +52,7 @@ class H2Client:
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self.answers: dict[int, Answer] = {}
         self.goaways: list[ConnectionTerminated] = []
+        self.pings: list[bytes] = []
         self.is_closed = False
         self._received = b""
         if windows_bytes is not None:
@@ -136,6 +138,9 @@ class H2Client:
     def _take(self, event: Event) -> None:
         if isinstance(event, ConnectionTerminated):
             self.goaways.append(event)
+            return
+        if isinstance(event, PingReceived):
+            self.pings.append(event.ping_data)
             return
         found = self.answers.get(getattr(event, "stream_id", None) or 0)
         if found is None:

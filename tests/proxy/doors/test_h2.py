@@ -221,6 +221,23 @@ def test_an_answered_upload_that_has_ended_is_not_reset(how: str) -> None:
         assert answer.reset_code is None
 
 
+@pytest.mark.usefixtures("has_long_rests")
+def test_the_end_of_an_answered_upload_is_acknowledged_by_a_ping() -> None:
+    """curl 7.88 ends a refused upload by itself, and without a body in the answer it waits for a frame after that."""
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        client.answer(stream_id)
+        client.get("/hello")
+        client.send(stream_id, b"some more")
+        client.get("/hello")
+        assert [] == client.pings
+        client.send(stream_id, b"", ends=True)
+        client.read_until(lambda: bool(client.pings))
+
+        assert [b"answered"] == client.pings
+        assert b"hello\n" == client.get("/hello").body
+
+
 def test_a_drain_ends_when_the_rest_of_an_answered_upload_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
     with serving() as rig, client_of(rig) as client:
