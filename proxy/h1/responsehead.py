@@ -163,4 +163,4 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
         # A 204 must not have a body (RFC 9110, 15.3.5). If it announces one, that may come, so the connection ends.
         is_doubtful = head.status_code == 204 and length_bytes not in (0, UNTIL_CLOSE)
         return Response(head, 0, keeps_alive and not is_doubtful, timeout_s)
-    return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE, timeout_s)
+    return Response(head, length_bytes, keeps_alive, timeout_s)
