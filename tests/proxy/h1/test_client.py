@@ -560,6 +560,22 @@ def test_an_eof_before_the_end_of_a_response_is_502_and_tells_whether_it_had_beg
     assert is_begun == client.is_response_begun
 
 
+@pytest.mark.parametrize(
+    ("raw", "where"),
+    [
+        (b"", "before the end of a response head"),
+        (b"HTTP/1.1", "before the end of a response head"),
+        (OK + b"Content-Length: 5\r\n\r\n", "in the middle of a body"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel", "in the middle of a body"),
+    ],
+)
+def test_an_eof_before_the_end_of_a_response_is_told_with_the_part_that_it_cut(raw: bytes, where: str) -> None:
+    client = asking()
+    client.receive(raw)
+
+    assert [f"connection closed {where}"] == [event.reason for event in client.receive_eof()]  # type: ignore[attr-defined]
+
+
 def test_an_eof_after_a_complete_response_leaves_the_next_one_not_begun() -> None:
     client = asking()
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")

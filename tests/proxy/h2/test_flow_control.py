@@ -53,6 +53,16 @@ def test_credit_comes_back_in_steps_of_half_a_window() -> None:
     assert [(1, 500)] == window_updates(server)
 
 
+def test_credit_for_a_window_of_one_byte_comes_back_with_each_byte() -> None:
+    server = new_server(Settings(stream_window_bytes=1, max_stream_window_bytes=1, window_pool_bytes=0))
+    server.receive(OPEN, 0.0)
+
+    for _ in range(3):
+        server.receive(data(1, b"x"), 0.0)
+        server.release(1, 1)
+        assert [(1, 1)] == window_updates(server)
+
+
 def test_received_data_is_not_kept_once_the_caller_has_dropped_it() -> None:
     """A view keeps its whole read in memory, up to 1 MiB, which a connection would hold while it is idle."""
     server = new_server()

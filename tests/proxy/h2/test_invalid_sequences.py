@@ -5,7 +5,7 @@ A connection error shows as `ConnectionTerminated` and a GOAWAY, a stream error 
 
 import pytest
 
-from proxy.h2 import Caches, Connection, ConnectionTerminated, DataReceived, ErrorCode, frames
+from proxy.h2 import Caches, Connection, ConnectionTerminated, DataReceived, ErrorCode, RequestRejected, frames
 from proxy.heads import ResponseHead
 from tests.proxy.h2.wire import GET, POST, data, headers, literal, new_client, new_server, response, sent_frames
 from tests.proxy.h2.wire import get_head as get
@@ -387,3 +387,19 @@ def test_frames_in_flight_when_we_reset_the_stream_are_ignored() -> None:
 
     assert ([], False) == (server.receive(late, 0.0), server.is_terminated)
     assert b"" == server.data_to_send()
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (request_with(without=b":method"), "request without :method"),
+        (request_with(without=b":scheme"), "request without :scheme"),
+        (request_with(without=b":path"), "request without :path"),
+        (request_with((b":status", b"200")), "request with :status"),
+    ],
+)
+def test_the_reason_of_a_rejected_request_names_the_field_that_is_missing_or_wrong(raw: bytes, reason: str) -> None:
+    rejected = new_server().receive(raw, 0.0)[-1]
+
+    assert isinstance(rejected, RequestRejected)
+    assert reason == rejected.reason
