@@ -23,8 +23,9 @@ class Held:
 @dataclass
 class EchoApp:
     """`/hold` waits for `release`, `/endless` does so once its answer is cut off, `/closing` tells when its answer is
-    closed, `/boom` and `/full` raise, `/unread` reads nothing, `/role` returns the field X-Role, `/url` the host
-    and the target, all others the length of the body. `/own` answers by itself if that is malformed."""
+    closed, `/boom` and `/full` raise, `/unread` reads nothing, `/late` reads once its answer has begun, `/role` returns
+    the field X-Role, `/url` the host and the target, all others the length of the body. `/own` answers by itself if
+    that is malformed."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -50,6 +51,8 @@ class EchoApp:
             return Response(" ".join(words))(environ, start_response)
         if request.path == "/unread":
             return Response("unread")(environ, start_response)
+        if request.path == "/late":
+            return Response(length_after_beginning(request))(environ, start_response)
         if request.path == "/big":
             return Response(b"x" * 10_000_000)(environ, start_response)
         if request.path == "/stream":
@@ -80,6 +83,11 @@ class EchoApp:
         finally:
             self.entered.release()
             assert self.release.wait(20)
+
+
+def length_after_beginning(request: Request) -> Iterator[bytes]:
+    yield b"begun "
+    yield b"%d" % len(request.stream.read())
 
 
 def broken_stream() -> Iterator[bytes]:

@@ -491,6 +491,16 @@ def test_a_body_that_came_with_its_head_is_not_asked_for(serve: Serve) -> None:
         assert client.answer().status_code == 400, "what comes next is not its body either"
 
 
+def test_a_body_is_not_asked_for_once_the_answer_has_begun(serve: Serve) -> None:
+    """A 100 there would be read as a part of the answer."""
+    with RawClient(serve().bound_address.port) as client, client.socket.makefile("rb") as answer:
+        client.send(EXPECTING % b"/late")
+        assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+        client.send(b"abc")
+
+        assert answer.read().endswith(b"\r\n\r\n6\r\nbegun \r\n1\r\n3\r\n0\r\n\r\n")
+
+
 def test_a_body_that_the_app_does_not_read_is_not_asked_for(serve: Serve) -> None:
     """Its client was asked to upload what was refused. It may send it nevertheless, so the connection ends."""
     with RawClient(serve().bound_address.port) as client:
@@ -960,6 +970,21 @@ def test_a_server_that_stops_logs_whether_it_cut_off_requests(
     assert logged == ["requests still running, cut off"] * is_running
 
 
+def test_requests_that_outlast_the_drain_before_a_stop_are_logged_as_cut_off(
+    serve: Serve, app: EchoApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    with RawClient(server.bound_address.port) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        server.drain(time.monotonic())
+
+        server.stop()
+
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert logged == ["requests still running, cut off"]
+
+
 def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve: Serve, app: EchoApp) -> None:
     server = serve()
     with RawClient(server.bound_address.port) as client:
@@ -996,13 +1021,24 @@ def test_the_bound_address_is_unknown_before_the_start(app: EchoApp) -> None:
         _ = server.bound_address
 
 
-def test_a_connection_that_has_ended_leaves_nothing_for_the_garbage_collector(serve: Serve, app: EchoApp) -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",
+    ],
+    ids=["of a GET", "with a body that came unasked"],
+)
+def test_a_connection_that_has_ended_leaves_nothing_for_the_garbage_collector(
+    serve: Serve, app: EchoApp, request_: bytes
+) -> None:
     server = serve()
     gc.collect()
     gc.disable()
     try:
         with RawClient(server.bound_address.port) as client:
-            assert client.get().status_code == 200
+            client.send(request_)
+            assert client.answer().status_code == 200
         server.stop()
         app.gone.clear()
         gc.set_debug(gc.DEBUG_SAVEALL)

@@ -19,8 +19,13 @@ from tests.proxy.loop.keyupdates import key_updates
 from tests.proxy.loop.sides import tcp_pair
 
 
-def connected(tmp_path: Path, *, is_server: bool = True) -> tuple[TlsSocket, ssl.SSLSocket, Path]:
-    """Our side, which does not block, the other one, and where that notes its secrets."""
+def connected(
+    tmp_path: Path, *, is_server: bool = True, beginning: bytes = b""
+) -> tuple[TlsSocket, ssl.SSLSocket, Path]:
+    """Our side, which does not block, the other one, and where that notes its secrets.
+
+    `beginning` is what the other side sends before its handshake.
+    """
     authority, secrets = trustme.CA(), tmp_path / "secrets"
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.issue_cert("a.example").configure_cert(server)
@@ -29,6 +34,7 @@ def connected(tmp_path: Path, *, is_server: bool = True) -> tuple[TlsSocket, ssl
     (client if is_server else server).keylog_filename = str(secrets)
     raw_ours, raw_theirs = tcp_pair()
     raw_ours.setblocking(True)
+    raw_theirs.sendall(beginning)
     peers: list[ssl.SSLSocket] = []
 
     def shake_hands() -> None:
@@ -129,6 +135,15 @@ def test_an_eof_within_a_record_is_an_ordinary_eof(tmp_path: Path, beginning: by
                 assert ours.recv(65536) == b""
 
         assert [ours.recv(65536), ours.recv(65536)] == [b"", b""]
+
+
+def test_a_record_without_content_is_no_eof(tmp_path: Path) -> None:
+    ours, client, _ = connected(tmp_path, beginning=b"\x16\x03\x01\0\0")
+    with ours, client:
+        client.sendall(b"hello")
+        assert select.select([ours], [], [], 10)[0]
+
+        assert ours.recv(65536) == b"hello"
 
 
 def test_a_closed_socket_that_is_still_referenced_frees_the_memory_of_openssl(tmp_path: Path) -> None:
