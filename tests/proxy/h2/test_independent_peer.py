@@ -7,6 +7,7 @@ import h2.connection
 import h2.errors
 import h2.events
 import h2.settings
+import hpack
 import pytest
 
 from proxy.h2 import (
@@ -25,6 +26,7 @@ from proxy.h2 import (
     TrailersReceived,
 )
 from proxy.heads import RequestHead, ResponseHead
+from tests.proxy.h2.wire import get_head, new_client, sent_frames
 
 T = TypeVar("T")
 BODY = bytes(range(256)) * 2_000
@@ -208,3 +210,18 @@ def test_extended_connect_from_their_client_reaches_us() -> None:
 
     head = talk.our(RequestReceived)[0].head
     assert (b"CONNECT", b"websocket", b"/chat") == (head.method, head.protocol, head.path)
+
+
+def test_error_codes_have_the_same_numbers() -> None:
+    assert {code.name: code.value for code in h2.errors.ErrorCodes} == {
+        name: code.value for name, code in ErrorCode.__members__.items()
+    }
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 125, 126, 127, 128, 254, 255])
+def test_a_value_is_read_as_it_was_sent_however_its_length_is_written(size_bytes: int) -> None:
+    client, field = new_client(), (b"x", b"a" * size_bytes)
+    client.open_stream(get_head(b"/", field), end_stream=True)
+    block = sent_frames(client.data_to_send())[0].payload
+
+    assert field in [(bytes(name), bytes(value)) for name, value in hpack.Decoder().decode(block, raw=True)]
