@@ -182,8 +182,10 @@ class Connection(Receiving):
             self._guard.count(Flood.PING)
             self._output.append(frames.encode_frame(frames.PING, frames.ACK, 0, payload))
             return
-        # Counted even if we asked for it, which is seldom.
-        self._guard.count(Flood.IGNORED)
+        if self._awaited_pongs:
+            self._awaited_pongs -= 1
+        else:
+            self._guard.count(Flood.IGNORED)
         if payload != DRAIN_PING:
             self._events.append(events.PingAcked(payload))
         elif self._awaits_drain_ack:

@@ -41,6 +41,8 @@ class Sending:
         self._is_drain_announced = False
         # Our PING is on its way, so the peer may not have seen yet that we drain.
         self._awaits_drain_ack = False
+        # Pings of the caller that the peer has not answered.
+        self._awaited_pongs = 0
         # Streams of the peer from this identifier on are not processed.
         self._refused_from = frames.MAX_STREAM_ID + 1
         self._encoder = encoder
@@ -263,6 +265,7 @@ class Sending:
         """Send a PING; `PingAcked` brings its payload back."""
         if len(payload) != 8 or payload == DRAIN_PING:
             raise LocalProtocolError(f"PING payload {payload!r}, want 8 bytes, and not those that a drain uses")
+        self._awaited_pongs += 1
         self._output.append(frames.encode_frame(frames.PING, 0, 0, payload))
 
     def drain(self) -> None:

@@ -120,6 +120,19 @@ def test_the_same_frames_over_a_longer_time_are_no_flood(flood: Flood, kind: str
         assert ended_by(server, flood(45), float(now_s)) is None
 
 
+def test_answers_to_our_own_pings_are_no_flood() -> None:
+    server, answer = new_server(limits=LIMITS), frames.encode_frame(frames.PING, 1, 0, b"12345678")
+    server.receive(OPEN, 0.0)
+    for _ in range(100):
+        server.ping(b"12345678")
+    assert ended_by(server, answer * 100) is None
+
+    terminated = ended_by(server, answer * 60)
+
+    assert terminated is not None
+    assert ErrorCode.ENHANCE_YOUR_CALM == terminated.error_code
+
+
 def test_small_frames_that_windows_cause_over_a_longer_time_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     server.receive(frames.encode_settings([(4, 0)]) + headers(1, GET), 0.0)
