@@ -215,8 +215,9 @@ class _TimedHandler(urllib.request.HTTPSHandler):
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     """Answers by http and ftp would not be timed, and urllib reads the body of a redirect whatever its length."""
 
-    max_redirections = 3
-    """Ten, each with a time limit of its own, would take more than five minutes."""
+    max_redirections, max_repeats = 3, 1
+    """Of different URLs, and of each. Ten and four, every one with a time limit of its own, would take minutes."""
+    inf_msg = "redirected too often: "
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
