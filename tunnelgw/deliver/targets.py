@@ -115,9 +115,10 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
 
 def _one_spelling(url: str) -> str:
     """A proxy with two URLs would get two documents in turn. Case matters in a path, and in the zone of an address."""
+    url = url.rstrip("/")
     if url.startswith("unix:"):
         return url
-    front, percent, zone = url.rstrip("/").partition("%")
+    front, percent, zone = url.partition("%")
     return front.lower() + percent + zone
 
 

@@ -234,6 +234,16 @@ def test_a_proxy_is_the_same_in_whichever_case_its_host_is_written() -> None:
     }
 
 
+def test_a_slash_at_the_end_of_a_proxy_s_url_does_not_count() -> None:
+    discovery = Discovery(OURS, "home", endpoints=("http://proxy:8082", "unix:/run/Proxy.sock"))
+    own = own_proxy(proxyEndpoints=["http://proxy:8082/", "unix:/run/Proxy.sock/"])
+
+    plane = planes(Snapshot.of([gateway_class("class"), *own]), discovery)["shop/gw"]
+
+    assert plane.endpoints == ("http://proxy:8082", "unix:/run/Proxy.sock")
+    assert plane.taken == frozenset(plane.endpoints)
+
+
 # -- tunnels ---------------------------------------------------------------------------------------------------------
 
 
