@@ -182,8 +182,11 @@ class Exchange(Attempting):
         self._send_request()
 
     def on_backend_writable(self) -> None:
-        self.active_s = self._shared.loop.now_s
+        before_bytes = self._waiting_bytes
         self._send_request()
+        # It may have taken nothing: credit for a whole connection wakes all its requests.
+        if self._waiting_bytes != before_bytes:
+            self.active_s = self._shared.loop.now_s
 
     def on_response_interim(self, head: ResponseHead) -> None:
         self.active_s = self._shared.loop.now_s

@@ -153,7 +153,6 @@ class Mirror:
         self._pump()
 
     def on_backend_writable(self) -> None:
-        self.active_s = self._shared.loop.now_s
         self._pump()
 
     def on_response_interim(self, head: ResponseHead) -> None:

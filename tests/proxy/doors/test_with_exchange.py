@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 
+import h2.events
 import pytest
 from h2.settings import SettingCodes
 from hpack import NeverIndexedHeaderTuple
@@ -15,6 +16,8 @@ from proxy.doors.h2connection import H2Connection
 from proxy.exchange.exchange import Exchange
 from proxy.heads import NeverIndexedField
 from proxy.loop.output import Output
+from tests.proxy.backend.h2peer import H2Peer, speaks
+from tests.proxy.backend.servers import backend
 from tests.proxy.doors.chain import IDLE_S, LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
@@ -291,6 +294,40 @@ def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is
         proxy.call(proxy.pools.close)
 
     assert proxy.records[0].reason == "idle_timeout"
+
+
+def reads_only_others(peer: H2Peer, event: h2.events.Event) -> None:
+    """The handler of the first upload hangs, with a byte left of its window. What is read of others is given back for
+    each `/go`, a little at a time."""
+    if isinstance(event, h2.events.RequestReceived):
+        path = dict(event.headers)[b":path"]
+        if path == b"/go":
+            peer.h2.increment_flow_control_window(1_000)
+        elif path == b"/reads":
+            peer.h2.increment_flow_control_window(MIB, event.stream_id)
+    elif isinstance(event, h2.events.DataReceived) and event.stream_id == 1:
+        peer.h2.increment_flow_control_window(1, event.stream_id)
+    elif isinstance(event, h2.events.StreamEnded):
+        peer.answer(event.stream_id)
+
+
+def test_an_upload_that_its_backend_does_not_read_is_idle_though_others_over_its_connection_go_on() -> None:
+    initial = {SettingCodes.INITIAL_WINDOW_SIZE: 2_000}
+    with backend(speaks(reads_only_others, initial)) as peer, Proxy(peer.port, "h2c") as proxy:
+        proxy.open()
+        with H2Client(proxy.connect()) as client:
+            hanging = client.ask("/hangs", method="PUT", has_body=True)
+            client.send(hanging, bytes(2_500), ends=True)
+            reading = client.ask("/reads", method="PUT", has_body=True)
+            client.send(reading, bytes(100_000))
+            for _ in range(LEAPS):
+                proxy.pass_time(IDLE_S / 4)
+                client.get("/go")
+
+            assert (504, False) == (client.answer(hanging).status_code, client.answers[reading].has_ended)
+        proxy.call(proxy.pools.close)
+
+    assert "idle_timeout" in [record.reason for record in proxy.records]
 
 
 def upload(client: socket.socket, size_bytes: int) -> None:

@@ -317,12 +317,15 @@ def test_a_mirror_that_has_taken_everything_is_not_idle_during_the_exchange(make
 def test_a_mirror_that_takes_nothing_for_long_is_cancelled_and_counted(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     world.wait(IDLE_TIMEOUT_S * 1.5)
+    mirror.taken.window_bytes = 0
     client.send(b"slow")
     stream.taken.drain()
     world.wait(IDLE_TIMEOUT_S * 0.8)
 
     assert not mirror.is_cancelled
 
+    # Credit for others over its connection.
+    mirror.widen(0)
     world.wait(IDLE_TIMEOUT_S * 0.3)
 
     assert (mirror.is_cancelled, mirror.is_timed_out) == (True, False)

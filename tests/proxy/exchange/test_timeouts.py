@@ -163,6 +163,9 @@ def test_any_progress_restarts_the_idle_timeout(make_world: MakeWorld, moves: st
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
     stream.answer()
+    if moves == "backend":
+        stream.taken.window_bytes = 0
+        client.send(b"upload")
     for _ in range(5):
         world.wait(8.0)
         if moves == "request":
@@ -172,7 +175,7 @@ def test_any_progress_restarts_the_idle_timeout(make_world: MakeWorld, moves: st
         elif moves == "client":
             client.widen()
         else:
-            stream.widen()
+            stream.widen(1)
 
     assert not client.is_over
 
@@ -267,6 +270,24 @@ def test_a_backend_that_still_reads_from_the_send_buffer_is_not_idle(make_world:
     assert not client.is_over
 
     world.wait(10.0)
+
+    assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
+
+
+def test_a_backend_that_takes_nothing_is_idle_however_often_it_could_take_more(make_world: MakeWorld) -> None:
+    """Credit for the whole connection may leave this request as little as before, and come for others for ever."""
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked(b"PUT"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 0
+    client.send(b"x")
+    for _ in range(2):
+        world.wait(4.0)
+        stream.widen(0)
+
+    assert not client.is_over
+
+    world.wait(3.0)
 
     assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
 
