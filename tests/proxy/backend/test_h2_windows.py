@@ -14,7 +14,8 @@ from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
 from tests.proxy.backend.servers import PATIENCE_S, Behaviour, Conn, backend, of
 from tests.proxy.backend.world import Answer, Owed, World, world
 
-LARGE_BYTES = 4 * 1024 * 1024
+MIB = 1024 * 1024
+LARGE_BYTES = 4 * MIB
 WINDOW_BYTES = 65_535
 """Of a connection, and of each stream."""
 
@@ -429,4 +430,40 @@ def test_a_backend_that_does_not_read_gets_no_more_of_any_body_until_it_does_how
         w.until(lambda: first.is_over and upload.is_over)
         assert (first.status_code, upload.status_code) == (200, 200)
         assert owed.released_bytes == sent_bytes + len(piece)
+        assert peer.connections == 1
+
+
+def test_an_upload_that_waits_for_its_own_window_makes_no_progress_while_others_wait_for_the_socket() -> None:
+    """Its handler may hang, and the backend read what others send for ever."""
+    reads_on = threading.Event()
+
+    def read_later(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.increment_flow_control_window(2**30)
+            peer.answer(event.stream_id)
+        elif isinstance(event, h2.events.RequestReceived) and dict(event.headers)[b":path"] == b"/other":
+            peer.h2.increment_flow_control_window(2**30, event.stream_id)
+            peer.h2.send_headers(event.stream_id, [(b":status", b"103")])
+            peer.flush()
+            assert reads_on.wait(PATIENCE_S)
+
+    with backend(speaks(read_later)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        hanging = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert hanging.request is not None
+        assert hanging.request.send_data(bytes(WINDOW_BYTES + 1), True, Owed()) == WINDOW_BYTES
+        other = opened(w, w.get(path=b"/other", method=b"PUT", end_stream=False))
+        assert other.request is not None
+        w.until(lambda: bool(other.interim))
+        while other.request.send_data(bytes(MIB), False, Owed()):
+            w.turns(1)
+        progress = hanging.request.progress_of(Owed()), other.request.progress_of(Owed())
+        reads_on.set()
+        w.until(lambda: other.is_writable_told == 1)
+        hanging.request.cancel()
+        other.request.cancel()
+
+        assert progress[0] is None
+        assert progress[1] is not None
         assert peer.connections == 1
