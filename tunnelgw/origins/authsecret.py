@@ -27,6 +27,10 @@ _SAY_EVERY_S = 60.0
 _FORBIDDEN_S = 5.0
 """If a permission is missing for this long, we give up."""
 _DELETE = "delete it (kubectl -n {0} delete secret {1})"
+_GRANT = (
+    "give the controller's account get and create on Secrets; if a quota is exceeded, raise it; if an admission "
+    f"policy refuses the Secret, create it yourself, with a random value at {AUTH_TOKEN_FIELD}"
+)
 _MEND = f"give it a value at {AUTH_TOKEN_FIELD} where it is managed"
 
 
@@ -59,8 +63,10 @@ def shared_token(
             is_forbidden = isinstance(error, Refused) and error.status_code in (401, 403)
             forbidden_since_s = min(forbidden_since_s, clock()) if is_forbidden else math.inf
             if clock() - forbidden_since_s >= _FORBIDDEN_S:
-                raise NoToken(f"{where}: {error}: give the controller's account get and create on Secrets") from error
-            patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
+                raise NoToken(f"{where}: {error}: {_GRANT}") from error
+            patient.warning(
+                "auth secret could not be read or created, retrying", error=error, name=str(key), delay_s=_RETRY_S
+            )
         else:
             if token is not None:
                 return token

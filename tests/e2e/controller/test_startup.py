@@ -23,6 +23,10 @@ from tests.tunnelgw.sources.cluster import HOME
 from tunnelgw.model.kinds import Kind
 
 FORBIDDEN = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no"}'
+DENIED = (
+    b'{"kind":"Status","code":422,"reason":"Invalid","message":"secrets is forbidden: '
+    b"ValidatingAdmissionPolicy 'team' with binding 'team' denied request: label team is required\"}"
+)
 OTHER_TUNNEL = "0f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b99"
 
 
@@ -58,7 +62,7 @@ def test_a_right_to_read_secrets_granted_shortly_after_the_start_is_waited_for(
     """An API server that has just started has not loaded all roles yet."""
     forbidden = api_front.answer(is_about_secrets_by_name, 403, FORBIDDEN)
     with arena.controller(token=None, kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
-        controller.expect("auth secret could not be read, retrying")
+        controller.expect("auth secret could not be read or created, retrying")
         assert controller.readiness() == (503, "waiting for the auth secret")
 
         forbidden.release()
@@ -76,8 +80,24 @@ def test_a_right_to_read_secrets_that_is_never_granted_ends_the_controller(
 
     assert words == (
         f"failed to run controller: resolving shared-proxy auth secret: {HOME}/{arena.auth_secret} key auth-token: "
-        "403 Forbidden: no: give the controller's account get and create on Secrets"
+        "403 Forbidden: no: give the controller's account get and create on Secrets; if a quota is exceeded, raise it; "
+        "if an admission policy refuses the Secret, create it yourself, with a random value at auth-token"
     )
+
+
+def test_an_auth_secret_that_a_policy_refuses_may_be_created_by_somebody_else(
+    arena: Arena, api_front: Front, tmp_path: Path
+) -> None:
+    """Policies may require labels, which the controller does not know."""
+    api_front.answer(lambda asked: asked == ("POST", f"/api/v1/namespaces/{HOME}/secrets"), 422, DENIED)
+    with arena.controller(token=None, kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
+        refused = controller.expect("auth secret could not be read or created, retrying")
+        assert "ValidatingAdmissionPolicy 'team'" in str(refused["error"])
+
+        arena.secret(arena.auth_secret, {"auth-token": "theirs"}, HOME)
+
+        controller.wait_until_ready()
+        assert not controller.lines_of("auth secret created")
 
 
 def test_a_missing_auth_secret_is_created_and_used(arena: Arena) -> None:
