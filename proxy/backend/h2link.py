@@ -257,8 +257,9 @@ class H2Link:
             self._loop.call_soon(partial(self._end_early, request))
 
     def progress_of(self, request: Request, creditor: Creditor) -> int | None:
-        if request in self._blocked and self._has_enough and not self._codec.awaits_credit(request.stream_id):
-            # It waits for its turn, which comes once the backend has read what is before it.
+        if request in self._blocked and self._transport.is_writing and self._codec.has_stream_window(request.stream_id):
+            # It waits for its turn, which comes once the backend has read what is before it. That may use up the
+            # connection's window.
             return self._transport.acknowledged_bytes
         return self._transport.progress_of(creditor)
 

@@ -131,6 +131,11 @@ class Sending:
         will come."""
         return self.sendable(stream_id) < self._least_bytes
 
+    def has_stream_window(self, stream_id: int) -> bool:
+        """The stream's own window is open, whatever that of the connection."""
+        stream = self._streams.get(stream_id)
+        return stream is not None and stream.send_window >= self._least_bytes
+
     def _gather_credit(self) -> None:
         """From now on, do not use small credit, but wait for more. More will come, since the peer has not yet given
         back the rest of its window.

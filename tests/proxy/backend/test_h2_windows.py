@@ -1,6 +1,7 @@
 """Flow control with backends that speak HTTP/2: what a full window stops, and when credit is returned."""
 
 import gc
+import socket
 import threading
 import weakref
 
@@ -9,6 +10,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy import document
+from proxy.backend.h2link import H2Link
 from proxy.heads import Field
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
 from tests.proxy.backend.servers import PATIENCE_S, Behaviour, Conn, backend, of
@@ -466,4 +468,55 @@ def test_an_upload_that_waits_for_its_own_window_makes_no_progress_while_others_
 
         assert progress[0] is None
         assert progress[1] is not None
+        assert peer.connections == 1
+
+
+@pytest.mark.parametrize("others_bytes", [MIB, MIB + WINDOW_BYTES], ids=["a window is left", "no window is left"])
+def test_an_upload_behind_others_makes_progress_as_long_as_they_are_read(others_bytes: int) -> None:
+    """Its turn comes when the backend has read them, however slowly, and whatever they leave of the connection's
+    window."""
+    permits, taken = threading.Semaphore(0), [0]
+
+    def read_slowly(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived) and dict(event.headers)[b":path"] == b"/others":
+            peer.conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+            peer.h2.increment_flow_control_window(MIB)
+            peer.h2.increment_flow_control_window(2 * MIB, event.stream_id)
+            peer.h2.send_headers(event.stream_id, [(b":status", b"103")])
+        elif isinstance(event, h2.events.DataReceived):
+            assert permits.acquire(timeout=PATIENCE_S)
+            taken[0] += 1
+        elif isinstance(event, h2.events.StreamEnded):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(read_slowly)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        waiting = opened(w, w.get(method=b"PUT", end_stream=False))
+        others = opened(w, w.get(path=b"/others", method=b"PUT", end_stream=False))
+        assert waiting.request is not None
+        assert others.request is not None
+        link = others.request.link
+        assert isinstance(link, H2Link)
+        # The kernel takes little, so what waits for the socket gets less by small steps.
+        link._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+        w.until(lambda: bool(others.interim))
+        assert others.request.send_data(bytes(others_bytes), False, Owed()) == others_bytes
+        w.turns(1)
+        assert waiting.request.send_data(b"x", True, Owed()) == 0
+        progress, released = [waiting.request.progress_of(Owed())], 0
+        while link._transport.queued_bytes > 192 * 1024:
+            permits.release()
+            released += 1
+            w.until(lambda released=released: taken[0] == released)  # type: ignore[misc]
+        progress.append(waiting.request.progress_of(Owed()))
+        assert link._transport.queued_bytes
+        permits.release(others_bytes)
+        w.until(lambda: waiting.is_writable_told == 1 or not link._transport.queued_bytes)
+        waiting.request.cancel()
+        others.request.cancel()
+
+        assert progress[0] is not None
+        assert progress[1] is not None
+        assert progress[0] < progress[1]
         assert peer.connections == 1
