@@ -49,16 +49,77 @@ def webhook_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield daemon.url("api")
 
 
-@schema.parametrize()
-@run_settings
-def test_every_response_conforms_to_the_openapi_file(case: schemathesis.Case[Any], webhook_url: str) -> None:
+def conforms(case: schemathesis.Case[Any], url: str) -> None:
     """500 is among them: an apply refuses record sets that no store can hold, after the others are applied."""
-    case.call_and_validate(base_url=webhook_url, checks=CONFORMANCE, timeout=REQUEST_TIMEOUT_S)
+    case.call_and_validate(base_url=url, checks=CONFORMANCE, timeout=REQUEST_TIMEOUT_S)
 
 
-@schema.exclude(operation_id="applyChanges").parametrize()
+def is_accepted(case: schemathesis.Case[Any], url: str) -> None:
+    case.call_and_validate(base_url=url, checks=[positive_data_acceptance, not_a_server_error])
+
+
+# One test an operation: schemathesis gives all of a function the same name, and pytest-xdist runs one of each name.
+
+
+@schema.include(operation_id="negotiate").parametrize()
 @run_settings
-def test_requests_that_the_openapi_file_allows_are_accepted_without_server_errors(
+def test_every_response_to_a_negotiation_conforms_to_the_openapi_file(
     case: schemathesis.Case[Any], webhook_url: str
 ) -> None:
-    case.call_and_validate(base_url=webhook_url, checks=[positive_data_acceptance, not_a_server_error])
+    conforms(case, webhook_url)
+
+
+@schema.include(operation_id="listRecords").parametrize()
+@run_settings
+def test_every_response_to_a_listing_conforms_to_the_openapi_file(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    conforms(case, webhook_url)
+
+
+@schema.include(operation_id="applyChanges").parametrize()
+@run_settings
+def test_every_response_to_an_apply_conforms_to_the_openapi_file(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    conforms(case, webhook_url)
+
+
+@schema.include(operation_id="adjustEndpoints").parametrize()
+@run_settings
+def test_every_response_to_an_adjustment_conforms_to_the_openapi_file(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    conforms(case, webhook_url)
+
+
+@schema.include(operation_id="negotiate").parametrize()
+@run_settings
+def test_a_negotiation_that_the_openapi_file_allows_is_accepted_without_a_server_error(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    is_accepted(case, webhook_url)
+
+
+@schema.include(operation_id="listRecords").parametrize()
+@run_settings
+def test_a_listing_that_the_openapi_file_allows_is_accepted_without_a_server_error(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    is_accepted(case, webhook_url)
+
+
+@schema.include(operation_id="adjustEndpoints").parametrize()
+@run_settings
+def test_an_adjustment_that_the_openapi_file_allows_is_accepted_without_a_server_error(
+    case: schemathesis.Case[Any], webhook_url: str
+) -> None:
+    is_accepted(case, webhook_url)
+
+
+def test_every_operation_of_the_openapi_file_has_its_tests() -> None:
+    operations = {
+        operation["operationId"] for path in schema.raw_schema["paths"].values() for operation in path.values()
+    }
+
+    assert operations == {"negotiate", "listRecords", "applyChanges", "adjustEndpoints"}
