@@ -38,6 +38,7 @@ from proxy.h2 import (
 from proxy.heads import Fields
 from proxy.loop import Buffer, Creditor, Transport
 
+_RESPONSE_PARTS: Final = (DataReceived, ResponseReceived, TrailersReceived, InformationalReceived)
 _PING: Final = b"alive?\0\0"
 _MAX_WORK: Final = 1_000
 """How much work one connection may cause per turn, in the codec's units: a few milliseconds."""
@@ -197,7 +198,8 @@ class H2Link:
         self._is_used = self._keeping.has_asked = True
         request.stream_id = self._last_id = stream_id
         self._requests[stream_id] = request
-        request.open(self)
+        request.link = self
+        request.is_open = True
         self._transport.flush_later()
         return True
 
@@ -282,7 +284,10 @@ class H2Link:
         self._keeping.is_heard = True
         codec = self._codec
         for event in codec.receive(data, self._loop.now_s, _MAX_WORK):
-            self._on_event(event)
+            if isinstance(event, _RESPONSE_PARTS):
+                self._on_response_part(event)
+            else:
+                self._on_other(event)
             if self._is_gone:
                 return
         transport = self._transport
@@ -330,16 +335,39 @@ class H2Link:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
-        if isinstance(event, DataReceived):
-            self._on_body(event)
-        elif isinstance(event, ResponseReceived):
-            self._on_head(event)
-        elif isinstance(event, TrailersReceived):
-            self._on_trailers(event)
-        elif isinstance(event, InformationalReceived):
-            self._on_interim(event)
-        elif isinstance(event, StreamReset):
+    def _on_response_part(
+        self, event: DataReceived | ResponseReceived | TrailersReceived | InformationalReceived
+    ) -> None:
+        self._keeping.has_answered = True
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            if isinstance(event, DataReceived):
+                self._codec.release(event.stream_id, len(event.data))
+            return
+        receiver = request.receiver
+        try:
+            if isinstance(event, DataReceived):
+                if event.end_stream:
+                    self._complete(request)
+                receiver.on_response_data(event.data, event.end_stream)
+            elif isinstance(event, ResponseReceived):
+                request.is_answered = True
+                request.ledger.answered(event.head.status_code)
+                if event.end_stream:
+                    self._complete(request)
+                elif event.is_whole:
+                    self._end_before_stream(request)
+                receiver.on_response_head(event.head, request.has_ended)
+            elif isinstance(event, TrailersReceived):
+                self._complete(request)
+                receiver.on_response_trailers(event.fields)
+            else:
+                receiver.on_response_interim(event.head)
+        except Exception:
+            request.on_bug(receiver)
+
+    def _on_other(self, event: Event) -> None:
+        if isinstance(event, StreamReset):
             self._on_reset(event)
         elif isinstance(event, WindowUpdated):
             self._on_window(event.stream_id)
@@ -350,60 +378,6 @@ class H2Link:
         elif isinstance(event, ConnectionTerminated):
             reason = Reason.FIELDS_TOO_LARGE if event.are_fields_too_large else Reason.PROTOCOL
             self._break(reason, event.reason, is_polite=True)
-
-    def _on_head(self, event: ResponseReceived) -> None:
-        self._keeping.has_answered = True
-        request = self._requests.get(event.stream_id)
-        if request is None:
-            return
-        request.is_answered = True
-        request.ledger.answered(event.head.status_code)
-        receiver = request.receiver
-        if event.end_stream:
-            self._complete(request)
-        elif event.is_whole:
-            self._end_before_stream(request)
-        try:
-            receiver.on_response_head(event.head, request.has_ended)
-        except Exception:
-            request.on_bug(receiver)
-
-    def _on_body(self, event: DataReceived) -> None:
-        self._keeping.has_answered = True
-        request = self._requests.get(event.stream_id)
-        if request is None:
-            self._codec.release(event.stream_id, len(event.data))
-            return
-        receiver = request.receiver
-        if event.end_stream:
-            self._complete(request)
-        try:
-            receiver.on_response_data(event.data, event.end_stream)
-        except Exception:
-            request.on_bug(receiver)
-
-    def _on_trailers(self, event: TrailersReceived) -> None:
-        self._keeping.has_answered = True
-        request = self._requests.get(event.stream_id)
-        if request is None:
-            return
-        receiver = request.receiver
-        self._complete(request)
-        try:
-            receiver.on_response_trailers(event.fields)
-        except Exception:
-            request.on_bug(receiver)
-
-    def _on_interim(self, event: InformationalReceived) -> None:
-        self._keeping.has_answered = True
-        request = self._requests.get(event.stream_id)
-        if request is None:
-            return
-        receiver = request.receiver
-        try:
-            receiver.on_response_interim(event.head)
-        except Exception:
-            request.on_bug(receiver)
 
     def _complete(self, request: Request) -> None:
         """The response has ended. `request.link` stays, for credit for the bytes that its receiver still holds."""
@@ -545,8 +519,10 @@ class H2Link:
 
     def _forget(self, request: Request) -> None:
         """The request's stream is over."""
-        self._blocked.pop(request, None)
-        self._ending.pop(request, None)
+        if self._blocked:
+            self._blocked.pop(request, None)
+        if self._ending:
+            self._ending.pop(request, None)
 
     def _on_tick(self) -> None:
         if not self._is_ready:

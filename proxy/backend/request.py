@@ -95,6 +95,7 @@ class Request:
         self.held_bytes = 0
         """Response bytes not released yet."""
         self.is_open = False
+        """The request's head is on its way over `link`."""
         self.is_answered = False
         self.has_ended = False
 
@@ -135,11 +136,6 @@ class Request:
             queue.leave(self)
 
     # -- called by links and queues ----------------------------------------------------------------------------------
-
-    def open(self, link: Link) -> None:
-        """The request's head is on its way over `link`."""
-        self.link = link
-        self.is_open = True
 
     def tell_open(self) -> None:
         """The request has waited, and is open now. Pools call this between other requests, which a bug of this one's

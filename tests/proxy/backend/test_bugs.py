@@ -8,6 +8,8 @@ import h2.exceptions
 import pytest
 
 from proxy import document
+from proxy.backend.connectionpool import ConnectionPool
+from proxy.backend.h2link import H2Link
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, speaks
 from tests.proxy.backend.servers import Behaviour, Conn, backend, dead_port, of
 from tests.proxy.backend.world import Answer, World, one, world
@@ -83,6 +85,28 @@ def test_a_receiver_that_raises_at_the_end_of_a_response_over_http2_is_told(*, w
 
         assert (w.backend().in_flight, w.backend().connections) == (0, 1)
         assert (w.fetch().status_code, peer.connections) == (200, 1)
+
+
+def test_a_pool_that_raises_at_the_end_of_a_response_over_http2_does_not_affect_others_on_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_first = iter([True])
+
+    def stumble_once(pool: ConnectionPool, link: H2Link) -> None:
+        if next(is_first, False):
+            raise ZeroDivisionError
+        tell_pool(pool, link)
+
+    tell_pool = ConnectionPool.on_streams_left
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        assert w.fetch().status_code == 200
+        monkeypatch.setattr(ConnectionPool, "on_streams_left", stumble_once)
+        answer, after = w.get(), w.get()
+        w.until(lambda: answer.had_bug and after.is_over)
+
+        assert after.status_code == 200
+        assert (w.backend().in_flight, w.backend().connections, peer.connections) == (0, 1, 1)
 
 
 def test_a_receiver_that_raises_in_handling_a_failure_leaves_nothing_open() -> None:
