@@ -253,7 +253,7 @@ class Engine(Server):
             if idle is None:
                 self._overloaded(conn)
                 return
-            self.rare_log.warning("too many connections, closing the longest idle one", remote_addr=idle.remote_addr)
+            self.rare_log.warning("too many connections, closing the longest idle one", client=idle.remote_addr)
             idle.give_way()
         head = conn.gather_head()
         if head is Head.COMPLETE:
@@ -267,7 +267,7 @@ class Engine(Server):
             self._connections.put(conn)
 
     def _overloaded(self, conn: Connection) -> None:
-        self.rare_log.warning("overloaded, answering 503", remote_addr=conn.remote_addr)
+        self.rare_log.warning("overloaded, answering 503", client=conn.remote_addr)
         conn.refuse(503)
 
     def put_conn(self, conn: Connection) -> None:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from daemonkit import filereading, wsgirequest
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
-from daemonkit.logformat import line_of
+from daemonkit.logformat import FIELDS_ATTRIBUTE, line_of
 from daemonkit.logs import get_logger
 from daemonkit.wsgi import HttpServer
 from daemonkit.wsgirequest import Connection
@@ -689,7 +689,9 @@ def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(
             client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
             assert app.entered.acquire(timeout=DEADLINE_S)
         assert [_status_of_a_new_client(port) for _ in range(3)] == [503] * 3
-        assert "overloaded, answering 503" in caplog.messages
+        line = next(entry for entry in caplog.records if entry.message == "overloaded, answering 503")
+        _, fields, _ = getattr(line, FIELDS_ATTRIBUTE)
+        assert fields["client"] == "127.0.0.1"
 
         app.release.set()
         assert [client.answer().status_code for client in (running, other)] == [200, 200]

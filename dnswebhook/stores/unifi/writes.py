@@ -88,7 +88,7 @@ class RowWrites:
             raise error from second
         for record in found:
             if record.ttl_s == spec.ttl_s and record.is_enabled:
-                log.info("create confirmed by listing", error=error, record=spec.name, record_type=spec.type)
+                log.info("create confirmed by listing", error=error, name=spec.name, type=spec.type)
                 return record
         if found:
             raise AlreadyExists(f"{spec.type} {spec.name} exists already, with another TTL or disabled") from error

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from daemonkit.logformat import describe_error
+from daemonkit.logformat import FIELDS_ATTRIBUTE, describe_error
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import (
@@ -160,14 +160,22 @@ def test_a_lasting_502_page_is_unreachable_and_quoted(
     ids=repr,
 )
 def test_a_create_that_was_carried_out_is_found_by_listing(
-    hasty_store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
+    hasty_store: UnifiStore,
+    controller: Controller,
+    deadline: Deadline,
+    effect: faults.Effect,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     controller.fault(effect, on="create", count=1)
     record = hasty_store.create(SPEC, deadline)
 
     assert record.spec == SPEC
     assert record in hasty_store.list_records(deadline).records
     assert calls(controller, "create") == 1
+    (line,) = [entry for entry in caplog.records if entry.message == "create confirmed by listing"]
+    _, fields, _ = getattr(line, FIELDS_ATTRIBUTE)
+    assert fields == {"name": SPEC.name, "type": SPEC.type}
 
 
 @pytest.mark.parametrize(
