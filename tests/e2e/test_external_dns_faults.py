@@ -172,7 +172,7 @@ def test_external_dns_logs_of_our_errors_what_the_manual_explains(scene: Scene, 
         fault = store.controller.fault(faults.bad_gateway(), operation)
         outcomes[message] = scene.external_dns.once()
         store.controller.faults.remove(fault)
-        assert [line["answer"] for line in scene.daemon.log if line.get("msg") == "request refused"][-1] == answer
+        assert [line["answer"] for line in scene.daemon.lines_of("request refused")][-1] == answer
         assert f"`{answer}`" in manual_of("dnswebhook")
     for url, message in (
         (f"{scene.recorder.url}/records/", "unexpected status code 404"),

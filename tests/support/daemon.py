@@ -35,6 +35,10 @@ class Daemon(Process):
         """Every line that is a JSON object, in order."""
         return tuple(entry for entry in map(_parse, self.lines) if entry)
 
+    def lines_of(self, message: str) -> list[LogLine]:
+        """Every line so far whose `msg` is `message`."""
+        return [entry for entry in self.log if entry.get("msg") == message]
+
     def wait_for_log(self, is_wanted: Callable[[LogLine], bool], what: str, timeout_s: float = READY_S) -> LogLine:
         return _parse(self.wait_for_line(lambda line: is_wanted(_parse(line)), what, timeout_s))
 

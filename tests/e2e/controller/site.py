@@ -39,9 +39,6 @@ class Controller(Daemon):
         lines = [line for line in page.splitlines() if line.startswith((name + "{", name + " "))]
         return sum(float(line.rpartition(" ")[2]) for line in lines if all(pair in line for pair in wanted))
 
-    def lines_of(self, msg: str) -> list[LogLine]:
-        return [line for line in self.log if line.get("msg") == msg]
-
     def last_words(self) -> str:
         """Of a controller that gave up: its `exiting` line's error; the exit code has to be 1."""
         exit_code = self.wait(DEADLINE_S)

@@ -57,9 +57,6 @@ class Connector(Gateway):
         reply = requests.get(f"{self.api}/readyz{part and f'/{part}'}", timeout=10)
         return reply.status_code, reply.json()["message"]
 
-    def lines_of(self, msg: str) -> list[LogLine]:
-        return [line for line in self.log if line.get("msg") == msg]
-
     def wait_for_request(self, path: str) -> LogLine:
         """Its access log line."""
         return self.wait_for_message("request", path=path)

@@ -61,7 +61,7 @@ def test_many_refusals_make_few_log_lines_and_none_shows_a_token() -> None:
         for _ in range(50):
             assert proxy.get(token="guess-of-a-token").status_code == 401
         proxy.wait_for_message("config request refused")
-        lines = [line for line in proxy.log if line.get("msg") == "config request refused"]
+        lines = proxy.lines_of("config request refused")
         assert 1 <= len(lines) <= 5
         assert not any("guess-of-a-token" in line or TOKEN in line for line in proxy.lines)
 
