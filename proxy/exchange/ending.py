@@ -218,8 +218,6 @@ class Ending:
 
     def leave_behind(self) -> None:
         """The client or the backend has taken nothing for longest of all, and too much waits."""
-        if self._is_over:
-            return
         if self._download is not None and self._download.held_bytes:
             self._reason, self._detail = "client_behind", "it does not read, and too much waits for such clients"
         elif self._is_head_sent:
@@ -255,7 +253,6 @@ class Ending:
         stream, self._stream = self._stream, None
         if self._download is not None:
             self._download.drop()
-            self._weigh()
         if stream is not None:
             self._address = stream.address
             # Not a timeout of the backend if the client may be the slow side, in sending or reading: otherwise a client

@@ -48,7 +48,7 @@ class Exchange(Attempting):
 
     def begin(self) -> None:
         shared, head = self._shared, self._head
-        if head.protocol is not None or head.method == b"CONNECT":
+        if head.method == b"CONNECT":
             if upgrade.is_unknown(head):
                 self._count_in(None)
                 self._answer(_NOT_IMPLEMENTED)

@@ -155,7 +155,7 @@ class _Request:
         if not _HOST.fullmatch(host):
             return NO_LISTENER
         port = self._listener.public_port
-        if plan.scheme or (scheme != own and port == _DEFAULT_PORTS[own]):
+        if plan.scheme or port == _DEFAULT_PORTS[own]:
             port = _DEFAULT_PORTS[scheme]
         port = plan.port or port
         shown_port = b"" if port == _DEFAULT_PORTS[scheme] else b":%d" % port
