@@ -34,7 +34,7 @@ def test_addresses_take_turns() -> None:
 
 
 def test_a_busy_address_gets_fewer_requests() -> None:
-    with backend(Conn.wait_for_end) as slow, backend() as fast, world() as w:
+    with backend(Conn.wait_for_end) as slow, backend() as fast, world(draw=lambda: 0.5) as w:
         w.use(of(slow, fast))
         seen = [address_of(w.get()) for _ in range(2)]
         assert sorted(seen) == sorted([slow.address, fast.address])

@@ -108,6 +108,14 @@ def test_a_retry_by_policy_after_a_broken_kept_connection_needs_a_new_connection
     assert attempts.begin(None).needs_new_connection
 
 
+def test_after_a_broken_kept_connection_all_later_attempts_need_a_new_one() -> None:
+    attempts = Attempts(POLICY, b"GET", 1)
+    for was_reused in (True, False):
+        attempts.after_failure(Failure(Reason.RESET, "", is_unprocessed=False, was_reused=was_reused), "a", 0.0)
+
+    assert attempts.begin(None).needs_new_connection
+
+
 def test_a_request_that_turns_to_another_backend_may_be_repeated_as_if_it_were_new() -> None:
     attempts = Attempts(None, b"GET", 2)
     broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)

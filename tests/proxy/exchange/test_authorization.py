@@ -570,6 +570,20 @@ def test_an_authorization_request_on_a_stale_connection_is_retried_for_any_metho
     assert (client.head.status_code, len(world.pool.streams)) == (502, 3)
 
 
+def test_a_post_whose_authorization_request_was_retried_is_not_itself_repeated(make_world: MakeWorld) -> None:
+    """That the question may be asked again says nothing of the request."""
+    retry = '"retry": {"attempts": 1, "codes": [504], "backoff": "10ms"}, "timeouts": {"backendRequest": "1s"},'
+    world, client, _ = begin(make_world, guarded(rule=retry), b"POST")
+    world.wait(1.1)
+    world.wait(0.1)
+    world.pool.stream.answer(200, end_stream=True)
+    leaving(world).fail(was_reused=True)
+    world.wait()
+
+    assert client.head is not None
+    assert (client.head.status_code, len(world.pool.streams)) == (502, 3)
+
+
 def test_session_persistence_applies_to_requests_but_not_to_authorization_requests(make_world: MakeWorld) -> None:
     persistence = '"sessionPersistence": {"sessionName": "s", "type": "Header"},'
     retry = '"retry": {"attempts": 1, "connectionErrors": true, "backoff": "10ms"},'

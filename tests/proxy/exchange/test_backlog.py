@@ -164,6 +164,9 @@ def test_an_upload_that_waits_beside_a_response_that_has_begun_is_reset(make_wor
     stream = world.pool.stream
     stream.taken.window_bytes = 0
     stream.answer()
+    stuck.taken.window_bytes = 0
+    stream.send(b"taken late")
+    stuck.widen()
     stuck.send(bytes(MIB))
     other = world.begin(asked(b"POST"), end_stream=False)
     world.pool.stream.taken.window_bytes = 0

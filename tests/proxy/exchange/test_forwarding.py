@@ -402,7 +402,13 @@ def test_field_names_that_never_repeat_do_not_keep_reserved_ones_from_being_remo
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"), [([], None), ([(b"x-request-id", b"")], None), ([(b"x-request-id", b"a" * 129)], None)]
+    ("given", "taken"),
+    [
+        ([], None),
+        ([(b"x-request-id", b"")], None),
+        ([(b"x-request-id", b"a" * 128)], b"a" * 128),
+        ([(b"x-request-id", b"a" * 129)], None),
+    ],
 )
 def test_an_empty_or_oversized_request_id_is_not_used(given: Fields, taken: bytes | None) -> None:
     assert Forwarding(PLAIN).request_id_of(asked(fields=given)) == taken

@@ -1,5 +1,7 @@
 """Mirrors: a copy for another backend that never slows, changes or fails the exchange."""
 
+import pytest
+
 from proxy.backend.stream import Reason
 from proxy.exchange.mirrors import (
     BEHIND,
@@ -61,11 +63,17 @@ def test_the_response_of_a_mirror_is_read_and_ignored(make_world: MakeWorld) -> 
     assert (client.head.status_code, client.body, not world.services.running) == (200, b"", True)
 
 
-def test_a_mirror_that_answers_with_a_head_alone_is_over(make_world: MakeWorld) -> None:
+@pytest.mark.parametrize("form", ["head", "whole", "trailers"])
+def test_a_mirror_is_over_with_its_response(make_world: MakeWorld, form: str) -> None:
     world, _, mirror, stream = begin(make_world, end_stream=True)
     stream.answer(200, end_stream=True)
 
-    mirror.answer(204, end_stream=True)
+    if form == "whole":
+        mirror.answer_whole(b"nobody reads this")
+    else:
+        mirror.answer(204, end_stream=form == "head")
+    if form == "trailers":
+        mirror.end_with([(b"checksum", b"1")])
 
     assert not world.services.running
 

@@ -149,6 +149,18 @@ def test_the_request_timeout_covers_all_attempts(make_world: MakeWorld) -> None:
     assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "request_timeout", 1)
 
 
+def test_a_client_that_was_told_to_go_on_keeps_its_request_timeout(make_world: MakeWorld) -> None:
+    world = make_world(REQUEST)
+    client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
+    world.wait(1.1)
+
+    assert (len(client.interims), client.head) == (1, None)
+
+    world.wait(1.0)
+
+    assert (status_code_of(client), world.record.reason) == (504, "request_timeout")
+
+
 def test_a_grpc_call_that_times_out_is_deadline_exceeded(make_world: MakeWorld) -> None:
     world = make_world(REQUEST)
     client = world.begin(asked(b"POST", fields=[GRPC]), end_stream=False)

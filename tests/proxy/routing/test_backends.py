@@ -207,6 +207,7 @@ def test_header_modifiers_overwrite_append_and_remove_whatever_the_case() -> Non
     [
         ({"add": ["b=2"]}, "a=1", b"a=1; b=2"),
         ({"add": ["b=2"]}, None, b"b=2"),
+        ({"add": ["b=2"]}, "", b"b=2"),
         ({"set": ["b=2"], "add": ["c=3"]}, "a=1", b"b=2; c=3"),
     ],
 )
@@ -217,7 +218,7 @@ def test_cookies_are_added_to_the_one_cookie_field_of_a_request(
     changes = {verb: [{"name": "Cookie", "value": value} for value in values] for verb, values in modifier.items()}
     own = {"filters": {"requestHeaderModifier": {"add": [{"name": "cookie", "value": "own=1"}]}}}
     rule = {"filters": {"requestHeaderModifier": changes}, "backends": [backend("r", **own)]}
-    head = request("h/", **({"Cookie": sent} if sent else {}))
+    head = request("h/", **({} if sent is None else {"Cookie": sent}))
 
     edits = forwarded(table_of(route("r", rule=rule)), head).request_edits
 

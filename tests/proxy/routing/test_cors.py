@@ -161,6 +161,10 @@ def test_options_without_the_fields_of_a_preflight_is_forwarded(missing: str) ->
     forwarded(table_with(), request("h/", "OPTIONS", **fields))
 
 
+def test_another_method_with_the_fields_of_a_preflight_is_forwarded() -> None:
+    forwarded(table_with(), request("h/", "GET", **PREFLIGHT))
+
+
 def test_the_cors_filter_runs_before_a_redirect_and_sets_its_fields_on_it() -> None:
     filters = {"cors": {"allowOrigins": ["https://a.example"]}, "requestRedirect": {"scheme": "https"}}
     table = table_of(route("r", rule={"backends": [], "filters": filters}))

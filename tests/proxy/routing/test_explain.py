@@ -232,8 +232,12 @@ def test_the_path_condition_is_reported_in_the_terms_of_the_document(
     assert (winner.conditions if winner else (None,)) == (said,)
 
 
-def test_a_match_of_another_listener_is_the_nearest_miss() -> None:
-    told = explained(request("a.example/"), route("elsewhere", listeners=["rest"]))
+def test_a_match_of_another_listener_is_the_nearest_miss_if_its_conditions_hold() -> None:
+    told = explained(
+        request("a.example/"),
+        route("elsewhere", listeners=["rest"]),
+        route("neither", path("/other"), listeners=["rest"]),
+    )
 
     assert [("elsewhere", "listener", "rest", "web")] == [
         (miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses

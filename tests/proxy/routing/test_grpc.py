@@ -183,7 +183,12 @@ def test_calls_without_a_route_are_unimplemented_and_without_a_backend_unavailab
     assert 12 == answered(table, called("h/other/m")).grpc_status
     assert 14 == answered(table, called("h/none/m")).grpc_status
     assert 14 == answered(table, called("h/empty/m"), 0.0).grpc_status
-    assert (4, 14) == (routing.grpc_status_of(504), routing.grpc_status_of(502))
+
+
+def test_an_http_error_has_the_grpc_status_that_calls_expect() -> None:
+    codes = (400, 401, 403, 404, 429, 500, 502, 503, 504, 418)
+
+    assert [13, 16, 7, 12, 14, 14, 14, 14, 4, 2] == [routing.grpc_status_of(code) for code in codes]
 
 
 @pytest.mark.parametrize("wanted", [{}, call(method="Get"), call("a[.]S.*", type_="RegularExpression")], ids=str)

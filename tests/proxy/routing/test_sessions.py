@@ -156,6 +156,7 @@ AROUND = [
     (b"x-", b"", False),
     (b"a=1 ", b"", False),
     (b'a="', b'"', False),
+    (b"x-tunnelgw-session= ", b"", False),
 ]
 
 
