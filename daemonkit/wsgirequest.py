@@ -442,7 +442,6 @@ class Connection(HTTPConnection):
         self._notify_of_end()
         self.server.open_connections.discard(self)
         self.rfile.close()
-        self.wfile.close()
         with contextlib.suppress(OSError, ValueError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

@@ -227,7 +227,6 @@ class Output:
 
     def __init__(self, sock: socket.socket, timeout_s: float, is_thread_needed: Callable[[float], bool]) -> None:
         """`is_thread_needed` is called with the seconds for which the client has taken nothing."""
-        self.closed = False
         self.bytes_written = 0
         self._socket = sock
         self._timeout_s = timeout_s
@@ -268,12 +267,6 @@ class Output:
             return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         except OSError:
             return 0
-
-    def flush(self) -> None:
-        """Nothing is buffered here."""
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class RequestBody(io.RawIOBase):
