@@ -68,7 +68,7 @@ _FIRST_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
 
 def canonical_name(text: str) -> str:
     """`text` as an ASCII lower-case DNS name without trailing dot; a `*` is accepted in the first label only."""
-    if _CANONICAL_NAME.fullmatch(text) and "xn--" not in text and _has_room_for(text):
+    if _CANONICAL_NAME.fullmatch(text) and _has_room_for(text):
         return text
     return _rewritten_name(text)
 
