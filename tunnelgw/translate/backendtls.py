@@ -40,8 +40,7 @@ class PolicyTls(msgspec.Struct, frozen=True, gc=False):
 
 def governing_policy(view: View, port: ServicePortName) -> Key | None:
     """A query: the policy for connections to this port; None: there is none."""
-    for_port = policy_of_target(view, port) if port.port else None
-    return for_port or policy_of_target(view, ServicePortName(port.service, ""))
+    return policy_of_target(view, port) or policy_of_target(view, ServicePortName(port.service, ""))
 
 
 def policy_of_target(view: View, target: ServicePortName) -> Key | None:
