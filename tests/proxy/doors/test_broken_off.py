@@ -8,6 +8,7 @@ import pytest
 
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
+from proxy.h2 import frames
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, serving
 from tests.proxy.doors.tlsrig import A, TLSRig, https
@@ -86,3 +87,14 @@ def test_pipelined_requests_of_a_client_that_has_reset_are_dropped(caplog: pytes
 
         assert rig.services.begun.empty()
         assert "bug" not in caplog.text
+
+
+def test_an_http2_client_that_resets_before_its_settings_lacks_no_descriptor() -> None:
+    with serving() as rig:
+        with rig.connect() as client:
+            client.sendall(frames.PREFACE)
+            rig.wait_for(lambda: any(isinstance(each, H2Connection) for each in rig.doors._registry), "HTTP/2")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        rig.wait_for_connections(0)
+
+        assert not rig.door_stats.refused

@@ -413,6 +413,7 @@ def test_a_worker_without_clients_is_not_idle_while_its_doors_are_open() -> None
                 read_until(client, HELLO)
             rig.wait_for_connections(0)
             assert not rig.is_idle.is_set()
+            assert rig.call(lambda: rig.doors._reserve._descriptor) >= 0, "kept for a lack of descriptors"
 
         rig.call(rig.drain)
         assert rig.is_idle.wait(WAIT_S)

@@ -10,7 +10,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.doors.turns import FULL_BYTES, ROUND_BYTES
+from proxy.doors.turns import FULL_BYTES, QUANTUM_BYTES, ROUND_BYTES
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, serving
 
@@ -93,6 +93,21 @@ def test_downloads_get_similar_shares(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     client.answer(downloads[0])
     assert min(len(client.answers[each].body) for each in downloads) > BODY_BYTES // 2
+
+
+def test_a_stream_that_has_sent_its_share_of_a_round_has_to_wait(rig: Rig, client: H2Client) -> None:
+    ask_for_downloads(rig, client, 4)
+    turns = connection_of(rig).turns
+
+    def room_before_and_after_it_is_used() -> tuple[int, int]:
+        stream_id, stream = next(iter(turns.waiting.items()))
+        turns.forget(stream_id)
+        stream.round_number = -1  # it has sent nothing in this round
+        room_bytes = turns.room_for(stream)
+        turns.sent(stream, room_bytes)
+        return room_bytes, turns.room_for(stream)
+
+    assert rig.call(room_before_and_after_it_is_used) == (QUANTUM_BYTES, 0)
 
 
 def test_a_download_makes_progress_although_output_is_flushed_in_every_turn_of_the_loop() -> None:

@@ -216,6 +216,19 @@ def test_input_while_finishing_is_dropped_and_queued_output_still_arrives() -> N
         assert not link.side.received
 
 
+def test_a_peer_that_ends_first_keeps_no_finishing_connection_busy() -> None:
+    """Its end stays readable for as long as it takes the queued output."""
+    with linked() as link:
+        link.send(b"z" * MANY_BYTES)
+        link.transport.finish()
+        turns(link.loop)
+        link.peer.shutdown(socket.SHUT_WR)
+        turns(link.loop)
+
+        assert link.transport.is_writing
+        assert not link.loop._selector.select(0)
+
+
 def test_finishing_waits_only_briefly_for_a_peer_that_does_not_close() -> None:
     clock = Clock()
     with linked(clock) as link:
