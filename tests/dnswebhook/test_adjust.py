@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnswebhook.adjust import adjust, merge_identified
+from dnswebhook.adjust import Adjusted, adjust, merge_identified
 from dnswebhook.canonical import DropReason
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Endpoint, Record, RecordSpec
@@ -114,6 +114,12 @@ def test_an_ownership_text_is_dropped_and_the_other_texts_stay() -> None:
 
     assert result.endpoint == Endpoint("a-nas.example.com", "TXT", ("plain",))
     assert [(DropReason.OWNERSHIP_TEXT, 2)] == [(drop.reason, drop.count) for drop in result.drops]
+
+
+def test_of_texts_that_name_no_owner_none_is_reported() -> None:
+    wanted = Endpoint("app.example.com", "TXT", ("plain",))
+
+    assert adjust(wanted, v2rows.CAPABILITIES, NOTHING_PROTECTED.matches, NOTHING_SERVED) == Adjusted(wanted)
 
 
 def test_an_endpoint_of_ownership_texts_only_is_dropped() -> None:

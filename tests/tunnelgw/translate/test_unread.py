@@ -285,6 +285,16 @@ def test_client_certificates_are_verified_as_before_until_the_newly_named_ca_is_
     assert not world.document.listeners, "there are none"
 
 
+def test_no_client_is_admitted_by_a_former_ca_while_something_else_cannot_be_read() -> None:
+    world = World(gateway(https("old"), frontend=clients_of("old")), pair("old"), bundle("old"))
+    ref = {"group": "", "kind": "Service", "name": "web"}
+    validation = {"caCertificateRefs": [ref], "mode": "AllowValidOnly"}
+
+    world.edit(gateway(https("new"), frontend={"default": {"validation": validation}}))
+
+    assert not world.document.listeners
+
+
 def test_no_client_is_admitted_unverified_while_the_ca_cannot_be_read() -> None:
     world = World(gateway(https("old")), pair("old"))
 
