@@ -122,7 +122,7 @@ class Reconciler:
                 if is_first and self._translation is not None:
                     spare_the_collector()  # most of what exists now will stay
         finally:
-            self._wanted.stop()
+            self._wanted.stop(time.monotonic())
 
     def _turn(self, *, is_due: bool) -> None:
         started_s = time.monotonic()
@@ -164,7 +164,7 @@ class Reconciler:
         self._check_credentials(translation.snapshot)
 
     def _stand_by(self) -> None:
-        self._wanted.stop()
+        self._wanted.stop(time.monotonic())
         if self._is_leading:
             self._is_leading = False
             self._reporter.forget()

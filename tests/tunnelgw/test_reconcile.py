@@ -22,6 +22,7 @@ from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gate
 from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make, route
 from tunnelgw import reconcile
+from tunnelgw.deliver import departed
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
@@ -90,9 +91,10 @@ class Controller:
         self._status_queue = StatusQueue(
             self, Author(OURS, ()), self._stop, lambda: self.leads, lambda *_: None, lambda *_: None
         )
+        self.wanted = Wanted(self._dispatch, DISCOVERY, metrics, grace_s=grace_s)
         self.reconciler = Reconciler(
             self.store,
-            Wanted(self._dispatch, DISCOVERY, metrics, grace_s=grace_s),
+            self.wanted,
             Reporter(self._dispatch, self._status_queue, WarningEvents(self.recorder), metrics),
             DISCOVERY,
             lambda: self.leads,
@@ -214,6 +216,24 @@ def test_a_standby_keeps_no_ids_of_deleted_routes_in_memory() -> None:
 
         gc.collect()
         ours.until(lambda: not kept())
+
+
+def test_a_standby_forgets_the_proxy_of_a_gateway_that_is_long_gone_and_does_not_warn_of_it_as_a_leader(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader of that time emptied it."""
+    monkeypatch.setattr(departed, "PATIENCE_S", 0.0)
+    with controller() as ours:
+        ours.until_done()
+        assert ours.wanted.is_served(GATEWAY.key)
+        ours.store.delete(Kind.GATEWAY, GATEWAY.key)
+        ours.until_done()
+
+        assert not ours.wanted.is_served(GATEWAY.key)
+        ours.lead()
+        ours.until_done()
+
+    assert not [record.getMessage() for record in caplog.records if "cannot be emptied" in record.getMessage()]
 
 
 def test_a_new_leader_writes_the_status_of_every_object() -> None:

@@ -70,15 +70,17 @@ class DepartedProxies:
         return {url: self._served[url].token for url in sorted(self._due(now_s))}
 
     def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
-        """`receipts`: the results of emptying proxies, by URL."""
+        """`receipts`: the results of emptying proxies, by URL; none while another controller leads."""
         for url in self._due(now_s):
             receipt = receipts.get(url)
             is_given_up = now_s - self._since_s[url] >= self._grace_s + PATIENCE_S
-            if receipt is not None and receipt.is_current:
+            if receipt is None:
+                if is_given_up:  # we have never tried: another controller leads, or this is a dry run
+                    self._drop(url)
+            elif receipt.is_current:
                 self._drop(url)
-            elif is_given_up or (receipt is not None and receipt.is_refusal):
-                error = receipt.error if receipt is not None else "it has not answered"
-                log.warning("proxy of a Gateway that has gone cannot be emptied", error=error, target=url)
+            elif is_given_up or receipt.is_refusal:
+                log.warning("proxy of a Gateway that has gone cannot be emptied", error=receipt.error, target=url)
                 self._drop(url)
 
     def _serve(self, url: str, now: _Served) -> None:

@@ -132,9 +132,10 @@ class Wanted:
         former = self._former.tunnels(now_s)
         self._dispatch.send_hosts(hosts | dict.fromkeys(former, NO_HOSTS), self.planes_by_tunnel)
 
-    def stop(self) -> None:
+    def stop(self, now_s: float) -> None:
         """Deliver nothing until `send` is called again."""
         self._former.rest()
+        self._departed.settle({}, now_s)
         self._dispatch.stop()
 
     def left_by(self, gateway: Gateway) -> frozenset[str]:
