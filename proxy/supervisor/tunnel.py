@@ -179,6 +179,10 @@ class Tunnel:
         if address is None:
             self._search.begin_again(now_s)
             place.due_s = now_s + _NO_ADDRESS_S
+            if place.is_moving:
+                # Another connection has its address. It may never return, and the next one must not wait for it.
+                place.is_moving = False
+                self._move_one()
             return True
         number, self._next_number = self._next_number, self._next_number + 1
         token = self._token.reveal()

@@ -668,6 +668,51 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
     assert len(told) == 1
 
 
+def test_a_connection_that_loses_its_address_to_another_does_not_keep_the_rest_from_a_new_token(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are more connections than addresses, so the one that was to move first does not come back."""
+    passed_s = 0.0
+    monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
+    monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
+    monkeypatch.setattr(retry, "FIRST_CAP_S", 3600.0)
+    monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
+    monkeypatch.setattr(random, "random", lambda: 1.0)
+    stop, worker = threading.Event(), PlayedWorker()
+
+    def hears_dial(conn_index: int) -> Dial:
+        order = worker.hears(ToEdge).order
+        assert isinstance(order, Dial)
+        assert order.conn_index == conn_index
+        return order
+
+    def registers(dial: Dial) -> Dial:
+        worker.says(OfEdge(Registered(dial.number, "id", "LIS")))
+        return dial
+
+    searches = Searches(edge, found(edge.addresses))
+    with fleet_of(worker) as fleet:
+        settings = TunnelSettings(3, IpVersion.AUTO, registers_without_configuration=True)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        first = registers(hears_dial(0))
+        second = registers(hears_dial(1))
+        until(lambda: tunnel.registered == 2, "both")
+        tunnel.use_token(Secret(new_tunnel().token))
+        assert worker.hears(ToEdge).order == Withdraw(first.number)
+        worker.says(OfEdge(Ended(first.number, FailureCause.LOST, "unregistered", 0.0, 60.0)))
+        worker.says(OfEdge(Ended(hears_dial(0).number, FailureCause.DIAL, "refused", 0.0, 0.0)))
+        registers(hears_dial(2))
+        passed_s = 7200.0
+        tunnel._events.put(lambda: None)
+        assert worker.hears(ToEdge).order == Withdraw(second.number)
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
 def test_connections_are_registered_by_workers_that_serve_the_document_only(edge: Edge) -> None:
     """Another one, such as a successor that has just started, could answer their requests with errors only."""
     stop, without, serving = threading.Event(), PlayedWorker(), PlayedWorker()
