@@ -24,7 +24,7 @@ from proxy.supervisor.edgesearch import EdgeSearch
 from proxy.supervisor.edgetrust import EdgeTrust
 from proxy.supervisor.places import Place, Registration
 from proxy.supervisor.slot import Slot
-from proxy.tunnel.addresses import EdgeAddress, IpVersion
+from proxy.tunnel.addresses import EdgeAddress, EdgeAddresses, IpVersion
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import (
     Dial,
@@ -179,7 +179,7 @@ class Tunnel:
         if address is None:
             self._search.begin_again(now_s)
             place.due_s = now_s + _NO_ADDRESS_S
-            if place.is_moving:
+            if place.is_moving and not self._is_token_doubtful(addresses):
                 # Another connection has its address. It may never return, and the next one must not wait for it.
                 place.is_moving = False
                 self._move_one()
@@ -379,6 +379,13 @@ class Tunnel:
                 place.waits = Waits()
                 place.due_s = now_s
         self._move_one()
+
+    def _is_token_doubtful(self, addresses: EdgeAddresses) -> bool:
+        """None has registered with the token, but one that has an address tries to: the rest must keep serving."""
+        token = self._token.reveal()
+        dialled = [place for place in self.places if place.token == token]
+        is_proved = any(place.is_registered for place in dialled)
+        return not is_proved and any(addresses.has_one(place.index) for place in dialled)
 
     def _move_one(self) -> None:
         """Move the next connection that registered with an earlier token, or with packets that are too large.

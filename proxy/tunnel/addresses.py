@@ -103,6 +103,10 @@ class EdgeAddresses:
     def free_count(self) -> int:
         return sum(len(self._free(region, None)) for region in self._regions)
 
+    def has_one(self, conn_index: int) -> bool:
+        """Whether the connection has an address, in use or for its next dial."""
+        return conn_index in self._used
+
     def address_for(self, conn_index: int) -> EdgeAddress | None:
         """The connection's address, otherwise a free one; None if there is none."""
         return self._used.get(conn_index) or self._take(conn_index, None)

@@ -668,8 +668,9 @@ def test_connections_are_dialled_with_small_packets_once_full_ones_do_not_reach_
     assert len(told) == 1
 
 
-def test_a_connection_that_loses_its_address_to_another_does_not_keep_the_rest_from_a_new_token(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_good", [True, False])
+def test_a_connection_that_loses_its_address_keeps_the_rest_from_a_new_token_only_until_that_has_proved_good(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, is_good: bool
 ) -> None:
     """There are more connections than addresses, so the one that was to move first does not come back."""
     passed_s = 0.0
@@ -703,10 +704,17 @@ def test_a_connection_that_loses_its_address_to_another_does_not_keep_the_rest_f
         assert worker.hears(ToEdge).order == Withdraw(first.number)
         worker.says(OfEdge(Ended(first.number, FailureCause.LOST, "unregistered", 0.0, 60.0)))
         worker.says(OfEdge(Ended(hears_dial(0).number, FailureCause.DIAL, "refused", 0.0, 0.0)))
-        registers(hears_dial(2))
+        third = hears_dial(2)
+        if is_good:
+            registers(third)
         passed_s = 7200.0
         tunnel._events.put(lambda: None)
-        assert worker.hears(ToEdge).order == Withdraw(second.number)
+        if is_good:
+            assert worker.hears(ToEdge).order == Withdraw(second.number)
+        else:
+            worker.says(OfEdge(Ended(third.number, FailureCause.REFUSED, "no such tunnel", 0.0, 0.0)))
+            hears_dial(0)
+            assert tunnel.registered == 1, "the second"
         tunnel.stop_is_near()
         stop.set()
     thread.join(WAIT_S)
