@@ -1,8 +1,9 @@
-"""A listening socket: accepts clients, a batch each turn, and survives a lack of descriptors.
+"""A listening socket: accepts clients, a batch each turn, and survives a lack of descriptors, or a refusal.
 
 When the process may not open another descriptor, a client in the queue would keep the socket readable and the loop
 spinning. So one descriptor is held in reserve: it is given up to accept the client and turn it away, the owner makes
-room, and accepting pauses for a moment. Everybody else is served meanwhile.
+room, and accepting pauses for a moment. Everybody else is served meanwhile. What a security policy refuses stays in the
+queue, too, but nothing here makes that better: accepting only pauses.
 """
 
 import contextlib
@@ -24,6 +25,8 @@ _LAST: Final = 4096
 """Clients accepted before closing: more than a queue holds, but bounded if they keep coming."""
 _PAUSE_S: Final = 0.1
 _STARVED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_REFUSED: Final = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS))
+"""What filters of seccomp and security modules answer; not the errors of a client's connection."""
 _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
 
 
@@ -149,6 +152,13 @@ class Acceptor:
             log.error("cannot accept connections any more", error=error)
             self.close()
             return False
+        if error.errno in _REFUSED:
+            log.error(
+                "cannot accept a connection: refused by a security policy, perhaps of seccomp, SELinux or AppArmor",
+                error=error,
+            )
+            self._pause()
+            return False
         if error.errno not in _STARVED:
             # An error of this one client's connection (accept(2)).
             return True
@@ -163,9 +173,12 @@ class Acceptor:
             self._reserve.refill()
         self._owner.on_starved()
         if not self.is_closed:
-            self._loop.rewatch(self._sock, self, reads=False, writes=False)
-            self._resume.set(self._loop.now_s + _PAUSE_S)
+            self._pause()
         return False
+
+    def _pause(self) -> None:
+        self._loop.rewatch(self._sock, self, reads=False, writes=False)
+        self._resume.set(self._loop.now_s + _PAUSE_S)
 
     def _on_resume(self) -> None:
         self._reserve.refill()

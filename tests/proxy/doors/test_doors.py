@@ -1,5 +1,6 @@
 """Doors are opened and closed with the document, have limits, and drain."""
 
+import errno
 import gc
 import json
 import os
@@ -36,7 +37,7 @@ from tests.proxy.doors.rig import (
     serving,
     table_of,
 )
-from tests.proxy.loop.sides import until
+from tests.proxy.loop.sides import turns, until
 from tests.support.deafness import deaf_socket, hear_again, wait_for_handshake
 from tests.support.descriptors import open_descriptors
 from tests.support.limits import out_of_descriptors
@@ -479,6 +480,47 @@ def test_a_door_that_the_kernel_does_not_watch_again_after_a_lack_of_descriptors
     acceptor.close()
     reserve.close()
     loop.close()
+
+
+@pytest.mark.usefixtures("with_an_error")
+def test_a_door_at_which_a_security_policy_refuses_clients_pauses_until_it_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The client stays in the queue, so that without a pause the loop would spin."""
+
+    class Guarded(socket.socket):
+        def accept(self) -> tuple[socket.socket, object]:
+            tries.append(True)
+            if refusals:
+                code = refusals.pop()
+                raise OSError(code, os.strerror(code))
+            return super().accept()
+
+    class Owner:
+        def on_accepted(self, sock: socket.socket, _address: object) -> None:
+            accepted.append(sock)
+
+        def on_starved(self) -> None:
+            raise AssertionError
+
+    accepted: list[socket.socket] = []
+    tries: list[bool] = []
+    refusals = [errno.EPERM, errno.EACCES, errno.ENOSYS]
+    passed_s = 0.0
+    loop, reserve = Loop(lambda: passed_s), Reserve()
+    acceptor = Acceptor(loop, Guarded(fileno=listening_socket().detach()), reserve, Owner())
+    with connect(port_of(acceptor._sock)):
+        for pauses in range(3):
+            turns(loop)
+            assert (len(tries), accepted) == (pauses + 1, [])
+            passed_s += 0.2
+        turns(loop)
+    (sock,) = accepted
+    sock.close()
+    acceptor.close()
+    reserve.close()
+    loop.close()
+    assert caplog.text.count("refused by a security policy") == 1
 
 
 def test_draining_an_empty_worker_ends_after_the_time_for_tcp_handshakes() -> None:
