@@ -192,7 +192,8 @@ class H2Link:
         try:
             stream_id = self._codec.open_stream(request.head, request.end_stream)
         except LocalProtocolError as error:
-            failure = Failure(Reason.UNSENDABLE, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
+            what = f"{self._name}: request that cannot be sent: {error}"
+            failure = Failure(Reason.UNSENDABLE, what, is_unprocessed=True)
             self._loop.call_soon(partial(request.fail, failure))
             return False
         self._is_used = self._keeping.has_asked = True

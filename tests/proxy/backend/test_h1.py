@@ -482,6 +482,7 @@ def test_a_request_that_cannot_be_sent_fails_asynchronously_and_keeps_its_connec
 
         assert answer.failure is not None
         assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, True)
+        assert ": request that cannot be sent: " in answer.failure.detail
         assert w.fetch().status_code == 200
         assert peer.connections == 1
         assert w.backend().in_flight == 0

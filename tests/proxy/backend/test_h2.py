@@ -692,6 +692,7 @@ def test_a_websocket_fails_unsent_if_the_backend_has_not_enabled_extended_connec
 
         assert answer.failure is not None
         assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, True)
+        assert ": request that cannot be sent: " in answer.failure.detail
         assert not answer.is_open_told
         assert w.fetch().status_code == 200
 
