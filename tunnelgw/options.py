@@ -106,11 +106,11 @@ def _is_same_folder(one: Path, other: Path) -> bool:
 class Options(CommonOptions):
     """Raises ValueError for options that do not go together."""
 
-    source: str = option(
+    source: str | None = option(
         parse=choice(KUBERNETES, DIRECTORY),
-        default=KUBERNETES,
         group="source",
-        help="where Gateways, routes and other objects come from: a Kubernetes API server, or a folder of manifests",
+        help="where Gateways, routes and other objects come from: a Kubernetes API server, or a folder of manifests; "
+        "if not set: directory if --manifests is given, kubernetes otherwise",
     )
     kubeconfig: str | None = option(
         env="KUBECONFIG",
@@ -119,12 +119,12 @@ class Options(CommonOptions):
         help="kubeconfig of the API server; if not set: the Pod's service account, or else ~/.kube/config",
     )
     manifests: str | None = option(
-        group="source", metavar="DIR", help="with --source directory: folder of YAML and JSON files, read recursively"
+        group="source", metavar="DIR", help="folder of YAML and JSON files, read recursively, instead of an API server"
     )
     status_dir: str | None = option(
         group="source",
         metavar="DIR",
-        help="with --source directory: where statuses are written; if not set: `status` in that folder",
+        help="with --manifests: where statuses are written; if not set: `status` in that folder",
     )
     controller_name: str = option(
         parse=parse_controller_name,
@@ -239,20 +239,21 @@ class Options(CommonOptions):
     )
 
     def __post_init__(self) -> None:
-        if self.source == DIRECTORY and not self.manifests:
+        reads_folder = self.reads_folder
+        if reads_folder and not self.manifests:
             raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
-        if self.source == DIRECTORY and _is_same_folder(self.status_path, self.manifests_path):
+        if reads_folder and _is_same_folder(self.status_path, self.manifests_path):
             raise ValueError(
                 "--status-dir (TUNNELGW_STATUS_DIR) is the folder of --manifests, want another, or one in it"
             )
-        if self.source == KUBERNETES and self.manifests:
+        if not reads_folder and self.manifests:
             raise ValueError("--manifests (TUNNELGW_MANIFESTS) goes with --source directory (TUNNELGW_SOURCE)")
-        if self.source == DIRECTORY and (self.leader_elect or self.proxy_service or self.proxy_auth_secret):
+        if reads_folder and (self.leader_elect or self.proxy_service or self.proxy_auth_secret):
             raise ValueError(
                 "--leader-elect, --proxy-service and --proxy-auth-secret need an API server, so --source kubernetes; "
                 "from a directory name the proxies with --proxy-endpoints and give PROXY_AUTH_TOKEN"
             )
-        if self.source == DIRECTORY and self.secret_namespaces:
+        if reads_folder and self.secret_namespaces:
             raise ValueError(
                 "--secret-namespaces (TUNNELGW_SECRET_NAMESPACES) needs an API server, so --source kubernetes"
             )
@@ -260,6 +261,11 @@ class Options(CommonOptions):
             raise ValueError("PROXY_AUTH_TOKEN (or the file it is read from) is not one line of printable ASCII")
         if self.proxy_endpoints and self.proxy_service:
             raise ValueError("--proxy-endpoints and --proxy-service exclude each other")
+
+    @property
+    def reads_folder(self) -> bool:
+        """The source is a folder of manifests."""
+        return self.source == DIRECTORY or (self.source is None and bool(self.manifests))
 
     @property
     def manifests_path(self) -> Path:

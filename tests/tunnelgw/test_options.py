@@ -55,6 +55,16 @@ def test_a_server_name_is_a_host_name_or_an_address(name: str) -> None:
     assert found.proxy_tls_server_name == name
 
 
+def test_the_source_is_a_folder_if_manifests_are_given_and_nothing_else_is_said() -> None:
+    argv = ["--manifests", "manifests", "--kubeconfig", "kubeconfig"]
+    _, folder = parse(Options, prefix=PREFIX, argv=argv, environ={})
+    _, server = parse(Options, prefix=PREFIX, argv=[], environ={})
+
+    assert (folder.reads_folder, server.reads_folder) == (True, False)
+    with pytest.raises(BadOptions, match=r"--manifests .* goes with --source directory"):
+        parse(Options, prefix=PREFIX, argv=[*argv, "--source", "kubernetes"], environ={})
+
+
 def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
     argv = ["--source", "directory", "--manifests", "manifests", "--secret-namespaces", "infra"]
     with pytest.raises(BadOptions, match=r"--secret-namespaces .* --source kubernetes"):

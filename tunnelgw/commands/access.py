@@ -4,7 +4,7 @@ from daemonkit.secret import Secret
 from tunnelgw.commands.diff import Access
 from tunnelgw.commands.inputs import CannotAnswer
 from tunnelgw.deliver.targets import Discovery
-from tunnelgw.options import DIRECTORY, Options
+from tunnelgw.options import Options
 from tunnelgw.provider.ingress import marker
 
 
@@ -29,7 +29,7 @@ def access_of(options: Options) -> Access:
 
 
 def _token(options: Options) -> Secret | None:
-    if options.proxy_auth_token is not None or options.source == DIRECTORY:
+    if options.proxy_auth_token is not None or options.reads_folder:
         return options.proxy_auth_token
     # Imported here: manifests need no API server, and the import takes longer than reading them.
     from tunnelgw.sources.kubernetes.failures import ApiServerError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from daemonkit import standardfiles
 from daemonkit.helpparser import HelpParser
 from tunnelgw.commands.inputs import CannotAnswer, Inputs, from_controlled, from_files
-from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options, parse_namespaces
+from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, PREFIX, PROG, Options, parse_namespaces
 
 EXIT_WELL = 0
 EXIT_NOT_WELL = 1
@@ -188,7 +188,7 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     )
     from tunnelgw.commands.diff import NotAllAsked, diff
 
-    if options.source == DIRECTORY:
+    if options.reads_folder:
         inputs = from_controlled([str(options.manifests_path)], str(options.status_path))
     else:
         from tunnelgw.commands.listing import from_api_server

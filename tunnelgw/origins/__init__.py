@@ -9,7 +9,7 @@ origin                                  what the daemon needs of either
 
 import threading
 
-from tunnelgw.options import DIRECTORY, Options
+from tunnelgw.options import Options
 from tunnelgw.origins.origin import Listeners, NoToken, Origin
 from tunnelgw.sources.store import Store
 
@@ -18,7 +18,7 @@ __all__ = ["Listeners", "NoToken", "Origin", "origin_of"]
 
 def origin_of(options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> Origin:
     """Raises OSError if a folder cannot be used, or the kubeconfig cannot be read."""
-    if options.source == DIRECTORY:
+    if options.reads_folder:
         from tunnelgw.origins.folder import FolderOrigin
 
         return FolderOrigin(options, store, stop)

@@ -510,7 +510,7 @@ def test_diff_reports_a_proxy_that_cannot_be_reached(folder: Path, tmp_path: Pat
 
 
 def test_diff_reports_a_data_plane_without_proxies(folder: Path) -> None:
-    result = run("diff", "--source", "directory", "--manifests", str(folder))
+    result = run("diff", "--manifests", str(folder))
 
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr.startswith("the document of data plane shared cannot be compared: it has no proxies")
