@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from proxy.backend import h2link
+from proxy.backend import uploads
 from proxy.doors import rests, synfilter, turns
 from proxy.exchange import mirrors, relay, untaken
 from proxy.h2 import abuse, windows
@@ -51,9 +51,9 @@ def test_every_thread_of_proxy_and_controller_is_named(package: str) -> None:
         f"regular expressions read at most {mib(asked.MAX_FITTED_BYTES)} of a request",
         f"a turn ends after {1000 * loop.TURN_S:.0f} ms",
         f"for another {synfilter.HANDSHAKE_S:g} s accepts connections",
-        f"once {kib(h2link._ENOUGH_BYTES)} wait for the socket of a connection over HTTP/2",
-        f"leaves {kib(h2link._ENOUGH_BYTES)} of heads unread",
-        f"less than {kib(h2link._LEAST_WINDOW_BYTES)} of a connection's window is left",
+        f"once {kib(uploads.ENOUGH_BYTES)} wait for the socket of a connection over HTTP/2",
+        f"leaves {kib(uploads.ENOUGH_BYTES)} of heads unread",
+        f"less than {kib(uploads._LEAST_WINDOW_BYTES)} of a connection's window is left",
         f"its share of a round of {kib(turns.ROUND_BYTES)}",
         f"may send {kib(turns.QUANTUM_BYTES)} in any round",
         f"takes longer than {turns._SLOW_S:g} s is followed by a smaller one",

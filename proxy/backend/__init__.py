@@ -6,6 +6,7 @@
     connectionpool                          the connections to it, and the requests that wait for one
     connecting > resolver · eyeballs · tls  makes a connection
     h1link · h2link > keeping · resets      one connection; how long it is kept; what the reset of a stream means
+    uploads                                 bodies of requests over HTTP/2: how much is sent, and which wait
     request                                 one request, as the exchange holds it
     shared                                  what all connections of a worker have in common
 

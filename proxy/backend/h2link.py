@@ -19,6 +19,7 @@ from proxy.backend.request import Request
 from proxy.backend.resets import failure_of
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
+from proxy.backend.uploads import ENOUGH_BYTES, Uploads
 from proxy.h2 import (
     Connection,
     ConnectionTerminated,
@@ -50,21 +51,12 @@ MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 """Limit of queued heads, PING acknowledgements and credit, which no window bounds: as large as the window for
 responses."""
 
-_ENOUGH_BYTES: Final = 256 * 1024
-"""If more than that waits for the socket, the backend has stopped reading. Bodies then wait in their exchanges, however
-wide its windows are: what is handed over stays here until it reads, even if the request is cancelled. If what is not
-body is more by itself, no further request is begun: no limit of requests would do, since the head of one that is
-cancelled still waits. (All requests of a turn may be begun.)"""
 _END_TIMEOUT_S: Final = 300.0
 """How long a stream may take to end after its response is complete: the default of `streamIdleTimeout`, so that a
 handler that works on for minutes is not cancelled."""
 _MAX_ENDING: Final = 1_000
 """How many streams of one connection may wait to end. No client waits for them, so nothing else limits them if the
 backend sets no limit of streams."""
-
-_LEAST_WINDOW_BYTES: Final = 16 * 1024
-"""A quarter of the initial 65,535 bytes. Backends that send a WINDOW_UPDATE after each half or quarter of the window
-leave at least that much, unless they stop reading."""
 
 
 class Home(Protocol):
@@ -88,7 +80,6 @@ class Home(Protocol):
 
 class H2Link:
     __slots__ = (
-        "_blocked",
         "_codec",
         "_ending",
         "_home",
@@ -106,6 +97,7 @@ class H2Link:
         "_shared",
         "_tick",
         "_transport",
+        "_uploads",
     )
 
     def __init__(
@@ -120,8 +112,6 @@ class H2Link:
         self._codec = Connection.client(shared.h2_caches, _SETTINGS)
         self._requests: dict[int, Request] = {}
         """Running requests, by stream id."""
-        self._blocked: dict[Request, None] = {}
-        """Requests whose body waits for a window, or for the socket."""
         self._ending: dict[Request, float] = {}
         """Requests that are complete except for the end of their stream, and since when."""
         self._is_ready = False
@@ -136,6 +126,7 @@ class H2Link:
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
         self._transport = Transport(loop, sock, self)
+        self._uploads = Uploads(self._codec, self._transport)
         self._transport.reads_rest_before_loss = True
         self._transport.start()
         self._transport.flush_later()
@@ -155,18 +146,13 @@ class H2Link:
     def _is_used_up(self) -> bool:
         """The send window is used up for good: no running request could still free any of it. Undertow, for one, never
         sends WINDOW_UPDATE for uploads that it has cut off."""
-        return not self._requests and self.is_stopped
+        return not self._requests and self._uploads.are_stopped
 
     @property
     def _is_clogged(self) -> bool:
-        """The backend does not read the heads of earlier requests."""
-        return self._has_enough and self._transport.unowed_bytes > _ENOUGH_BYTES
-
-    @property
-    def _has_enough(self) -> bool:
-        """No more of any body is wanted before `on_drained`."""
-        transport = self._transport
-        return transport.is_writing and transport.queued_bytes > _ENOUGH_BYTES
+        """The backend does not read the heads of earlier requests. No limit of requests would do, since the head of one
+        that is cancelled still waits. (All requests of a turn may be begun.)"""
+        return self._transport.unowed_bytes > ENOUGH_BYTES
 
     @property
     def is_crowded(self) -> bool:
@@ -175,8 +161,8 @@ class H2Link:
 
     @property
     def is_stopped(self) -> bool:
-        """Uploads that the backend is not reading have used up the send window: others may wait for a long time."""
-        return self._codec.send_window_bytes < _LEAST_WINDOW_BYTES
+        """See `Uploads.are_stopped`."""
+        return self._uploads.are_stopped
 
     @property
     def takes_none(self) -> bool:
@@ -224,24 +210,15 @@ class H2Link:
     # -- called by requests ------------------------------------------------------------------------------------------
 
     def send_data(self, request: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
-        size_bytes = len(data)
-        if size_bytes and self._has_enough:
-            self._blocked[request] = None
-            return 0
         try:
-            taken_bytes = self._codec.send_data(request.stream_id, data, end_stream)
+            taken_bytes = self._uploads.send(request, data, end_stream, creditor)
         except LocalProtocolError as error:
-            creditor.release(size_bytes)
+            creditor.release(len(data))
             self._give_up(request, f"request body that cannot be sent: {error}")
-            return size_bytes
-        self._keeping.has_asked = True
-        if taken_bytes:
-            self._transport.owe(creditor, taken_bytes)
-        elif not size_bytes:
-            self._transport.flush_later()
-        if taken_bytes < size_bytes:
-            self._blocked[request] = None
-        elif end_stream:
+            return len(data)
+        if taken_bytes or not data:
+            self._keeping.has_asked = True
+        if end_stream and taken_bytes == len(data):
             self._on_sent(request)
         return taken_bytes
 
@@ -260,11 +237,7 @@ class H2Link:
             self._loop.call_soon(partial(self._end_early, request))
 
     def progress_of(self, request: Request, creditor: Creditor) -> int | None:
-        if request in self._blocked and self._transport.is_writing and self._codec.has_stream_window(request.stream_id):
-            # It waits for its turn, which comes once the backend has read what is before it. That may use up the
-            # connection's window.
-            return self._transport.acknowledged_bytes
-        return self._transport.progress_of(creditor)
+        return self._uploads.progress_of(request, creditor)
 
     def release(self, request: Request, size_bytes: int) -> None:
         if not self._is_gone:
@@ -327,7 +300,7 @@ class H2Link:
 
     def on_drained(self) -> None:
         """Bodies may be waiting for the socket, and requests because the heads of others did."""
-        self._wake(list(self._blocked))
+        self._uploads.wake_all()
         if self._is_ready and not self._is_gone:
             self._home.on_streams_left(self)
 
@@ -437,21 +410,9 @@ class H2Link:
         if stream_id:
             request = self._requests.get(stream_id)
             if request is not None:
-                self._wake([request])
+                self._uploads.wake(request)
         else:
-            self._wake(list(self._blocked))
-
-    def _wake(self, requests: list[Request]) -> None:
-        """Let those of `requests` that are blocked send as much as they can now."""
-        for request in requests:
-            # Looked up each time, since waking one may end others.
-            if request in self._blocked and self._codec.sendable(request.stream_id):
-                del self._blocked[request]
-                receiver = request.receiver
-                try:
-                    receiver.on_backend_writable()
-                except Exception:
-                    request.on_bug(receiver)
+            self._uploads.wake_all()
 
     def _on_settings(self) -> None:
         if self._is_ready:
@@ -514,14 +475,14 @@ class H2Link:
     def _take_all(self) -> list[Request]:
         requests = list(self._requests.values())
         self._requests.clear()
-        self._blocked.clear()
+        self._uploads.clear()
         self._ending.clear()
         return requests
 
     def _forget(self, request: Request) -> None:
         """The request's stream is over."""
-        if self._blocked:
-            self._blocked.pop(request, None)
+        if self._uploads.waiting:
+            self._uploads.forget(request)
         if self._ending:
             self._ending.pop(request, None)
 
