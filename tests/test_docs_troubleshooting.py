@@ -82,6 +82,7 @@ FOREIGN = {
     "content-type: text/html",
     # applications and clients
     "HTTPS required", "Host check error", "Invalid Host header", "Upgrade request required", "unable to upgrade to tcp",
+    "Session ID unknown",
     # commands and settings
     "docker exec", "kubectl exec", "nslookup app.example.com 192.168.1.1", "service: http://...",
     # a constant with another name in it
