@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -420,28 +420,74 @@ def test_a_worker_without_clients_is_not_idle_while_its_doors_are_open() -> None
         assert rig.is_idle.wait(WAIT_S)
 
 
+class Door:
+    """An acceptor and its owner; the test turns the loop."""
+
+    def __init__(self) -> None:
+        self.loop, self.reserve = Loop(), Reserve()
+        waiting = listening_socket()
+        self.port = port_of(waiting)
+        self.accepted: list[socket.socket] = []
+        self.acceptor = Acceptor(self.loop, waiting, self.reserve, self)
+
+    def on_accepted(self, sock: socket.socket, _address: object) -> None:
+        self.accepted.append(sock)
+
+    def on_starved(self) -> None:
+        raise AssertionError
+
+    def close(self) -> None:
+        for sock in self.accepted:
+            sock.close()
+        self.acceptor.close()
+        self.reserve.close()
+        self.loop.close()
+
+
+@contextmanager
+def door_with(clients: int, kind: type[Door] = Door) -> Iterator[Door]:
+    """These wait in its queue."""
+    with ExitStack() as stack:
+        door = kind()
+        stack.callback(door.close)
+        for _ in range(clients):
+            stack.enter_context(connect(door.port))
+        yield door
+
+
 @contextmanager
 def accepted_connection() -> Iterator[socket.socket]:
     """The proxy's end of a client's connection."""
-
-    class Owner:
-        def on_accepted(self, sock: socket.socket, _address: object) -> None:
-            accepted.append(sock)
-
-        def on_starved(self) -> None:
-            raise AssertionError
-
-    accepted: list[socket.socket] = []
-    loop, waiting, reserve = Loop(), listening_socket(), Reserve()
-    acceptor = Acceptor(loop, waiting, reserve, Owner())
-    with connect(port_of(waiting)):
-        loop.turn()
-        (sock,) = accepted
+    with door_with(1) as door:
+        door.loop.turn()
+        (sock,) = door.accepted
         yield sock
-        sock.close()
-    acceptor.close()
-    reserve.close()
-    loop.close()
+
+
+def test_clients_that_wait_together_are_accepted_together() -> None:
+    with door_with(3) as door:
+        door.loop.turn()
+        assert len(door.accepted) == 3
+
+
+def test_a_door_that_is_taken_away_accepts_all_who_wait_first() -> None:
+    with door_with(3) as door:
+        closed: list[bool] = []
+        door.acceptor.finish(lambda: closed.append(True))
+        assert len(door.accepted) == 3
+        door.acceptor.close()
+        assert closed == [True]
+
+
+def test_a_door_that_its_owner_closes_while_it_accepts_ends_without_an_error() -> None:
+    class Shy(Door):
+        def on_accepted(self, sock: socket.socket, address: object) -> None:
+            super().on_accepted(sock, address)
+            self.acceptor.close()
+
+    with door_with(2, Shy) as door:
+        door.loop.turn()
+        assert len(door.accepted) == 1
 
 
 def test_tcp_nodelay_is_set_on_accepted_connections() -> None:

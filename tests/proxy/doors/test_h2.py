@@ -252,6 +252,20 @@ def test_a_drain_ends_when_the_rest_of_an_answered_upload_is_reset(monkeypatch: 
         assert 0 == answer.reset_code
 
 
+def test_the_reset_of_an_answered_upload_cuts_no_other_stream_of_a_draining_connection() -> None:
+    with serving() as rig, client_of(rig) as client:
+        held = client.ask("/hold")
+        upload = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(upload)
+        rig.call(rig.drain)
+        client.read_until(lambda: len(client.goaways) == 2)
+        rig.pass_time(REST_S)
+        client.read_until(lambda: answer.reset_code is not None)
+        rig.call(rig.services.let_go)
+
+        assert b"hello\n" == client.answer(held).body
+
+
 @pytest.mark.usefixtures("has_long_rests")
 def test_a_draining_connection_ends_after_a_response_before_the_end_of_its_request(
     monkeypatch: pytest.MonkeyPatch,

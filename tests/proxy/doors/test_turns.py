@@ -10,7 +10,9 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.doors.turns import FULL_BYTES, QUANTUM_BYTES, ROUND_BYTES
+from proxy.doors.h2stream import H2Stream
+from proxy.doors.turns import FULL_BYTES, QUANTUM_BYTES, ROUND_BYTES, Turns
+from proxy.heads import ResponseHead
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, serving
 
@@ -108,6 +110,50 @@ def test_a_stream_that_has_sent_its_share_of_a_round_has_to_wait(rig: Rig, clien
         return room_bytes, turns.room_for(stream)
 
     assert rig.call(room_before_and_after_it_is_used) == (QUANTUM_BYTES, 0)
+
+
+def held_streams(rig: Rig, client: H2Client, count: int) -> list[H2Stream]:
+    """Nothing of their responses has been sent."""
+    connection = connection_of(rig)
+    for _ in range(count):
+        client.ask("/hold")
+    rig.wait_for(lambda: connection.stream_count == count, "their requests")
+    return rig.call(lambda: [*connection._streams.values()])
+
+
+def test_what_has_been_handed_over_takes_room_until_the_socket_has_it(rig: Rig, client: H2Client) -> None:
+    begun, other = held_streams(rig, client, 2)
+    turns = connection_of(rig).turns
+    body_bytes = 2 * QUANTUM_BYTES
+
+    def room_before_and_after_a_response() -> tuple[int, int]:
+        room_bytes = turns.room_for(other)
+        begun.send_response(ResponseHead(200, []), bytes(body_bytes))
+        return room_bytes, turns.room_for(other)
+
+    assert rig.call(room_before_and_after_a_response) == (FULL_BYTES, FULL_BYTES - body_bytes)
+    rig.wait_for(lambda: turns.room_for(other) == FULL_BYTES, "an empty queue")
+
+
+def test_a_round_is_over_when_its_streams_have_handed_over_its_size(rig: Rig, client: H2Client) -> None:
+    streams = held_streams(rig, client, 3 * ROUND_BYTES // QUANTUM_BYTES)
+    connection = connection_of(rig)
+
+    def shares_of_a_round() -> list[int]:
+        def send(stream: H2Stream) -> None:
+            shares.append(turns.room_for(stream))
+            turns.sent(stream, shares[-1])
+
+        shares: list[int] = []
+        turns = Turns(rig.loop, connection._codec, connection._transport, send)
+        turns.is_narrow = True
+        for stream in streams:
+            turns.wait(stream)
+        turns.on_drained()
+        turns.close()
+        return shares
+
+    assert rig.call(shares_of_a_round) == [QUANTUM_BYTES] * (ROUND_BYTES // QUANTUM_BYTES)
 
 
 def test_a_download_makes_progress_although_output_is_flushed_in_every_turn_of_the_loop() -> None:

@@ -199,6 +199,7 @@ def test_finishing_sends_all_that_is_queued_then_ends_in_order() -> None:
 
         assert got == [b"z" * MANY_BYTES]
         assert link.transport.is_closed
+        assert not link.side.drained, "asked for more"
 
 
 def test_input_while_finishing_is_dropped_and_queued_output_still_arrives() -> None:
@@ -216,6 +217,18 @@ def test_input_while_finishing_is_dropped_and_queued_output_still_arrives() -> N
         assert not link.side.received
 
 
+def test_a_finishing_connection_drops_input_though_its_reading_was_paused() -> None:
+    with linked() as link:
+        link.transport.pause_reading()
+        link.peer.sendall(b"what nobody had room for")
+        link.transport.finish()
+        turns(link.loop)
+        link.peer.shutdown(socket.SHUT_WR)
+        turns(link.loop)
+
+        assert link.side.closed == 1, "the end was not read, so closing will be a reset"
+
+
 def test_a_peer_that_ends_first_keeps_no_finishing_connection_busy() -> None:
     """Its end stays readable for as long as it takes the queued output."""
     with linked() as link:
@@ -227,6 +240,10 @@ def test_a_peer_that_ends_first_keeps_no_finishing_connection_busy() -> None:
 
         assert link.transport.is_writing
         assert not link.loop._selector.select(0)
+        thread, _ = drain_in_thread(link.peer, MANY_BYTES)
+        link.until(lambda: not link.transport.is_writing)
+        thread.join()
+        assert link.side.closed == 1, "there is nothing more to wait for"
 
 
 def test_finishing_waits_only_briefly_for_a_peer_that_does_not_close() -> None:

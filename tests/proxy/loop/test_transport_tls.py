@@ -442,6 +442,51 @@ def test_a_handshake_that_does_not_end_times_out(authority: trustme.CA) -> None:
         peer.close()
 
 
+@with_both_kinds
+def test_a_handshake_goes_on_when_the_socket_has_room_again(authority: trustme.CA, kind: Kind) -> None:
+    with loop_of() as loop:
+        server, client = contexts(authority, ssl.TLSVersion.TLSv1_3)
+        ours, raw = tcp_pair(1)
+        peer = client.wrap_socket(raw, server_hostname="a.example", do_handshake_on_connect=False)
+        peer.setblocking(False)
+        with suppress(ssl.SSLWantReadError):
+            peer.do_handshake()
+        # What fills the socket is not TLS: the peer takes it out before it goes on.
+        filling_bytes = 0
+        with suppress(BlockingIOError):
+            while True:
+                filling_bytes += ours.send(bytes(65536))
+        done: list[ssl.SSLSocket | TlsSocket] = []
+        deadline_s = loop.now_s + PATIENCE_S
+
+        def on_failed(_: object, error: OSError) -> None:
+            pytest.fail(str(error))
+
+        tls_sock: ssl.SSLSocket | TlsSocket
+        if kind is TlsSocket:
+            tls_sock = taken_over = TlsSocket(ours, server)
+            Handshake(loop, taken_over, deadline_s, done.append, on_failed).start()
+        else:
+            tls_sock = wrapped = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+            Handshake(loop, wrapped, deadline_s, done.append, on_failed).start()
+        turns(loop)
+        assert not done
+
+        def go_on() -> None:
+            left_bytes = filling_bytes
+            while left_bytes:
+                left_bytes -= len(socket.socket.recv(peer, left_bytes))
+            peer.do_handshake()
+
+        peer.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        until(loop, lambda: bool(done))
+        thread.join()
+        tls_sock.close()
+        peer.close()
+
+
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b""])
 def test_a_handshake_with_a_peer_that_does_not_speak_tls_fails(authority: trustme.CA, garbage: bytes) -> None:
     with loop_of() as loop:

@@ -170,6 +170,13 @@ def test_the_error_names_what_is_wrong_with_a_message(raw: bytes, reason: str) -
         read(raw)
 
 
+def test_a_far_pointer_may_lead_to_any_word_of_its_segment() -> None:
+    far = 2 | 1 << 3 | 1 << 32  # to word 1 of segment 1
+    content = (7).to_bytes(8, "little")
+
+    assert decode([far.to_bytes(8, "little"), bytes(8) + struct_pointer(0, 1, 0) + content]) == Struct(content, ())
+
+
 def test_pointers_to_the_same_words_cost_no_more_than_the_message_is_long() -> None:
     """Each of 16 levels points twice at the next: 65,536 leaves in 35 words, if all were followed."""
     levels = b"".join(struct_pointer(1, 0, 2) + struct_pointer(0, 0, 2) for _ in range(16)) + bytes(16)
