@@ -314,7 +314,9 @@ def test_a_session_whose_address_has_left_is_over() -> None:
 @pytest.mark.parametrize("weight", [0, 1])
 def test_a_session_whose_backend_has_no_address_any_more_is_over(weight: int) -> None:
     """As at the end of a rollout: the new version gets all requests."""
-    bound = cookie(binding(table_with(), "a"))
+    field = persistence(table_with()).response_field(None, "a", "a.test:80", NOW_S, is_secure=False)
+    assert field is not None
+    bound = cookie(field[1])
     gone = {"backend": "a", "weight": weight}
     policy: dict[str, Any] = {"backends": [gone, backend("b", weight=99)], "sessionPersistence": {}}
     table = table_of(route("r", rule=policy), backends=[{"name": "a", "addresses": []}])

@@ -142,6 +142,32 @@ def test_a_prefix_is_removed_without_a_look_at_all_others_of_its_host() -> None:
     assert Counted.looks <= len(matches)
 
 
+def test_each_new_expression_is_compiled_in_a_step_of_its_own() -> None:
+    wanted = [path(f"/compiled-once-{number}.*", "RegularExpression") for number in range(3)]
+    # As a worker gets it: unchecked, since checking would have compiled them.
+    unchecked = document.decode_route(json.dumps(route("r", *wanted)).encode())
+
+    def steps() -> int:
+        return len(list(routing.TableBuilder(document.Settings()).adding_routes([(0, 0, unchecked)])))
+
+    assert [steps(), steps()] == [3, 0]
+
+
+def test_what_a_table_has_replaced_is_let_go_a_few_parts_at_a_time() -> None:
+    """Freeing the indexes of a thousand hostnames at once would take milliseconds."""
+    count, settings = 200, document.settings_of(document_of(listeners=LISTENERS))
+    first = routing.TableBuilder(settings)
+    routes = document_of(*many(count), listeners=LISTENERS).routes
+    first.add_routes((place, place, one) for place, one in enumerate(routes))
+    builder = routing.TableBuilder(settings, first.finish())
+    list(builder.removing_routes(range(count)))
+    list(builder.fill())
+    builder.finish()
+
+    # The routes, and the indexes of their hostnames.
+    assert len(list(builder.let_go())) >= 2 * count // 20
+
+
 def test_a_table_names_the_backends_with_active_health_checks() -> None:
     plain = {"name": "b", "addresses": ["b.test:80"]}
     probed = {**plain, "activeHealth": {"path": "/healthy"}}
