@@ -125,6 +125,7 @@ def test_when_all_objects_are_gone_nothing_is_left(world: list[Item]) -> None:
     translation.update(snapshot, changes.changed)
 
     assert said(translation, snapshot) == {"shared": b'{"version":1}'}
+    assert not [*translation.routes]
 
 
 def test_work_after_an_edit_does_not_grow_with_the_number_of_objects() -> None:
