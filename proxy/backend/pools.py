@@ -111,8 +111,6 @@ class Pools:
     def _renew(self, key: str) -> Balancer | None:
         """Bring the balancer of a backend up to date with the table; None if the table has no such backend."""
         backend, balancer = self._backends.get(key), self._balancers.get(key)
-        if balancer is not None and balancer.generation == self._generation:
-            return balancer
         if balancer is not None and backend is not None and balancer.spec is backend.spec:
             balancer.generation = self._generation
             return balancer
@@ -138,8 +136,7 @@ class Pools:
             if generation != self._generation or self._is_closed:
                 # A newer table has come.
                 return
-            if key in self._balancers or key in table.probed:
-                self._renew(key)
+            self._renew(key)
             if place % _STEP == _STEP - 1:
                 yield
         tls = {balancer.spec.tls for balancer in self._balancers.values() if balancer.spec.tls}

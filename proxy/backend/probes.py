@@ -167,8 +167,8 @@ class Prober:
     # -- owner of the pool -------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Close the only connection if it is idle, which it is if it is too old for further requests."""
-        return self._pool is not None and self._pool.close_idle()
+        """Nothing to do: the only connection is replaced before it is too old for further requests."""
+        return False
 
     def on_room(self) -> None:
         """Nothing to do: no other request is waiting."""
