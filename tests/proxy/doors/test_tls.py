@@ -220,6 +220,16 @@ def test_client_validation_cannot_be_bypassed_through_another_listener() -> None
 # -- 421 ---------------------------------------------------------------------------------------------------------------
 
 
+def test_a_connection_in_clear_is_served_no_more_when_its_port_has_become_one_for_tls() -> None:
+    with TLSRig().open({"name": "web"}) as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, b"hello\n")
+        rig.reload(https("web", A))
+        ask(client)
+
+        assert client.recv(65536).startswith(b"HTTP/1.1 421 ")
+
+
 def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on() -> None:
     names = pem_of("a.example", "b.example")
     with TLSRig().open(https("a", names, hostname="a.example"), https("b", names, hostname="b.example")) as rig:
