@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.proxy.site import TOKEN as PROXY_TOKEN
 from tests.proxy.site import Proxy, eventually
+from tests.support.collector import thaw
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tests.support.provider.provider import Tunnel
 from tests.tunnelgw.deliver.test_dispatch import served
@@ -193,8 +194,14 @@ def controller(
             yield made
         finally:
             made.end()
-            gc.unfreeze()
             gc.set_threshold(*thresholds)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def thawed() -> Iterator[None]:
+    """A first translation freezes all objects."""
+    yield
+    thaw()
 
 
 def web(name: str) -> ObjectId:

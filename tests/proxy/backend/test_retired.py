@@ -8,6 +8,7 @@ from proxy.backend.balancer import Balancer
 from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import backend, dead_port, of
 from tests.proxy.backend.world import World, one, world
+from tests.support.collector import thaw
 
 
 def come_and_go(w: World, name: str, address: str) -> None:
@@ -55,7 +56,7 @@ def test_removed_backends_are_freed_without_the_garbage_collector() -> None:
             w.until(lambda: not any(map(w.pools.serves, names)))
             assert [balancer() for balancer in balancers] == [None] * 4
         finally:
-            gc.unfreeze()
+            thaw()
             gc.enable()
 
 
@@ -76,7 +77,7 @@ def test_a_removed_address_is_freed_without_the_garbage_collector() -> None:
 
             assert destination() is None
         finally:
-            gc.unfreeze()
+            thaw()
             gc.enable()
 
 

@@ -1,6 +1,7 @@
 """From bytes to a table in slices."""
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from proxy.document import listeners as listeners_module
 from proxy.pattern import automaton
 from proxy.routing import TUNNEL_HTTPS, Forward, PlainHead, Table, compile_table, decide
 from proxy.worker.swap import Swapper
+from tests.support.collector import thaw
 
 
 class Told:
@@ -186,8 +188,8 @@ def test_the_garbage_collector_is_enabled_after_a_failed_swap() -> None:
     assert gc.isenabled()
 
 
-@pytest.fixture(autouse=True)
-def unfrozen() -> Any:
+@pytest.fixture(autouse=True, scope="module")
+def thawed() -> Iterator[None]:
     """A swap freezes all objects; other tests count garbage."""
     yield
-    gc.unfreeze()
+    thaw()
