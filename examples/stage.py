@@ -98,10 +98,12 @@ class Running:
         sys.exit(f"demo: {self.log.stem} {what} within {READY_S:.0f} s; its log:\n{self.log.read_text()}")
 
     def end(self) -> None:
-        self.process.terminate()
         try:
+            self.process.terminate()
             self.process.wait(END_S)
         except subprocess.TimeoutExpired:
+            pass
+        finally:  # also when stopped while this waits
             self.process.kill()
             self.process.wait(READY_S)
 
