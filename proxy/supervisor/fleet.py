@@ -134,7 +134,10 @@ class Fleet:
         with self._news:
             self._news.wait_for(lambda: all(map(is_known, self.slots)), _START_S)
             if not any(slot.state is State.RUNNING for slot in self.slots):
-                raise StartFailed("no worker process could be started; the lines above say how they ended")
+                if any(slot.failed_starts for slot in self.slots):
+                    raise StartFailed("no worker process could be started; the lines above say how they ended")
+                overload = "is this host overloaded, or the container's CPU limit too low?"
+                raise StartFailed(f"no worker process was ready within {_START_S:g} s, {overload}")
 
     def stop_is_near(self) -> None:
         """Make readiness false."""

@@ -10,6 +10,7 @@ from daemonkit.lifecycle import StartFailed
 from proxy import document
 from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, Ready, TakeDocument, Taken, ToEdge
+from proxy.supervisor import fleet as fleets
 from proxy.supervisor import slot as slots
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
@@ -165,3 +166,12 @@ def test_a_start_fails_without_any_worker_and_succeeds_with_one_of_two() -> None
         fleet.start()
     fleet.slots[1].state = State.RUNNING
     fleet.start()
+
+
+def test_a_start_that_takes_too_long_is_told_from_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has ended then, so no other line of the log says why."""
+    monkeypatch.setattr(fleets, "_START_S", 0.01)
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
+
+    with pytest.raises(StartFailed, match=r"no worker process was ready within 0\.01 s, is this host overloaded"):
+        fleet.start()
