@@ -53,10 +53,15 @@ def read_values(
     """The values that were given, by field, and the problems; `flags` holds texts by field."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
+    excluders = {spec.declaration.excludes: spec for spec in specs if flags.get(spec.field)}
     for spec in specs:
         read = _read_secret if spec.is_secret else _read_plain
+        excluder, texts = excluders.get(spec.field), flags.get(spec.field, ())
         try:
-            read(spec, flags.get(spec.field, ()), environ, values)
+            if excluder is None:
+                read(spec, texts, environ, values)
+            elif texts:
+                raise ValueError(f"{excluder.flag} and {spec.flag} exclude each other")
         except _EmptySecret as error:
             problems.append(Problem(spec.field, str(error), ProblemKind.EMPTY))
         except ValueError as error:

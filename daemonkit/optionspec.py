@@ -35,6 +35,7 @@ class _Declaration:
     metavar: str | None
     group: str
     commands: tuple[str, ...]
+    excludes: str
 
 
 def option(
@@ -48,17 +49,19 @@ def option(
     metavar: str | None = None,
     group: str = "",
     commands: Sequence[str] = (),
+    excludes: str = "",
 ) -> Any:
     """A dataclass field that is an option.
 
     `default` None: the value is None unless given. `secret`: the value is a Secret and never taken from the command
     line, only from the variable, from the file named by `<VARIABLE>_FILE`, or from the file named by `--<name>-file`.
-    `commands`: the commands to which the flag applies; empty means all.
+    `commands`: the commands to which the flag applies; empty means all. `excludes`: the field of another option;
+    the flag is refused beside the other's, and takes precedence over its variable.
     """
     if secret and default is not None:
         raise TypeError("a secret has no default")
     declaration = _Declaration(
-        Secret if secret else parse, default, help, unit, env, secret, metavar, group, tuple(commands)
+        Secret if secret else parse, default, help, unit, env, secret, metavar, group, tuple(commands), excludes
     )
     value = None if default is None else parse(default)
     return dataclasses.field(default=value, metadata={_METADATA_KEY: declaration})

@@ -116,7 +116,9 @@ class Options(CommonOptions):
         env="KUBECONFIG",
         group="source",
         metavar="FILE",
-        help="kubeconfig of the API server; if not set: the Pod's service account, or else ~/.kube/config",
+        excludes="manifests",
+        help="kubeconfig of the API server; if not set: the Pod's service account, or else ~/.kube/config; the flag "
+        "takes precedence over TUNNELGW_MANIFESTS",
     )
     manifests: str | None = option(
         group="source", metavar="DIR", help="folder of YAML and JSON files, read recursively, instead of an API server"

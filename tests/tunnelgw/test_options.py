@@ -56,13 +56,22 @@ def test_a_server_name_is_a_host_name_or_an_address(name: str) -> None:
 
 
 def test_the_source_is_a_folder_if_manifests_are_given_and_nothing_else_is_said() -> None:
-    argv = ["--manifests", "manifests", "--kubeconfig", "kubeconfig"]
-    _, folder = parse(Options, prefix=PREFIX, argv=argv, environ={})
+    argv = ["--manifests", "manifests"]
+    _, folder = parse(Options, prefix=PREFIX, argv=argv, environ={"KUBECONFIG": "kubeconfig"})
     _, server = parse(Options, prefix=PREFIX, argv=[], environ={})
 
     assert (folder.reads_folder, server.reads_folder) == (True, False)
     with pytest.raises(BadOptions, match=r"--manifests .* goes with --source directory"):
         parse(Options, prefix=PREFIX, argv=[*argv, "--source", "kubernetes"], environ={})
+
+
+def test_the_kubeconfig_flag_excludes_a_folder_and_takes_precedence_over_its_variable() -> None:
+    argv, environ = ["--kubeconfig", "kubeconfig"], {"TUNNELGW_MANIFESTS": "manifests"}
+    _, server = parse(Options, prefix=PREFIX, argv=argv, environ=environ)
+
+    assert not server.reads_folder
+    with pytest.raises(BadOptions, match=r"^--kubeconfig and --manifests exclude each other$"):
+        parse(Options, prefix=PREFIX, argv=[*argv, "--manifests", "manifests"], environ={})
 
 
 def test_secret_namespaces_is_refused_with_the_directory_source() -> None:
