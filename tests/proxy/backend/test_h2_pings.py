@@ -101,6 +101,23 @@ def test_another_ping_is_sent_soon_after_new_request_data(ask: Callable[[World, 
         assert (count_pings(w, quiet), call.is_over) == (2, False)
 
 
+def test_a_body_that_waits_for_a_window_brings_no_other_ping() -> None:
+    """Nothing of it was sent, so nothing that the backend could have missed."""
+    quiet = Quiet()
+    with backend(speaks(quiet)) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address))
+        call = begun(w, w.get(method=b"POST", end_stream=False))
+        assert call.request is not None
+        assert call.request.send_data(bytes(65_535), False, Owed()) == 65_535
+        wait_for_news(w, quiet, 1)
+        assert call.request.send_data(b"more", False, Owed()) == 0
+        for _ in range(3):
+            w.pass_time(SILENCE_S)
+
+        assert (count_pings(w, quiet), call.is_over) == (1, False)
+
+
 PARTS: dict[str, Callable[[H2Peer], object]] = {
     "a head": lambda peer: peer.h2.send_headers(1, ANSWER),
     "an interim head": lambda peer: peer.h2.send_headers(1, [(b":status", b"103")]),
