@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples setup.py
 # Tests mostly wait for real programs, so run more processes than cores. By default, files with the fewest tests come
-# last, but theirs are the longest: tests/conftest.py has another order.
+# last, but theirs are the longest: tests/support/sharing.py has another order.
 PYTEST_ARGS ?= --numprocesses=5 --dist=loadfile --no-loadscope-reorder
 
 # Python images often set it. Each of the hundreds of processes that tests start would then compile all modules again.

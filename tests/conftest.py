@@ -3,54 +3,32 @@
 import gc
 import logging
 import os
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+from tests.support import sharing
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
-TESTS = Path(__file__).parent
-LONGEST = {
-    "conformance/test_core.py",
-    "e2e/controller/test_apiserver_faults.py",
-    "e2e/controller/test_ingress.py",
-    "e2e/controller/test_provider_faults.py",
-    "e2e/controller/test_releases.py",
-    "e2e/test_external_dns.py",
-    "e2e/test_external_dns_faults.py",
-    "e2e/test_external_dns_settings.py",
-    "e2e/test_histories.py",
-    "e2e/test_store_faults.py",
-    "e2e/tunnel/test_connections.py",
-    "e2e/tunnel/test_contract.py",
-    "helm/test_installed.py",
-    "helm/test_secrets.py",
-    "helm/test_upgrades.py",
-    "helm/walk.py",
-    "systemd/test_units_at_work.py",
-    "test_docs.py",
-    "tunnelgw/sources/directory/test_admission_like_server.py",
-    "tunnelgw/sources/kubernetes/test_faults.py",
-    "tunnelgw/sources/kubernetes/test_watch_answers.py",
-}
-"""Files that take a minute or more; missing ones cost time only."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope  # made to be overridden
+    scheduler._split_scope = lambda nodeid: sharing.unit_of(file_of(nodeid))
+    return scheduler
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the files, those that wait are to run beside those that compute, and none of the
-    longest last."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: _place(item.path))
-
-
-def _place(path: Path) -> float:
-    name = path.relative_to(TESTS).as_posix()
-    return zlib.crc32(name.encode()) * (0.5 if name in LONGEST else 1.0)
+        items.sort(key=lambda item: sharing.place_of(item.nodeid.partition("::")[0]))
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""The real helm."""
+"""The real helm, and an API server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.helm.chart import Helm
+from tests.support.kube_fixtures import kube
 from tests.support.programs import built_program
+
+__all__ = ["kube"]
 
 
 @pytest.fixture

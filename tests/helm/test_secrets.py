@@ -13,10 +13,7 @@ from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, changed, controller_o
 from tests.kube.kubeenv import Environment
 from tests.kube.processes import wait_until
 from tests.support.dns_endpoints import KubeApi
-from tests.support.kube_fixtures import kube
 from tests.support.programs import built_program
-
-__all__ = ["kube"]
 
 NAMES = "controller.secretNamespaces"
 NAMED = changed(DIRECT, NAMES, ["shop", "payments"])

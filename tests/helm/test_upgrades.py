@@ -10,10 +10,7 @@ from tests.helm.chart import CHART, Helm, Object, Refused, Values
 from tests.helm.releases import IMAGE, changed
 from tests.kube.kubeenv import Environment
 from tests.support.dns_endpoints import KubeApi
-from tests.support.kube_fixtures import kube
 from tests.support.programs import built_program
-
-__all__ = ["kube"]
 
 VALUES: Values = {
     "image": IMAGE,
