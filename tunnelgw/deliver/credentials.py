@@ -14,6 +14,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import (
     API_TOKEN_FIELD,
     AUTH_TOKEN_FIELD,
+    TUNNEL_ID,
     TUNNEL_TOKEN_FIELD,
     GatewayClassConfigSpec,
     GatewayConfigSpec,
@@ -22,7 +23,7 @@ from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.translate.verdicts import NOT_READ, OUTSIDE
 
-_TUNNEL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TUNNEL_ID = re.compile(TUNNEL_ID)
 
 
 class Credentials(msgspec.Struct, frozen=True):

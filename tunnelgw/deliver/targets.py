@@ -22,6 +22,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import (
     API_TOKEN_FIELD,
     AUTH_TOKEN_FIELD,
+    TUNNEL_ID,
     TUNNELGW,
     GatewayClassConfig,
     GatewayClassConfigSpec,
@@ -38,10 +39,9 @@ TAKEN = (
     "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
 )
 """Why a proxy gets no document from a data plane that names it."""
-_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _TOLD_TUNNELS = re.compile(
-    rf"(?:\S+: )?(?:hostnames may still be in tunnels? ((?:{_ID}, )*{_ID}); )?"
-    rf"(?:held by [0-9]+ prox(?:y|ies) and tunnel ({_ID})\b)?"
+    rf"(?:\S+: )?(?:hostnames may still be in tunnels? ((?:{TUNNEL_ID}, )*{TUNNEL_ID}); )?"
+    rf"(?:held by [0-9]+ prox(?:y|ies) and tunnel ({TUNNEL_ID})\b)?"
 )
 
 

@@ -10,6 +10,8 @@ TUNNELGW = "tunnelgw.dev"
 API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key, as the next two
 AUTH_TOKEN_FIELD = "auth-token"  # noqa: S105
 TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
+TUNNEL_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""A UUID in lower case, as a regular expression for the whole id."""
 
 
 class DirectService(Part, frozen=True):
@@ -61,7 +63,7 @@ class ProxySettings(Part, frozen=True):
 
 class GatewayClassConfigSpec(Part, frozen=True):
     tunnel_id: str = msgspec.field(default="", name="tunnelID")
-    """Lower-case UUID; empty: no tunnel, direct listeners only."""
+    """See `TUNNEL_ID`; empty: no tunnel, direct listeners only."""
     account_id: str = msgspec.field(default="", name="accountID")
     """Empty: taken from the connector's token, or from the provider if it lists exactly one."""
     provider_credentials_secret_ref: SecretKeyRef | None = None

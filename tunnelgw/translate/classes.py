@@ -9,7 +9,7 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewayClass, is_ip_address
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, ProxySettings
+from tunnelgw.model.own import TUNNEL_ID, TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, ProxySettings
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParametersRef
 from tunnelgw.model.snapshot import Index, Snapshot
@@ -22,7 +22,7 @@ SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.", "v1.7.")
 """Releases of Gateway API that we understand: they serve all kinds that we read as v1."""
 
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TUNNEL_ID = re.compile(TUNNEL_ID)
 _HOSTNAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NUMBERS = re.compile(r"[0-9.]+")
 
@@ -97,7 +97,7 @@ def supported_version(view: View, _: str) -> Finding:
 
 def config_problem(config: GatewayClassConfigSpec) -> str:
     """Why no Gateway can be served with this configuration; empty: there is no problem."""
-    if config.tunnel_id and not _UUID.fullmatch(config.tunnel_id):
+    if config.tunnel_id and not _TUNNEL_ID.fullmatch(config.tunnel_id):
         return f"tunnelID is {config.tunnel_id[:64]!r}, want a UUID in lower case"
     if config.publish not in ("", "Tunnel", "Direct"):
         return f"publish is {config.publish[:64]!r}, want Tunnel or Direct"

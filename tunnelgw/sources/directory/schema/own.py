@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from tunnelgw.model.own import TUNNEL_ID
 from tunnelgw.sources.directory.schema.common import DURATION, HEADER_NAME, NAME, PORT, PRECISE_HOSTNAME
 from tunnelgw.sources.directory.schema.shapes import Fields, Flag, Items, Number, Shape, Text
 
-_HEX = "[0-9a-f]"
-_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
 
@@ -76,8 +75,8 @@ def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
         "addresses": Items(_ADDRESS, 0, 16, is_set=True),
     }
     return {
-        "tunnelID": Text(0, None, _UUID, "a UUID in lower case"),
-        "accountID": Text(0, None, rf"{_HEX}{{32}}", "an account: 32 hexadecimal digits in lower case"),
+        "tunnelID": Text(0, None, TUNNEL_ID, "a UUID in lower case"),
+        "accountID": Text(0, None, "[0-9a-f]{32}", "an account: 32 hexadecimal digits in lower case"),
         "providerCredentialsSecretRef": _secret("api-token", is_elsewhere=is_elsewhere),
         "direct": Fields(
             {"addresses": Items(Text(2, 45), 1, most_addresses, is_set=True), "service": Fields(service, "name")},
