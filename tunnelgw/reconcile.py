@@ -157,7 +157,7 @@ class Reconciler:
             planes=self._wanted.planes,
             planes_by_tunnel=self._wanted.planes_by_tunnel,
             tunnels=self._wanted.tunnels.keys(),
-            unreadable=self._unknown,
+            unknown=self._unknown,
             left_by=self._wanted.left_by,
         )
         self._reporter.report(situation, self._number, has_changed=has_changed)

@@ -18,7 +18,7 @@ class Situation(NamedTuple):
     planes_by_tunnel: Mapping[str, set[str]]
     tunnels: Collection[str]
     """Ids of the tunnels whose ingress documents are ours to keep."""
-    unreadable: Collection[Key] = ()
+    unknown: Collection[Key] = ()
     """Gateways that cannot be read, but whose own proxies still serve: the statuses of their routes, ListenerSets and
     policies keep what they say about them."""
     left_by: Callable[[Gateway], Collection[str]] = lambda _gateway: ()

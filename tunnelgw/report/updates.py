@@ -180,7 +180,7 @@ class StatusUpdates:
         if not isinstance(item, Object):
             return None
         verdict = situation.translation.verdict(id_)
-        if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unreadable:
+        if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unknown:
             return StatusUpdate(item, None, left_alone=_left_alone(situation, item))
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
             verdict = with_conflicts(verdict, self._conflicts)
@@ -229,13 +229,13 @@ def _by_way(
 
 
 def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
-    """Parents or ancestors whose entries in the object's status stay: see `Situation.unreadable`."""
-    if not situation.unreadable:
+    """Parents or ancestors whose entries in the object's status stay: see `Situation.unknown`."""
+    if not situation.unknown:
         return frozenset()
     if not isinstance(item, HttpRoute | GrpcRoute):
-        return frozenset(ParentRef(key.name, namespace=key.namespace) for key in situation.unreadable)
+        return frozenset(ParentRef(key.name, namespace=key.namespace) for key in situation.unknown)
     full = (with_namespace(ref, item.metadata.namespace) for ref in item.spec.parent_refs)
-    return frozenset(ref for ref in full if _gateway_of(situation, ref) in situation.unreadable)
+    return frozenset(ref for ref in full if _gateway_of(situation, ref) in situation.unknown)
 
 
 def _gateway_of(situation: Situation, ref: ParentRef) -> Key | None:
