@@ -91,6 +91,7 @@ class ApiServer:
         method: str,
         path: str,
         query: Mapping[str, str] = {},  # never written
+        *,
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
@@ -118,6 +119,7 @@ class ApiServer:
         self,
         path: str,
         query: Mapping[str, str],
+        *,
         accept: str = "application/json",
         timeout_s: float = REQUEST_S,
         answer_s: float = math.inf,
