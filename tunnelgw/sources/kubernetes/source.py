@@ -17,7 +17,7 @@ from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell
 from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
 from tunnelgw.sources.kubernetes.server import ApiServer
-from tunnelgw.sources.kubernetes.watch import LEFT_OUT_SECRETS, OnRestart, Timing, Watch
+from tunnelgw.sources.kubernetes.watch import LEFT_OUT_SECRETS, OnRestart, Shared, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 
@@ -43,14 +43,14 @@ class KubernetesSource:
         self._stop = stop
         self._bell = Bell()
         self._limited = _log.every(60.0)
+        shared = Shared(server, store, self._bell, stop, timing, on_restart, self._limited)
         self._watches: dict[str, Watch] = {}
         """By thread name."""
         for kind, resource in RESOURCES.items():
             namespaces = sorted(store.secret_namespaces) if kind is Kind.SECRET else []
             for namespace in namespaces or [""]:
-                self._watches["-".join(filter(None, ("watch", resource.plural, namespace)))] = Watch(
-                    resource, server, store, self._bell, stop, timing, on_restart, self._limited, namespace
-                )
+                name = "-".join(filter(None, ("watch", resource.plural, namespace)))
+                self._watches[name] = Watch(resource, shared, namespace)
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
 
     def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:

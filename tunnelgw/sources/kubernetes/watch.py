@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -121,32 +121,34 @@ class _Absence:
 OnRestart: TypeAlias = Callable[[Part, Restart, ApiServerError], None]
 
 
+class Shared(NamedTuple):
+    """What all watches of a source share."""
+
+    server: ApiServer
+    store: Store
+    bell: Bell
+    stop: threading.Event
+    timing: Timing
+    on_restart: OnRestart
+    """Called by the watches' threads."""
+    log: LimitedLogger
+    """For problems that affect all watches."""
+
+
 class Watch:
     """`run` is the target of a thread; it runs until `stop` is set."""
 
-    def __init__(
-        self,
-        resource: Resource,
-        server: ApiServer,
-        store: Store,
-        bell: Bell,
-        stop: threading.Event,
-        timing: Timing,
-        on_restart: OnRestart,
-        common: LimitedLogger,
-        namespace: str = "",
-    ) -> None:
-        """`common`: the log of all watches, for problems that affect all of them. `namespace`: the only one to
-        follow; empty: all."""
+    def __init__(self, resource: Resource, shared: Shared, namespace: str = "") -> None:
+        """`namespace`: the only one to follow; empty: all."""
         self._resource = resource
         self._namespace = namespace
         self._kind = resource.kind
-        self._server = server
-        self._store = store
-        self._bell = bell
-        self._stop = stop
-        self._timing = timing
-        self._on_restart = on_restart
+        self._server = shared.server
+        self._store = shared.store
+        self._bell = shared.bell
+        self._stop = shared.stop
+        self._timing = shared.timing
+        self._on_restart = shared.on_restart
         self._decoder = ObjectDecoder(resource)
         self._definition = f"{resource.plural}.{resource.group}"
         self._path: str | None = None
@@ -154,14 +156,14 @@ class Watch:
         self._is_in_doubt = False
         """Whether the server may have been reset to an older state since it sent that version."""
         self._listed_s = -math.inf
-        self._setbacks = Setbacks(timing.first_wait_s, timing.longest_wait_s)
+        self._setbacks = Setbacks(shared.timing.first_wait_s, shared.timing.longest_wait_s)
         self._is_behind = False
         """Whether the store was told that the kind is behind."""
         self._has_objects = False
         """Whether the store has the objects of the last list."""
         self._absence: _Absence | None = None
         """Set while the kind is not installed."""
-        self._common = common
+        self._common = shared.log
         self._limited = _log.every(60.0)
 
     def run(self) -> None:

@@ -22,7 +22,7 @@ from tunnelgw.sources.kubernetes.failures import Unreachable
 from tunnelgw.sources.kubernetes.reach import Reach
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.setbacks import Restart
-from tunnelgw.sources.kubernetes.watch import Timing, Watch
+from tunnelgw.sources.kubernetes.watch import Shared, Timing, Watch
 from tunnelgw.sources.store import Store
 
 WAIT_S = 60.0
@@ -172,16 +172,16 @@ def test_a_watch_waits_no_longer_when_another_thread_got_an_answer_just_after_it
     with ReservedPort() as port:
         configuration.host = f"http://{port.address}"
         server = ApiServer(lambda: configuration, reach=AnsweredElsewhere())
-        watch = Watch(
-            RESOURCES[Kind.HTTP_ROUTE],
+        shared = Shared(
             server,
             Store(),
             Bell(),
             stop,
             Timing(),
-            lambda _part, cause, _error: failures.put(cause),
-            get_logger("test").every(60.0),
+            on_restart=lambda _part, cause, _error: failures.put(cause),
+            log=get_logger("test").every(60.0),
         )
+        watch = Watch(RESOURCES[Kind.HTTP_ROUTE], shared)
         thread = threading.Thread(target=watch.run, daemon=True)
         thread.start()
         try:
