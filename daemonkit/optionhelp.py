@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from daemonkit import __version__
 from daemonkit.helpparser import HelpParser
 from daemonkit.optionsources import BadOptions, Problem
 from daemonkit.optionspec import OptionSpec, specs_of
@@ -30,17 +31,21 @@ _SPELLINGS = (
 class Parser(HelpParser):
     """Collects values as texts by field; raises BadOptions where argparse would exit."""
 
+    def __init__(
+        self, specs: Sequence[OptionSpec], commands: Mapping[str, str], questions: Mapping[str, str], **look: Any
+    ) -> None:
+        """`look`: argparse's arguments."""
+        super().__init__(**look)
+        self._specs = specs
+        self._commands = commands
+        self._questions = questions
+
     def error(self, message: str) -> NoReturn:
         raise BadOptions((Problem("", message),))
 
-    def read(
-        self,
-        argv: Sequence[str],
-        specs: Sequence[OptionSpec],
-        commands: Mapping[str, str],
-        questions: Mapping[str, str],
-    ) -> tuple[str, dict[str, list[str]], list[Problem]]:
+    def read(self, argv: Sequence[str]) -> tuple[str, dict[str, list[str]], list[Problem]]:
         """The command, the values given by flag, and the problems found with either."""
+        specs, commands, questions = self._specs, self._commands, self._questions
         first = argv[0] if argv else "-"
         if commands and not first.startswith("-") and first not in commands:
             # The flags may belong to the command that was meant, so they are not reported.
@@ -121,15 +126,17 @@ def _misplaced(command: str, flags: Mapping[str, object], specs: Sequence[Option
 
 
 def build_parser(
-    options: type[Any],
+    specs: Sequence[OptionSpec],
     prog: str,
-    prefix: str,
     description: str,
     commands: Mapping[str, str],
-    version: str,
     questions: Mapping[str, str],
 ) -> Parser:
+    """`commands` and `questions` as in `options.load`."""
     parser = Parser(
+        specs,
+        commands,
+        questions,
         prog=prog,
         usage=f"{prog} [{'|'.join([*commands, *questions])}] [flags]" if commands else f"{prog} [flags]",
         description=_escape(_introduction(prog, description, commands, questions)),
@@ -142,9 +149,10 @@ def build_parser(
         parser.add_argument(_COMMAND, nargs="?", help=argparse.SUPPRESS, default=None)
     general = parser.add_argument_group("general")
     general.add_argument("-h", "--help", action="help", help="show this page and exit")
-    general.add_argument("--version", action="version", version=f"{prog} {version}", help="show the version and exit")
+    version = f"{prog} {__version__}"
+    general.add_argument("--version", action="version", version=version, help="show the version and exit")
     groups: dict[str, argparse._ArgumentGroup] = {}
-    for spec in specs_of(options, prefix):
+    for spec in specs:
         group = groups.get(spec.declaration.group)
         if group is None:
             group = parser.add_argument_group(spec.declaration.group or "options")

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
-import daemonkit
 from daemonkit import logs
 from daemonkit.optionhelp import Parser, build_parser, reference_page
 from daemonkit.optionsources import BadOptions, Problem, ProblemKind, read_values, unknown_variables
-from daemonkit.optionspec import option, specs_of
+from daemonkit.optionspec import OptionSpec, option, specs_of
 from daemonkit.standardfiles import complain
 from daemonkit.values import choice, duration
 
@@ -75,9 +74,10 @@ def load(
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
-    parser = build_parser(options, prog, prefix, description, commands, daemonkit.__version__, questions)
+    specs = specs_of(options, prefix)
+    parser = build_parser(specs, prog, description, commands, questions)
     try:
-        command, instance = _parse(parser, options, prefix, argv, environ, commands, questions)
+        command, instance = _parse(parser, options, specs, argv, environ)
     except BadOptions as bad:
         on_bad(bad)
         _exit(prog, [*(problem.text for problem in bad.problems), *_misspelt(options, prefix, environ)])
@@ -96,21 +96,18 @@ def parse(
     commands: Mapping[str, str] = _NONE,
 ) -> tuple[str, O]:
     """Like `load`, but raises BadOptions, and logs and prints nothing."""
-    parser = build_parser(options, "", prefix, "", commands, daemonkit.__version__, {})
-    return _parse(parser, options, prefix, argv, environ, commands, {})
+    specs = specs_of(options, prefix)
+    return _parse(build_parser(specs, "", "", commands, {}), options, specs, argv, environ)
 
 
 def _parse(
     parser: Parser,
     options: type[O],
-    prefix: str,
+    specs: Sequence[OptionSpec],
     argv: Sequence[str],
     environ: Mapping[str, str],
-    commands: Mapping[str, str],
-    questions: Mapping[str, str],
 ) -> tuple[str, O]:
-    specs = specs_of(options, prefix)
-    command, flags, problems = parser.read(argv, specs, commands, questions)
+    command, flags, problems = parser.read(argv)
     values, more = read_values(specs, flags, environ)
     problems += more
     if problems:
