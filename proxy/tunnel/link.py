@@ -11,10 +11,9 @@ another one can take its place, however long its last requests run.
 import contextlib
 import math
 import ssl
-from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -70,9 +69,19 @@ class Phase(Enum):
     GONE = auto()
 
 
+class Means(NamedTuple):
+    """What a `Dial` is carried out with: its `DialMeans`, decoded."""
+
+    token: TunnelToken
+    client: ClientInfo
+    context: ssl.SSLContext
+    source: str
+
+
 class Home(Protocol):
     """What all edge connections of a worker share."""
 
+    def terms(self) -> Terms: ...
     def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange: ...
     @property
     def heads(self) -> ResponseHeads: ...
@@ -85,28 +94,21 @@ class Home(Protocol):
 class Link:
     """One connection to the edge; also the `EdgeKeeper` of its HTTP/2 connection."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        order: Dial,
-        token: TunnelToken,
-        client: ClientInfo,
-        context: ssl.SSLContext,
-        source: str,
-        terms: Callable[[], Terms],
-        home: Home,
-        stats: EdgeStats,
-    ) -> None:
+    def __init__(self, loop: Loop, order: Dial, means: Means, home: Home, stats: EdgeStats) -> None:
         self._loop = loop
         self._order = order
-        self._token = token
-        self._client = client
-        self._terms = terms
+        self._means = means
         self._home = home
         self._stats = stats
         self._phase = Phase.DIALLING
         self._dialling: Dialling | None = Dialling(
-            loop, order.address, context, self._on_connected, self._on_failed, source=source, is_small=order.is_small
+            loop,
+            order.address,
+            means.context,
+            self._on_connected,
+            self._on_failed,
+            source=means.source,
+            is_small=order.is_small,
         )
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)
@@ -163,7 +165,7 @@ class Link:
 
     def _own_terms(self) -> Terms:
         return msgspec.structs.replace(
-            self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
+            self._home.terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
         )
 
     def _enter(self, phase: Phase, wait_s: float) -> None:
@@ -214,8 +216,8 @@ class Link:
             # Later: it ends all streams, which must not happen within the codec's events.
             self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))
             return REFUSED
-        options = connection_options(self._client, self._local_address, self._order.previous_attempts)
-        registration = Registration(self._token, self._order.conn_index, options)
+        options = connection_options(self._means.client, self._local_address, self._order.previous_attempts)
+        registration = Registration(self._means.token, self._order.conn_index, options)
         self._control = Control(stream, registration, self._on_event, self._on_control_gone)
         self._enter(Phase.REGISTERING, RPC_TIMEOUT_S)
         self._control.register()

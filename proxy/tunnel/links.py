@@ -20,7 +20,7 @@ from proxy.stats import Stats
 from proxy.tunnel.dialling import make_context
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.identity import client_info
-from proxy.tunnel.link import Link
+from proxy.tunnel.link import Link, Means
 from proxy.tunnel.orders import Dial, DialMeans, EdgeOrder, EdgeReport, Ended, Pushed, PushTaken, Withdraw
 from proxy.tunnel.responses import ResponseHeads
 from proxy.tunnel.token import TunnelToken
@@ -90,9 +90,8 @@ class Links:
             self.report(Ended(order.number, FailureCause.TLS, reason, 0.0, 0.0))
             return
         client = client_info(uuid.UUID(bytes=means.client_id), CONNECTOR_VERSION, platform.system(), platform.machine())
-        token = TunnelToken.decode(means.token)
-        stats = self._stats.edge(order.conn_index)
-        link = Link(self._loop, order, token, client, context, means.source, self._terms, self, stats)
+        decoded = Means(TunnelToken.decode(means.token), client, context, means.source)
+        link = Link(self._loop, order, decoded, self, self._stats.edge(order.conn_index))
         self._links[order.number] = link
         link.start()
 
@@ -101,10 +100,10 @@ class Links:
             self._context, self._roots = make_context(roots), roots
         return self._context
 
-    def _terms(self) -> Terms:
-        return terms_of(self._limits, self.begin, self._caches)
+    # -- what connections ask and say --------------------------------------------------------------------------------
 
-    # -- what connections say ----------------------------------------------------------------------------------------
+    def terms(self) -> Terms:
+        return terms_of(self._limits, self.begin, self._caches)
 
     def acknowledge(self, version: int | None, answer: Callable[[int], None]) -> None:
         """Implements `proxy.tunnel.pushes.Acknowledge`: the supervisor tracks the version for all workers."""
