@@ -76,10 +76,10 @@ class _Controller:
         self._status_queue = StatusQueue(
             self._origin.writer,
             Author(options.controller_name, SUPPORTED),
-            daemon.stop,
-            self._may_write,
-            lambda kind, outcome: metrics.statuses.labels(kind, outcome).inc(),
-            FullLists(self._recorder).note,
+            stop=daemon.stop,
+            may_write=self._may_write,
+            observe=lambda kind, outcome: metrics.statuses.labels(kind, outcome).inc(),
+            on_left_out=FullLists(self._recorder).note,
         )
         self._dispatch: Dispatch | None = None
         self._reconciler: Reconciler | None = None
@@ -131,11 +131,11 @@ class _Controller:
             Wanted(self._dispatch, discovery, self._metrics),
             Reporter(self._dispatch, self._status_queue, WarningEvents(self._recorder), self._metrics),
             discovery,
-            self._leads,
-            self._daemon.stop,
-            self._daemon.fail,
-            self._metrics,
-            self._options.debounce_s,
+            leads=self._leads,
+            stop=self._daemon.stop,
+            fail=self._daemon.fail,
+            metrics=self._metrics,
+            debounce_s=self._options.debounce_s,
         )
         self._reconciler.run()
 
@@ -171,7 +171,14 @@ class _Controller:
             adopt=options.adopt,
             is_dry_run=options.dry_run,
         )
-        return Dispatch(settings, self._leads, self._store.wake, self._crashed, observe, IngressReport(metrics))
+        return Dispatch(
+            settings,
+            may_write=self._leads,
+            on_news=self._store.wake,
+            on_crash=self._crashed,
+            observe=observe,
+            report=IngressReport(metrics),
+        )
 
     def _crashed(self, error: BaseException) -> None:
         log.exception("courier failed", error=error)

@@ -60,6 +60,7 @@ class Reconciler:
         wanted: Wanted,
         reporter: Reporter,
         discovery: Discovery,
+        *,
         leads: Callable[[], bool],
         stop: threading.Event,
         fail: Callable[[str], None],

@@ -83,14 +83,19 @@ class Controller:
         settings = Settings(provider.url, marker("tests"), visit_every_s=0.3)
         self._dispatch = Dispatch(
             settings,
-            lambda: self.leads,
-            self.store.wake,
-            self.crashes.append,
-            lambda *_: None,
-            IngressReport(metrics),
+            may_write=lambda: self.leads,
+            on_news=self.store.wake,
+            on_crash=self.crashes.append,
+            observe=lambda *_: None,
+            report=IngressReport(metrics),
         )
         self._status_queue = StatusQueue(
-            self, Author(OURS, ()), self._stop, lambda: self.leads, lambda *_: None, lambda *_: None
+            self,
+            Author(OURS, ()),
+            stop=self._stop,
+            may_write=lambda: self.leads,
+            observe=lambda *_: None,
+            on_left_out=lambda *_: None,
         )
         self.wanted = Wanted(self._dispatch, DISCOVERY, metrics, grace_s=grace_s)
         self.reconciler = Reconciler(
@@ -98,11 +103,11 @@ class Controller:
             self.wanted,
             Reporter(self._dispatch, self._status_queue, WarningEvents(self.recorder), metrics),
             DISCOVERY,
-            lambda: self.leads,
-            self._stop,
-            lambda error: self.crashes.append(RuntimeError(error)),
-            metrics,
-            0.0,
+            leads=lambda: self.leads,
+            stop=self._stop,
+            fail=lambda error: self.crashes.append(RuntimeError(error)),
+            metrics=metrics,
+            debounce_s=0.0,
         )
         self._threads = [threading.Thread(target=target) for target in (self.reconciler.run, self._status_queue.run)]
 

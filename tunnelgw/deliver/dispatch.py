@@ -128,6 +128,7 @@ class Dispatch:
     def __init__(
         self,
         settings: Settings,
+        *,
         may_write: Callable[[], bool],
         on_news: Callable[[], None],
         on_crash: Callable[[BaseException], None],

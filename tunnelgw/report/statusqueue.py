@@ -47,6 +47,7 @@ class StatusQueue:
         self,
         writer: Writer,
         author: Author,
+        *,
         stop: threading.Event,
         may_write: Callable[[], bool],
         observe: Callable[[str, str], None],

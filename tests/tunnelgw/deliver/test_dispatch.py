@@ -83,7 +83,14 @@ class Desk:
         self.is_leading = True
         self.asked_by: set[str] = set()
         """Names of the threads that have asked whether we lead."""
-        self.dispatch = Dispatch(settings, self._may_write, self._note, self.crashes.append, lambda *_: None, report)
+        self.dispatch = Dispatch(
+            settings,
+            may_write=self._may_write,
+            on_news=self._note,
+            on_crash=self.crashes.append,
+            observe=lambda *_: None,
+            report=report,
+        )
 
     def _may_write(self) -> bool:
         with self.news:

@@ -135,7 +135,14 @@ def test_a_proxy_that_answers_while_statuses_are_composed_counts_as_holding_the_
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
         settings = Settings("", marker("tests"), visit_every_s=3600.0)
         crashes: list[BaseException] = []
-        dispatch = Interrupted(settings, lambda: True, note, crashes.append, lambda *_: None, IngressReport(metrics))
+        dispatch = Interrupted(
+            settings,
+            may_write=lambda: True,
+            on_news=note,
+            on_crash=crashes.append,
+            observe=lambda *_: None,
+            report=IngressReport(metrics),
+        )
         reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
         made = translation.documents["shop/gw"]
         dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.settings.listeners, 1)
@@ -188,7 +195,14 @@ def test_a_port_that_cannot_be_bound_stays_reported_on_its_listener_while_a_newe
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
-    dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
+    dispatch = Slow(
+        settings,
+        may_write=lambda: True,
+        on_news=lambda: None,
+        on_crash=lambda _: None,
+        observe=lambda *_: None,
+        report=IngressReport(metrics),
+    )
     reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
     situation = Situation(Translation(snapshot, OURS, "home"), found, {}, ())
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)

@@ -86,7 +86,15 @@ class Office:
         self.left_out: list[tuple[str, ...]] = []
         self.was_asked = threading.Event()
         """Whether we lead."""
-        self.queue = StatusQueue(server, author, self.stop, self._may_write, self._note, self._note_left_out, clock)
+        self.queue = StatusQueue(
+            server,
+            author,
+            stop=self.stop,
+            may_write=self._may_write,
+            observe=self._note,
+            on_left_out=self._note_left_out,
+            clock=clock,
+        )
 
     def _may_write(self) -> bool:
         self.was_asked.set()
@@ -168,7 +176,14 @@ def test_while_a_write_is_under_way_only_the_newest_of_further_updates_is_kept()
 def test_slow_writes_of_one_kind_do_not_delay_other_kinds(count: int, latest: int) -> None:
     """For example, when its webhook does not answer. All of its writes would otherwise precede later updates."""
     server, stop = Server(), threading.Event()
-    queue = StatusQueue(server, Author("tests.example/c", ()), stop, lambda: True, lambda *_: None, lambda *_: None)
+    queue = StatusQueue(
+        server,
+        Author("tests.example/c", ()),
+        stop=stop,
+        may_write=lambda: True,
+        observe=lambda *_: None,
+        on_left_out=lambda *_: None,
+    )
     threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(count)]
     server.open.clear()
     for name in "abcdef":
