@@ -20,7 +20,17 @@ from daemonkit.optionspec import OptionSpec, option, specs_of
 from daemonkit.standardfiles import complain
 from daemonkit.values import choice, duration
 
-__all__ = ["BadOptions", "CommonOptions", "Problem", "ProblemKind", "load", "option", "parse", "reference_page"]
+__all__ = [
+    "BadOptions",
+    "CommonOptions",
+    "Problem",
+    "ProblemKind",
+    "load",
+    "option",
+    "parse",
+    "reference_page",
+    "refuse",
+]
 
 O = TypeVar("O")  # noqa: E741 - the Options class of a daemon
 
@@ -80,7 +90,7 @@ def load(
         command, instance = _parse(parser, options, specs, argv, environ)
     except BadOptions as bad:
         on_bad(bad)
-        _exit(prog, [*(problem.text for problem in bad.problems), *_misspelt(options, prefix, environ)])
+        refuse(prog, [*(problem.text for problem in bad.problems), *_misspelt(options, prefix, environ)])
     if isinstance(instance, CommonOptions):
         logs.setup(instance.log_level, instance.log_format)
     _warn_of_unknown_variables(options, prefix, environ)
@@ -137,7 +147,8 @@ def _unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, st
     return unknown_variables(specs_of(options, prefix), prefixes, environ)
 
 
-def _exit(prog: str, problems: Sequence[str]) -> NoReturn:
+def refuse(prog: str, problems: Sequence[str]) -> NoReturn:
+    """Print what is wrong with the options, and exit with EXIT_BAD_OPTIONS."""
     lines = [f"{prog}: {problem}" for problem in problems]
     complain("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)

@@ -11,6 +11,7 @@ from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
+from daemonkit.options import refuse
 from daemonkit.wsgi import HttpServer, ServerLimits
 from dnswebhook.app import Limits, WebhookApp
 from dnswebhook.errors import CredentialsRefused, StoreError
@@ -33,8 +34,7 @@ def main(command: str, options: Options) -> None:
     try:
         store = open_store(options, metrics, remembers=command == "run")
     except ValueError as error:  # a file that an option names cannot be used
-        standardfiles.complain(f"{PROG}: {error}\nSee `{PROG} --help`.\n")
-        sys.exit(2)
+        refuse(PROG, [str(error)])
     try:
         if command == "run":
             sys.exit(serve(options, store, metrics))
