@@ -183,13 +183,13 @@ class LimitedLogger:
 
     def _admit(self, msg: str) -> dict[str, Any] | None:
         """None if the line is suppressed; otherwise the fields that report earlier suppressed lines."""
-        now = self._clock()
+        now_s = self._clock()
         with self._lock:
-            last, count = self._seen.get(msg, (None, 0))
-            if last is not None and now - last < self._period_s:
-                self._seen[msg] = (last, count + 1)
+            last_s, count = self._seen.get(msg, (None, 0))
+            if last_s is not None and now_s - last_s < self._period_s:
+                self._seen[msg] = (last_s, count + 1)
                 return None
-            self._seen[msg] = (now, 0)
+            self._seen[msg] = (now_s, 0)
         return {"suppressed": count} if count else {}
 
 

@@ -93,7 +93,7 @@ class WebhookApp:
         }
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        started = time.monotonic()
+        began_s = time.monotonic()
         request = Request(environ, populate_request=False)
         request_id = uuid.uuid4().hex[:12]
         route = "none"
@@ -110,7 +110,7 @@ class WebhookApp:
             self._log_refusal(error, refused, request, request_id)
             forget_frames(error)
         response.headers["X-Request-Id"] = request_id
-        duration_s = time.monotonic() - started
+        duration_s = time.monotonic() - began_s
         self._metrics.requests.labels(route, str(response.status_code)).observe(duration_s)
         log.debug(
             "request served",

@@ -16,7 +16,7 @@ Observe = Callable[[str, str, float], None]
 @contextmanager
 def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Report to `observe` how the block ended and how long it took."""
-    began = clock()
+    began_s = clock()
     outcome = StoreError.reason  # for a bug, which is not a StoreError
     try:
         yield
@@ -25,7 +25,7 @@ def observed(observe: Observe, operation: str, clock: Callable[[], float] = time
         outcome = error.reason
         raise
     finally:
-        observe(operation, outcome, clock() - began)
+        observe(operation, outcome, clock() - began_s)
 
 
 class ObservedStore:

@@ -48,13 +48,13 @@ class Pool:
         self, method: str, target: str, fields: Mapping[str, str], body: bytes, timeout_s: float
     ) -> WholeReply:
         """Raises OSError, urllib3's HTTPError and ReplyTooLong; the connection is then closed."""
-        at = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         connection = self._connected(timeout_s)
         try:
             # BrokenPipeError: the peer refused without reading everything, perhaps with a reply.
             with contextlib.suppress(BrokenPipeError):
                 connection.sock.sendall(_request(connection, method, target, fields, body))
-            reply, goes_on = read_reply(connection.sock, at - time.monotonic(), self._max_reply_bytes)
+            reply, goes_on = read_reply(connection.sock, deadline_s - time.monotonic(), self._max_reply_bytes)
         except BaseException as error:
             connection.close()
             if isinstance(error, TimeoutError):

@@ -139,10 +139,10 @@ class SessionCredentials:
         self._state_lock = threading.Lock()
         self._session: _Session | None = None
         self._logins = 0
-        self._logged_in_at = 0.0
+        self._logged_in_s = 0.0
         self._numbers = count(1)
         self._pauses = _login_pauses()
-        self._next_login_at = 0.0
+        self._next_login_s = 0.0
         self._last_refusal = ("", "")
         """Why the last login was refused, and what to do about it."""
 
@@ -215,7 +215,7 @@ class SessionCredentials:
         After a while the session may be over as well."""
         session = self._session
         is_usual = session is not None and session.generation == ticket.generation and session.shows_pages
-        return is_usual and self._clock() < self._logged_in_at + MAX_LOGIN_PAUSE_S
+        return is_usual and self._clock() < self._logged_in_s + MAX_LOGIN_PAUSE_S
 
     def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session
@@ -246,7 +246,7 @@ class SessionCredentials:
             self._login_lock.release()
 
     def _login(self, deadline: Deadline) -> None:
-        pause_s = self._next_login_at - self._clock()
+        pause_s = self._next_login_s - self._clock()
         if pause_s > 0:
             raise CredentialsRefused(f"not logged in again yet: {self._told_refusal(pause_s)}")
         password = self._password.reveal()
@@ -273,7 +273,7 @@ class SessionCredentials:
         if not cookies:
             raise self._pause(f"{answered} without a session cookie; {replies.HINT_FLAVOUR}")
         self._logins += 1
-        self._logged_in_at = self._clock()
+        self._logged_in_s = self._clock()
         with self._state_lock:
             self._session = _Session(self._logins, cookies, _csrf_token(reply))
         log.info("logged in to the controller", logins=self._logins)
@@ -302,7 +302,7 @@ class SessionCredentials:
 
     def _pause(self, message: str, at_least_s: float = 0.0, hint: str = _HINT_EXCHANGED) -> CredentialsRefused:
         pause_s = min(max(next(self._pauses), at_least_s), MAX_LOGIN_PAUSE_S)
-        self._next_login_at = self._clock() + pause_s
+        self._next_login_s = self._clock() + pause_s
         self._last_refusal = (message, hint)
         return CredentialsRefused(self._told_refusal(pause_s))
 

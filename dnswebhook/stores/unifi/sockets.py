@@ -101,11 +101,11 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
 
     Each address gets an equal share of the remaining time, so that one dead address does not starve the next.
     """
-    at = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + timeout_s
     addresses = resolve(host, port, timeout_s)
     failure: OSError = OSError(f"{host} has no address")
     for index, (family, address) in enumerate(addresses):
-        remaining_s = at - time.monotonic()
+        remaining_s = deadline_s - time.monotonic()
         if remaining_s <= 0:
             raise TimeoutError(f"connecting to {host} took longer than {timeout_s:.1f} s") from failure
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -113,7 +113,7 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
             sock.settimeout(remaining_s / (len(addresses) - index))
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(max(at - time.monotonic(), 0.001))
+            sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
         except OSError as error:
             sock.close()
             failure = error

@@ -139,33 +139,33 @@ class _PutUse:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._next_trial_at: float | None = None
+        self._next_trial_s: float | None = None
         """None unless PUT is known to be refused."""
 
     def may_be_tried(self) -> bool:
         """While PUT is known to be refused, true only for one caller per `PUT_PAUSE_S`."""
-        if self._next_trial_at is None:
+        if self._next_trial_s is None:
             return True
         with self._lock:
-            if self._next_trial_at is not None:
-                if self._clock() < self._next_trial_at:
+            if self._next_trial_s is not None:
+                if self._clock() < self._next_trial_s:
                     return False
-                self._next_trial_at = self._clock() + PUT_PAUSE_S
+                self._next_trial_s = self._clock() + PUT_PAUSE_S
             return True
 
     def note_refusal(self, refusal: StoreError) -> None:
         with self._lock:
-            is_news = self._next_trial_at is None
-            self._next_trial_at = self._clock() + PUT_PAUSE_S
+            is_news = self._next_trial_s is None
+            self._next_trial_s = self._clock() + PUT_PAUSE_S
         if is_news:
             log.info("rows cannot be changed in place here, they are replaced", error=refusal)
 
     def note_success(self) -> None:
-        if self._next_trial_at is None:
+        if self._next_trial_s is None:
             return
         with self._lock:
-            is_news = self._next_trial_at is not None
-            self._next_trial_at = None
+            is_news = self._next_trial_s is not None
+            self._next_trial_s = None
         if is_news:
             log.info("rows can be changed in place again")
 
