@@ -272,7 +272,7 @@ class Request(HTTPRequest):
         self.sent_headers = True
         self.conn.must_linger = True
         content = error_body(status_code, message)
-        response = closing_response(status_code, content, is_to_head=self.method == b"HEAD")
+        response = _closing_response(status_code, content, is_to_head=self.method == b"HEAD")
         with contextlib.suppress(OSError):
             self.conn.wfile.write(response)
 
@@ -285,7 +285,7 @@ _SIMPLE_MESSAGES = {
 }
 
 
-def closing_response(status_code: int, content: bytes, *, is_to_head: bool = False) -> bytes:
+def _closing_response(status_code: int, content: bytes, *, is_to_head: bool = False) -> bytes:
     """A whole response after which the connection closes; only its head if the request's method is HEAD."""
     reason = HTTPStatus(status_code).phrase
     retry = "Retry-After: 1\r\n" if status_code == 503 else ""
@@ -426,7 +426,7 @@ class Connection(HTTPConnection):
         self.socket.settimeout(0)
         content = error_body(status_code, _SIMPLE_MESSAGES[status_code])
         with contextlib.suppress(OSError, ValueError):
-            self.socket.send(closing_response(status_code, content))
+            self.socket.send(_closing_response(status_code, content))
             # Read what has arrived, so that closing does not reset the connection before the client has read the
             # response.
             self.socket.recv(_BODY_BUFFER_BYTES)

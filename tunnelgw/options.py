@@ -90,7 +90,7 @@ def _is_host_name(name: str) -> bool:
     return len(octets) <= 253 and all(map(_SERVER_LABEL.fullmatch, octets.split(b".")))
 
 
-def dns_label(text: str) -> str:
+def _dns_label(text: str) -> str:
     """The most similar DNS label: in lower case, with hyphens for characters that it cannot have."""
     return _UNSAFE.sub("-", text.lower()).strip("-")[:_MAX_LABEL_CHARACTERS].rstrip("-")
 
@@ -280,7 +280,7 @@ class Options(CommonOptions):
     @property
     def controller_id(self) -> str:
         """The last part of the controller's name as a DNS label. Marks our rules at the provider, names our Secret."""
-        return dns_label(self.controller_name.rpartition("/")[2]) or "tunnelgw"
+        return _dns_label(self.controller_name.rpartition("/")[2]) or "tunnelgw"
 
     @property
     def auth_secret_key(self) -> Key:

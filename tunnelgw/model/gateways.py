@@ -165,7 +165,7 @@ class _Shown(Part, frozen=True):
     addresses: tuple[GatewayAddress, ...] = ()
 
 
-def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
+def _shown_addresses(gateway: Gateway) -> tuple[str, ...]:
     """The addresses in the status, which is not decoded with the object, since nothing else in it is needed."""
     try:
         status = msgspec.json.decode(gateway.status, type=_Shown)
@@ -176,7 +176,7 @@ def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
 
 def holding(gateway: Gateway, given: Iterable[str] = ()) -> Gateway:
     """The Gateway with `held` filled in. `given`: the addresses that it was last given."""
-    held = dict.fromkeys((*shown_addresses(gateway), *given))
+    held = dict.fromkeys((*_shown_addresses(gateway), *given))
     return msgspec.structs.replace(gateway, held=tuple(held))
 
 

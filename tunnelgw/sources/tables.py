@@ -55,7 +55,7 @@ class Tables:
         self._objects[kind][key] = item
         self._stale_kinds.add(kind)
         self._file(item)
-        if old is not None and is_same_to_translation(old, item):
+        if old is not None and _is_same_to_translation(old, item):
             self._touched.add(Entry(kind, key))
         else:
             self._note(kind, old, item)
@@ -116,7 +116,7 @@ class Tables:
             self._stale_buckets[index].add(key)
 
 
-def is_same_to_translation(old: Object, new: Object) -> bool:
+def _is_same_to_translation(old: Object, new: Object) -> bool:
     """Whether the objects differ only in an undecoded status and the resource version."""
     metadata = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
     status = getattr(old, "status", None)

@@ -113,7 +113,7 @@ def _shown(typed: str) -> str:
     return typed.rpartition("@")[2][:200]
 
 
-def application_path(flavour: Flavour) -> str:
+def _application_path(flavour: Flavour) -> str:
     """The prefix of the Network application's own paths."""
     return _APPLICATION_PATH if flavour is Flavour.OS else ""
 
@@ -123,7 +123,7 @@ def login_path(flavour: Flavour) -> str:
 
 
 def v2_path(flavour: Flavour, site: str) -> str:
-    return f"{application_path(flavour)}/v2/api/site/{quote(site, safe='')}/static-dns"
+    return f"{_application_path(flavour)}/v2/api/site/{quote(site, safe='')}/static-dns"
 
 
 INTEGRATION_PATH = f"{_APPLICATION_PATH}/integration/v1"

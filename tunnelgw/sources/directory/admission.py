@@ -55,7 +55,7 @@ _DATA_FIELDS: Final = {
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
-def shown_place(file: str, line: int) -> str:
+def _shown_place(file: str, line: int) -> str:
     return f"{shown_name(file)}:{line}"
 
 
@@ -74,7 +74,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return shown_place(self.file, self.line) if self.file else ""
+        return _shown_place(self.file, self.line) if self.file else ""
 
     def __str__(self) -> str:
         return f"{self.where or self.subject}: {self.reason}"
@@ -100,7 +100,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return shown_place(self.file, self.line)
+        return _shown_place(self.file, self.line)
 
     def object(self, remembered: Remembered, status: bytes = b"") -> Object:
         resource = RESOURCES[Kind(self.entry.table)]
