@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from daemonkit import statefile
 from daemonkit.logs import get_logger
-from daemonkit.statefile import remedy
 from dnswebhook.canonical import KNOWN_TYPES, MAX_NAME_OCTETS, MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
@@ -337,7 +337,7 @@ def _is_busy(error: _FileError) -> bool:
 def _remedy(error: _FileError) -> str:
     if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and _code(error) in _DAMAGED):
         return _DAMAGE_REMEDY
-    return remedy(error, "--state-dir (DNSWEBHOOK_STATE_DIR)")
+    return statefile.remedy(error, "--state-dir (DNSWEBHOOK_STATE_DIR)")
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -77,8 +77,8 @@ def delivered(answers: Answers) -> Finding:
     if has_tunnel and tunnel is None:
         return _pending("the provider has not got the hostnames yet")
     held = f"held by {expected} {'proxy' if expected == 1 else 'proxies'}" + (f" and {tunnel.target}" if tunnel else "")
-    conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
-    reasons = [*filter(None, [misled]), *conflicts]
+    contested = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
+    reasons = [*filter(None, [misled]), *contested]
     if reasons:  # first what holds the hostnames, or the others of them: see `targets.told_tunnels`
         return _failed(f"{held}, but {'; '.join(reasons[:_MAX_ERRORS])}")
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, held)

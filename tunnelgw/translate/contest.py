@@ -141,8 +141,8 @@ def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key
     return holders.get(listener.hostname)
 
 
-def _told(socket: Socket, owner: Key, holder: Draft) -> str:
+def _told(socket: Socket, owner: Key, winner: Draft) -> str:
     address, port = socket
-    listener = holder.listener
+    listener = winner.listener
     what = f"{listener.protocol} for {listener.hostname or 'any host'}"
     return f"port {port} of {address or 'the proxy'} serves {what} for listener {listener.name} of Gateway {owner}"
