@@ -41,6 +41,8 @@ MAX_TAKING: Final = 4
 threads, which health probes need too."""
 _METHODS = ("GET", "HEAD", "PUT")
 _REFUSALS_EVERY_S = 10.0
+_CLOSE = ("Connection", "close")
+"""The rest of an unread body would be taken for the next request."""
 _MAX_LOGGED_PROBLEMS = 3
 _OWN_HOST = re.compile(r"(?i:localhost)(:[0-9]*)?|([0-9.]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 
@@ -126,8 +128,6 @@ class ConfigApi:
     # -- authorization -----------------------------------------------------------------------------------------------
 
     def _authorize(self, request: Request) -> None:
-        # The rest of an unread body would be taken for the next request.
-        close = ("Connection", "close")
         if self._token is None and self._is_open:
             if not _is_called_as_itself(request):
                 message = (
@@ -136,7 +136,7 @@ class ConfigApi:
                     "want PROXY_AUTH_TOKEN"
                 )
                 self._tell(request, message)
-                raise Refused(403, message, headers=(close,))
+                raise Refused(403, message, headers=(_CLOSE,))
             return
         if self._token is None:
             message = "this proxy takes no configuration: set PROXY_AUTH_TOKEN, or --allow-unauthenticated-config"
@@ -148,7 +148,7 @@ class ConfigApi:
             if given and scheme.lower() == "bearer":
                 message = "the token is not that of PROXY_AUTH_TOKEN; it is read once, when the proxy starts"
         self._tell(request, message)
-        raise Refused(401, message, headers=(("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), close))
+        raise Refused(401, message, headers=(("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), _CLOSE))
 
     def _tell(self, request: Request, message: str) -> None:
         self._rare_log.warning(
@@ -179,9 +179,9 @@ class ConfigApi:
 
     def _put(self, request: Request) -> Response:
         if self._is_stopping():
-            raise Refused(503, "this proxy is stopping", headers=(("Connection", "close"),))
+            raise Refused(503, "this proxy is stopping", headers=(_CLOSE,))
         if not self._taking.acquire(blocking=False):
-            headers = (("Connection", "close"), ("Retry-After", "1"))
+            headers = (_CLOSE, ("Retry-After", "1"))
             raise Refused(503, f"{MAX_TAKING} other documents are still being loaded, try again", headers=headers)
         try:
             return self._take(self._body(request), _wants_loaded(request))
@@ -202,7 +202,7 @@ class ConfigApi:
             asked = "If-Match" if wants_loaded else "If-None-Match"
             raise Refused(412, f"{asked} is '*', and {error}") from error
         except Stopping as error:
-            raise Refused(503, str(error), headers=(("Connection", "close"),)) from error
+            raise Refused(503, str(error), headers=(_CLOSE,)) from error
         except NotServed as error:
             log.error("document loaded, but not served by every worker", error=error)
             raise Refused(503, str(error), error="not served", headers=(("Retry-After", "5"),)) from error
@@ -217,9 +217,9 @@ class ConfigApi:
             return read_body(request, self._max_document_bytes)
         except BodyTooLarge as error:
             message = f"{error}; --max-document raises the limit"
-            raise Refused(413, message, headers=(("Connection", "close"),)) from error
+            raise Refused(413, message, headers=(_CLOSE,)) from error
         except BodyError as error:
-            raise Refused(error.status_code, str(error), headers=(("Connection", "close"),)) from error
+            raise Refused(error.status_code, str(error), headers=(_CLOSE,)) from error
 
 
 def _is_called_as_itself(request: Request) -> bool:
@@ -238,7 +238,7 @@ def _require_json(request: Request) -> None:
     message = f"Content-Type is {given[:100]!r}, want 'application/json'"
     if media_type == "application/x-www-form-urlencoded":
         message += " (curl: add -H 'Content-Type: application/json', or send the file with -T)"
-    raise Refused(415, message, headers=(("Connection", "close"), ("Accept", "application/json")))
+    raise Refused(415, message, headers=(_CLOSE, ("Accept", "application/json")))
 
 
 def _require_no_coding(request: Request) -> None:
@@ -246,7 +246,7 @@ def _require_no_coding(request: Request) -> None:
     if given.strip().lower() in ("", "identity"):
         return
     message = f"Content-Encoding is {given[:100]!r}, want the document as plain JSON"
-    raise Refused(415, message, headers=(("Connection", "close"), ("Accept-Encoding", "identity")))
+    raise Refused(415, message, headers=(_CLOSE, ("Accept-Encoding", "identity")))
 
 
 def _require_the_whole(request: Request) -> None:
@@ -254,7 +254,7 @@ def _require_the_whole(request: Request) -> None:
     given = request.headers.get("Content-Range")
     if given is not None:
         message = f"Content-Range is {given[:100]!r}, want the whole document"
-        raise Refused(400, message, headers=(("Connection", "close"),))
+        raise Refused(400, message, headers=(_CLOSE,))
 
 
 def _require_no_tag(request: Request) -> None:
@@ -265,7 +265,7 @@ def _require_no_tag(request: Request) -> None:
             f"If-Match is {given[:100]!r}, but documents have no entity tags; to replace only the document that you "
             "have read, put its `version` plus one into the new one"
         )
-        raise Refused(412, message, headers=(("Connection", "close"),))
+        raise Refused(412, message, headers=(_CLOSE,))
 
 
 def _wants_loaded(request: Request) -> bool | None:
