@@ -37,7 +37,6 @@ class Seen(HeaderList):
         self.method: str = shown["method"]
         self.target: str = shown["target"]
         self.body_bytes: int = shown["body_bytes"]
-        self.body_sha256: str = shown["body_sha256"]
         self.trailers: list[tuple[str, str]] = [(name, value) for name, value in shown["trailers"]]
         self.headers: list[tuple[str, str]] = [(name, value) for name, value in shown["headers"]]
 
