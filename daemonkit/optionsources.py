@@ -53,7 +53,7 @@ def read_values(
     """The values that were given, by field, and the problems; `flags` holds texts by field."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    excluders = {spec.declaration.excludes: spec for spec in specs if flags.get(spec.field)}
+    excluders = {excluded: spec for spec in specs if (excluded := spec.declaration.excludes) and flags.get(spec.field)}
     for spec in specs:
         read = _read_secret if spec.is_secret else _read_plain
         excluder, texts = excluders.get(spec.field), flags.get(spec.field, ())

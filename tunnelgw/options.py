@@ -243,7 +243,10 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         reads_folder = self.reads_folder
         if reads_folder and not self.manifests:
-            raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
+            raise ValueError(
+                "--source directory (TUNNELGW_SOURCE) wants --manifests (TUNNELGW_MANIFESTS); with the flag "
+                "--kubeconfig, which takes precedence over that variable, want --source kubernetes"
+            )
         if reads_folder and _is_same_folder(self.status_path, self.manifests_path):
             raise ValueError(
                 "--status-dir (TUNNELGW_STATUS_DIR) is the folder of --manifests, want another, or one in it"
