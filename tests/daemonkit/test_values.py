@@ -157,6 +157,7 @@ MISTYPED = ("010", "0x7f.1", "192.168.010.1", "192.168.1", "192.168.1.256", "192
         ("https://host:0", "want a URL"),
         ("http://http://host", r"broken \(its scheme is written twice\), want a URL"),
         ("HTTPS://http://host", "written twice"),
+        ("http://wss://host", "written twice"),
         ("https://host/?a=b", "query"),
         ("https://ho st", "want a URL"),
     ],
