@@ -166,6 +166,6 @@ def _resolved_refs(view: View, key: Key, setup: GatewaySetup, own: Sequence[Repo
     ]
     if bad:
         name, why = bad[0]  # dashboards show conditions of the Gateway only
-        message = f"see listeners {', '.join(each for each, _ in bad)}; {name}: {why}"
+        message = f"{name}: {why}; see listeners {', '.join(each for each, _ in bad)}"  # the end may be cut off
         return false(ConditionType.RESOLVED_REFS, Reason.LISTENERS_NOT_RESOLVED, message)
     return true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)

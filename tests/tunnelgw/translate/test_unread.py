@@ -205,7 +205,7 @@ def test_a_listener_keeps_its_certificate_until_the_newly_named_one_is_read() ->
     assert world.certificates() == ["old"]
     why = f"tls.certificateRefs: Secret apps/new {UNREAD}"
     assert world.listener_findings() == [f"ResolvedRefs False InvalidCertificateRef: {why}"]
-    assert world.findings() == [f"ResolvedRefs False ListenersNotResolved: see listeners https; https: {why}"]
+    assert world.findings() == [f"ResolvedRefs False ListenersNotResolved: https: {why}; see listeners https"]
     world.read(pair("new"))
     world.go_on()
     assert world.certificates() == ["new"]
