@@ -67,7 +67,8 @@ class Listener(Part, frozen=True):
 
 
 def canonical_address(address: str) -> str:
-    """An IP address in canonical spelling, since IPv6 allows many; anything else is returned unchanged."""
+    """An IP address in canonical spelling, since IPv6 allows many, even of IPv4 addresses; anything else is returned
+    unchanged."""
     return _canonical(address) if len(address) <= _MAX_KEPT else address
 
 
@@ -75,6 +76,8 @@ def canonical_address(address: str) -> str:
 def _canonical(address: str) -> str:
     # Cached: there may be thousands of listeners with few addresses, and every change goes through all of them.
     try:
-        return str(ipaddress.ip_address(address))
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from daemonkit.logs import get_logger
-from proxy.document import Listener, Problem
+from proxy.document import Listener, Problem, canonical_address
 from proxy.routing import socket_door
 
 log = get_logger(__name__)
@@ -134,6 +134,7 @@ class ListeningSockets:
 
 
 def _bound_socket(address: str, port: int) -> socket.socket:
+    address = canonical_address(address)
     is_everywhere = not address and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_everywhere or ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -95,6 +95,14 @@ def test_an_address_in_another_spelling_keeps_its_sockets(sockets: ListeningSock
         assert list(before) == [f"[::1]:{port}"]
 
 
+def test_an_ipv4_address_in_the_spelling_of_ipv6_is_that_address(sockets: ListeningSockets) -> None:
+    with reserved_port() as port:
+        sockets.use([listener(port, address="::ffff:127.0.0.1")])
+
+        assert list(sockets.groups) == [f"127.0.0.1:{port}"]
+        assert connects("127.0.0.1", port)
+
+
 def test_a_link_local_address_is_bound_on_its_interface() -> None:
     code = (
         "from proxy.document import Listener; from proxy.supervisor.sockets import ListeningSockets\n"
