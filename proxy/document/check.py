@@ -157,6 +157,9 @@ def _check_networks(networks: tuple[str, ...], at: str, findings: Findings) -> N
             ipaddress.ip_network(network)
         except ValueError as error:
             findings.add(f"{at}[{place}]", f"{error}; want an address, or a network as 10.0.0.0/8")
+        else:
+            if "%" in network:
+                findings.add(f"{at}[{place}]", f"{network!r} has a zone, want it without: it counts on every interface")
 
 
 def _is_ip_address(text: str) -> bool:

@@ -191,6 +191,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait forever"),
     ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
     ({"forwarding": {"proxyProtocol": ["::1", "lb.example"]}}, "forwarding.proxyProtocol[1]", "want an address"),
+    ({"forwarding": {"trustedProxies": ["fe80::1%eth0"]}}, "forwarding.trustedProxies[0]", "want it without"),
     ({"forwarding": {"requestIdHeader": "Content-Length"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Transfer_Encoding"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Host"}}, "forwarding.requestIdHeader", "a meaning of its own"),
