@@ -1,5 +1,6 @@
 """`tunnelgw-proxy explain`: by which doors a request can arrive, and what would be done with it at each."""
 
+import argparse
 import ipaddress
 import sys
 import time
@@ -40,6 +41,24 @@ _TUNNEL = (TUNNEL_HTTP, TUNNEL_HTTPS)
 _NEW_ID = b"000000000000-1"
 
 
+def add_request(parser: argparse.ArgumentParser, listener: str) -> None:
+    """The arguments for `Question.asked`. METHOD may be left out, so parse them with `parse_intermixed_args`.
+    `listener`: the help for that option."""
+    parser.add_argument("--listener", metavar="NAME", help=listener)
+    parser.add_argument(
+        "--client",
+        metavar="ADDRESS",
+        default=STRANGER,
+        help="the address that connects to a direct listener, of a client or of a trusted proxy; default: %(default)s",
+    )
+    parser.add_argument(
+        "-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field; may be repeated"
+    )
+    parser.add_argument("-X", "--method", dest="flag", metavar="METHOD", help="the method, as with curl")
+    parser.add_argument("method", nargs="?", metavar="METHOD", help="the same without -X; default: GET")
+    parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example/cart?page=2")
+
+
 @dataclass(frozen=True)
 class Question:
     """The request to explain."""
@@ -52,6 +71,14 @@ class Question:
     """The only listener to consider; None: all that fit."""
     client: str = STRANGER
     """The address that connects to a direct listener, which may be one of the document's trusted proxies."""
+
+    @classmethod
+    def asked(cls, found: argparse.Namespace) -> "Question":
+        """Raises SourceError."""
+        method, *more = [each for each in (found.flag, found.method) if each is not None] or ["GET"]
+        if more:
+            raise SourceError(f"seen two methods, {method!r} after -X and {more[0]!r}; want one")
+        return cls.parse(method, found.url, found.header, found.listener, found.client)
 
     @classmethod
     def parse(

@@ -56,7 +56,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 
 
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    from proxy.commands.explain import STRANGER, Question, explain
+    from proxy.commands.explain import Question, add_request, explain
 
     parser = HelpParser(
         prog=f"{PROG} explain",
@@ -79,24 +79,14 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument(
         "--ca-file", metavar="FILE", help="with --proxy and https: CAs to trust (PEM) instead of the system's"
     )
-    parser.add_argument("--listener", metavar="NAME", help="the listener that the client connects to, by name")
-    parser.add_argument(
-        "--client",
-        metavar="ADDRESS",
-        default=STRANGER,
-        help="the address that connects to a direct listener, of a client or of a trusted proxy; default: %(default)s",
-    )
-    parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("method", metavar="METHOD", help="such as GET")
-    parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example/cart?page=2")
-    found = parser.parse_args(arguments)
+    add_request(parser, "the listener that the client connects to, by name")
+    found = parser.parse_intermixed_args(arguments)
     if found.config:
         data = read_file(found.config)
     else:
         data = read_running(found.proxy, read_token(found.auth_token_file, environ), found.ca_file)
-    question = Question.parse(found.method, found.url, found.header, found.listener, found.client)
-    return EXIT_WELL if explain(data, question, as_json=found.json) else EXIT_NOT_WELL
+    return EXIT_WELL if explain(data, Question.asked(found), as_json=found.json) else EXIT_NOT_WELL
 
 
 def _schema(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:

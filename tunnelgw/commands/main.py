@@ -126,7 +126,7 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
 
 
 def _explain(arguments: Sequence[str], environ: Environ) -> bool:
-    from proxy.commands.explain import STRANGER, Question
+    from proxy.commands.explain import Question, add_request
     from proxy.commands.sources import SourceError
     from tunnelgw.commands.explain import explain
 
@@ -137,19 +137,10 @@ def _explain(arguments: Sequence[str], environ: Environ) -> bool:
         "nearly matched. Nothing is sent anywhere.",
     )
     _add_source(parser, environ)
-    parser.add_argument("--method", "-X", default="GET", help="default: GET")
-    parser.add_argument("--header", "-H", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
-    parser.add_argument(
-        "--client",
-        metavar="ADDRESS",
-        default=STRANGER,
-        help="the address that connects to a direct listener, of a client or of a trusted proxy; default: %(default)s",
-    )
-    parser.add_argument("--listener", metavar="NAME", help="only through this listener: namespace/gateway/listener")
-    parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example.org/cart")
-    found = parser.parse_args(arguments)
+    add_request(parser, "only through this listener: namespace/gateway/listener")
+    found = parser.parse_intermixed_args(arguments)
     try:
-        question = Question.parse(found.method, found.url, found.header, found.listener, found.client)
+        question = Question.asked(found)
     except SourceError as error:
         raise CannotAnswer(str(error)) from error
     return explain(_inputs(found, environ), found.controller_name, found.namespace, question, as_json=found.json)

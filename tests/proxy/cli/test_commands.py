@@ -114,6 +114,9 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(capsys: pytest.CaptureFixture
 def test_explain_names_route_rule_reason_and_shares(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = told(capsys, "explain", "--config", file, "GET", "http://shop.example/cart?page=2")
 
+    for spelling in ([], ["-X", "GET"]):
+        again = told(capsys, "explain", *spelling, "--config", file, "http://shop.example/cart?page=2")
+        assert again == (code, out, "")
     assert code == 0
     assert [line for line in out.splitlines() if line.startswith("door: ")] == [
         "door: 127.0.0.1:8080",
@@ -417,6 +420,8 @@ def test_explain_says_that_a_document_has_no_listeners(capsys: pytest.CaptureFix
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
         (["--client", "proxy.lan", "GET", "http://shop.example/"], ["'proxy.lan'", "want an IP address"]),
         (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
+        (["", "http://shop.example/"], ["seen method ''", "want one word"]),
+        (["-X", "PUT", "GET", "http://shop.example/"], ["two methods, 'PUT' after -X and 'GET'"]),
         (["CONNECT", "http://shop.example/"], ["answered with 501", "ask about that"]),
         (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "not a host name"]),
         (["G\udce9T", "http://shop.example/"], ["want one word"]),

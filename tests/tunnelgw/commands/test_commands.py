@@ -421,7 +421,7 @@ def test_a_file_with_a_read_error_is_reported_by_its_name() -> None:
 
 def test_explain_shows_route_backend_and_near_misses(folder: Path) -> None:
     taken = run("explain", "--manifests", str(folder), "http://shop.example.org/cart/1")
-    missed = run("explain", "--manifests", str(folder), "http://shop.example.org/")
+    missed = run("explain", "GET", "--manifests", str(folder), "http://shop.example.org/")
 
     assert taken.returncode == 0
     assert "listener: infra/web/http" in taken.stdout
