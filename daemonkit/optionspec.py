@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from daemonkit.secret import Secret
-from daemonkit.values import Choice, CommaList, parse_bool, parse_text
+from daemonkit.values import Choice, CommaList, parse_bool, parse_file, parse_text
 
 _METADATA_KEY: Final = "daemonkit.option"
 _METAVARS: Final = {"duration": "DURATION", "bytes": "SIZE"}
@@ -112,7 +112,7 @@ class OptionSpec:
     def metavar(self) -> str:
         if self.declaration.metavar:
             return self.declaration.metavar
-        if self.is_secret:
+        if self.is_secret or self.declaration.parse is parse_file:
             return "FILE"
         if self.is_boolean:
             return "true|false"

@@ -33,6 +33,14 @@ def parse_text(text: str) -> str:
     return text
 
 
+def parse_file(text: str) -> str:
+    """The path of a file. Content in its place, such as a private key, is refused without being repeated."""
+    text = parse_text(text)
+    if "\n" in text or text.startswith(("-----BEGIN", "{")):
+        raise ValueError("seen the content of a file, want the path of a file that holds it")
+    return text
+
+
 def parse_duration(text: str) -> float:
     """`30s`, `500ms`, `1m30s`, `2h` or `1.5s` in seconds."""
     text = text.strip()

@@ -10,7 +10,7 @@ from pathlib import Path
 from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
-from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, size
+from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, parse_file, size
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
 
@@ -152,7 +152,7 @@ class Options(CommonOptions):
     unifi_ca_cert: str | None = option(
         env="UNIFI_CA_CERT",
         group="UniFi",
-        metavar="FILE",
+        parse=parse_file,
         help="PEM file with the CA that issued the controller's certificate",
     )
     unifi_tls_fingerprint: str | None = option(

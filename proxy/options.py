@@ -8,7 +8,7 @@ from pathlib import Path
 from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
-from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, size
+from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, parse_file, size
 from proxy.accesslog import AccessLogSettings
 from proxy.accesslog.settings import CHOICES, ERRORS
 from proxy.tunnel.addresses import IpVersion
@@ -79,12 +79,12 @@ class Options(CommonOptions):
     )
     config_tls_cert: str | None = option(
         group="config API",
-        metavar="FILE",
+        parse=parse_file,
         help="serve the config API over TLS with this certificate chain (PEM). When this file or the key file "
         "changes, both are read again",
     )
     config_tls_key: str | None = option(
-        group="config API", metavar="FILE", help="the private key of that certificate (PEM)"
+        group="config API", parse=parse_file, help="the private key of that certificate (PEM)"
     )
     max_document_bytes: int = option(
         parse=size(1024),
@@ -95,7 +95,7 @@ class Options(CommonOptions):
     )
     config: str | None = option(
         group="configuration",
-        metavar="FILE",
+        parse=parse_file,
         help="document to load at the start, in place of the one in the state directory, and again on SIGHUP",
     )
     state_dir: str | None = option(
@@ -119,7 +119,7 @@ class Options(CommonOptions):
     )
     edge_ca_file: str | None = option(
         group="tunnel",
-        metavar="FILE",
+        parse=parse_file,
         help="the only CAs (PEM) to trust for the edge; without it, the provider's two published roots are fetched, "
         "checked, and kept in the state directory",
     )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
-from daemonkit.values import choice, comma_list, duration, parse_bool, parse_url
+from daemonkit.values import choice, comma_list, duration, parse_bool, parse_file, parse_url
 from tunnelgw.model.meta import LABEL, Key
 from tunnelgw.provider.transport import DEFAULT_URL
 
@@ -115,7 +115,7 @@ class Options(CommonOptions):
     kubeconfig: str | None = option(
         env="KUBECONFIG",
         group="source",
-        metavar="FILE",
+        parse=parse_file,
         excludes="manifests",
         help="kubeconfig of the API server; if not set: the Pod's service account, or else ~/.kube/config; the flag "
         "takes precedence over TUNNELGW_MANIFESTS",
@@ -176,7 +176,7 @@ class Options(CommonOptions):
         help="the proxies are the endpoints of this Service's port `config`, ready or not",
     )
     proxy_ca_file: str | None = option(
-        group="proxies", metavar="FILE", help="PEM file with the CAs to trust for https config APIs"
+        group="proxies", parse=parse_file, help="PEM file with the CAs to trust for https config APIs"
     )
     proxy_tls_server_name: str | None = option(
         parse=parse_server_name,

@@ -131,6 +131,15 @@ def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
         assert sum(line.startswith("tunnelgw-proxy: ") for line in proxy.lines) == 2
 
 
+@pytest.mark.parametrize("name", ["PROXY_CONFIG_TLS_KEY", "PROXY_CONFIG"])
+@pytest.mark.parametrize("content", ["-----BEGIN PRIVATE KEY-----", '{"key": "PRIVATE KEY"}', "first\nPRIVATE KEY"])
+def test_content_in_place_of_a_files_name_is_refused_and_not_repeated(name: str, content: str) -> None:
+    with pytest.raises(BadOptions, match="seen the content of a file, want the path") as told:
+        parse(Options, prefix=PREFIX, argv=[], environ={name: content}, commands=COMMANDS)
+
+    assert "PRIVATE" not in str(told.value)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:8082", "[::1]:8082", "localhost:8082", "unix:/run/proxy.sock"])
 def test_unauthenticated_config_is_allowed_at_addresses_of_this_host_only(address: str) -> None:
     assert options("--allow-unauthenticated-config", "--config-addr", address).allow_unauthenticated_config
