@@ -47,10 +47,11 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
             if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
                 # A proxy of the environment is for the provider: it would not reach cluster addresses.
                 load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-            elif not kubeconfig and not _has_usual_kubeconfig():
-                raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
             else:
                 file = kubeconfig or _USUAL_KUBECONFIG
+                if not _exists(file):
+                    why = "" if kubeconfig else "this is no Pod, and "
+                    raise Unreachable(f"no access to a cluster: {why}there is no {file}")
                 try:
                     load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
                 except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
@@ -125,9 +126,10 @@ def _is_on_this_machine(url: str) -> bool:
         return False
 
 
-def _has_usual_kubeconfig() -> bool:
+def _exists(kubeconfig: str) -> bool:
+    """Any of its files, of which KUBECONFIG may name several."""
     try:
-        return Path(_USUAL_KUBECONFIG).expanduser().exists()
+        return any(Path(file).expanduser().exists() for file in kubeconfig.split(os.pathsep) if file)
     except RuntimeError:  # the user has no home directory
         return False
 

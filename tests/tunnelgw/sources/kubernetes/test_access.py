@@ -636,6 +636,16 @@ def test_a_file_that_pyyaml_fails_on_is_no_kubeconfig(tmp_path: Path, content: s
         asked(str(path))
 
 
+def test_a_kubeconfig_that_is_not_there_is_named_unless_another_of_the_list_is(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    there = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": SECRET})
+
+    with pytest.raises(Unreachable, match=rf"^no access to a cluster: there is no {missing}$"):
+        asked(missing)
+    with pytest.raises(Unreachable, match="Connection refused"):
+        asked(f"{missing}:{there}")
+
+
 def test_an_api_server_with_ipv6_alone_is_dialled_though_loopback_had_none_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
