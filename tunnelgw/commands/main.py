@@ -3,11 +3,21 @@
 import argparse
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from daemonkit import standardfiles
 from daemonkit.helpparser import HelpParser
 from tunnelgw.commands.inputs import CannotAnswer, Inputs, from_controlled, from_files
-from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, PREFIX, PROG, Options, parse_namespaces
+from tunnelgw.options import (
+    DEFAULT_CONTROLLER,
+    DEFAULT_NAMESPACE,
+    PREFIX,
+    PROG,
+    Options,
+    parse_controller_name,
+    parse_namespace,
+    parse_namespaces,
+)
 
 EXIT_WELL = 0
 EXIT_NOT_WELL = 1
@@ -40,6 +50,7 @@ def _parser(command: str, environ: Environ, description: str) -> argparse.Argume
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--controller-name",
+        type=_typed(parse_controller_name, "TUNNELGW_CONTROLLER_NAME"),
         default=environ.get("TUNNELGW_CONTROLLER_NAME") or DEFAULT_CONTROLLER,
         help="spec.controllerName of our GatewayClasses [TUNNELGW_CONTROLLER_NAME; default: %(default)s]",
     )
@@ -64,7 +75,7 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
     _add_namespace(parser, environ)
     parser.add_argument(
         "--secret-namespaces",
-        type=_namespaces,
+        type=_typed(parse_namespaces, "TUNNELGW_SECRET_NAMESPACES"),
         default=environ.get("TUNNELGW_SECRET_NAMESPACES", ""),
         metavar="NAMESPACE,...",
         help="read Secrets only in these namespaces and the controller's own, as the controller does "
@@ -72,16 +83,22 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
     )
 
 
-def _namespaces(text: str) -> tuple[str, ...]:
-    try:
-        return parse_namespaces(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def _typed(parse: Callable[[str], Any], variable: str) -> Callable[[str], Any]:
+    """A type for argparse, whose errors do not say that a text may come from the variable."""
+
+    def typed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error} (the flag, or {variable})") from error
+
+    return typed
 
 
 def _add_namespace(parser: argparse.ArgumentParser, environ: Environ) -> None:
     parser.add_argument(
         "--namespace",
+        type=_typed(parse_namespace, "TUNNELGW_NAMESPACE"),
         default=environ.get("TUNNELGW_NAMESPACE") or DEFAULT_NAMESPACE,
         help="the controller's own namespace [TUNNELGW_NAMESPACE; default: %(default)s]",
     )

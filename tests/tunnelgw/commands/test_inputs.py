@@ -13,6 +13,7 @@ from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing
 from tunnelgw.commands.inputs import STATUS, CannotAnswer, from_controlled, from_files
 from tunnelgw.commands.listing import from_api_server
+from tunnelgw.commands.main import run
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
@@ -217,3 +218,22 @@ def test_unreadable_objects_of_an_api_server_are_reported_with_the_reason(tmp_pa
     told = "cannot be read and is left out: Expected `object`, got `int` - at `$.spec`"
     assert str(problem) == f"HTTPRoute shop/web: {told}"
     assert (done.returncode, done.stdout) == (1, f"not well\tHTTPRoute shop/web\tobject\t\t{told}\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable", "wanted"),
+    [
+        ("--controller-name", "TUNNELGW_CONTROLLER_NAME", "seen 'a b', want domain/path"),
+        ("--namespace", "TUNNELGW_NAMESPACE", "seen 'a b', want a valid namespace name"),
+    ],
+)
+def test_a_name_that_run_refuses_is_refused_by_commands_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, variable: str, wanted: str
+) -> None:
+    """With a controller's name that nothing can have, all would be well, since nothing is its own."""
+    for given, environ in (([flag, "a b"], {}), ([], {variable: "a b"})):
+        with pytest.raises(SystemExit) as told:
+            run(["check", str(tmp_path), *given], environ)
+
+        assert told.value.code == 2
+        assert wanted in capsys.readouterr().err
