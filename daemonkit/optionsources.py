@@ -4,6 +4,7 @@ Every error becomes a `Problem`, so that the user sees all of them at once. No p
 """
 
 import difflib
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,11 @@ def read_secret(path: str, names: str) -> Secret:
         ) from error
     except (OSError, ValueError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"{names}: cannot read the file {path!r}: {detail}") from error
+        shown = repr(path)
+        if isinstance(error, OSError) and not path.startswith("/") and not os.path.lexists(path):
+            shown = "(a relative path, not repeated: it may be the secret itself)"
+        # `from None`: the original error contains the path.
+        raise ValueError(f"{names}: cannot read the file {shown}: {detail}") from None
     try:
         text = octets.decode("utf-8-sig")
     except UnicodeDecodeError:

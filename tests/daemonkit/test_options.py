@@ -168,6 +168,14 @@ def test_a_secret_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Pa
     assert "larger than 65536 bytes" in problems("--api-key-file", str(tmp_path / "large"))[0]
 
 
+@pytest.mark.parametrize("secret", ["hunter2", "x" * 5000])
+def test_a_secret_in_place_of_its_file_is_not_repeated(secret: str) -> None:
+    (problem,) = problems(UNIFI_API_KEY_FILE=secret)
+
+    assert secret not in problem
+    assert "cannot read the file (a relative path, not repeated: it may be the secret itself): " in problem
+
+
 @pytest.mark.parametrize("argv", [["--api-key", "hunter2"], ["--api-key=hunter2"]])
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated(argv: list[str]) -> None:
     found = problems(*argv)
