@@ -5,8 +5,9 @@
 Without its Gateway, a proxy would go on serving a document that nobody updates, at addresses that people can reach. So
 it gets an empty one, but only when its Gateway has been gone for a while: objects may be deleted and created again. If
 the Gateway still exists and merely does not name the proxy any more, the proxy keeps its document: it may be the same
-proxy under another name. Tokens are remembered, since Secrets are often deleted first. Nothing is remembered across
-restarts. Only the reconciler's thread calls this module.
+proxy under another name. Tokens are remembered, since Secrets are often deleted first. A standby remembers all this,
+too, for the case that it leads next. Nothing is remembered across restarts. Only the reconciler's thread calls this
+module.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +18,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Plane
+from tunnelgw.deliver.targets import Author, Plane
 from tunnelgw.translate.gateways import SHARED
 
 log = get_logger(__name__)
@@ -26,8 +27,11 @@ PATIENCE_S: Final = 600.0
 """How long to try to reach a proxy: most were stopped together with their Gateway."""
 
 
-class _Served(msgspec.Struct, frozen=True):
-    plane: str
+class Served(msgspec.Struct, frozen=True):
+    """How to empty a proxy."""
+
+    author: Author
+    """Of its document, or of the last one that it can have got: `gateway` is the id of the data plane."""
     token: Credentials
 
 
@@ -35,7 +39,7 @@ class DepartedProxies:
     def __init__(self, grace_s: float) -> None:
         """Times are of one monotonic clock, in seconds."""
         self._grace_s = grace_s
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Served] = {}
         """By URL: the data plane that a proxy belongs to, or last belonged to, and its last usable credentials, if
         any."""
         self._since_s: dict[str, float] = {}
@@ -49,25 +53,25 @@ class DepartedProxies:
         for name, plane in planes.items():
             for url in plane.endpoints if name != SHARED else ():
                 if url not in plane.taken:
-                    self._serve(url, _Served(name, plane.token))
+                    self._serve(url, Served(Author(name, plane.created_at), plane.token))
         for url, served in self._served.items():
-            if is_there(served.plane):
+            if is_there(served.author.gateway):
                 self._since_s.pop(url, None)
             else:
                 self._since_s.setdefault(url, now_s)
 
     def serves(self, plane: str) -> bool:
         """Whether, as far as we know, a Gateway's own data plane still has a proxy that is not emptied."""
-        return any(served.plane == plane for served in self._served.values())
+        return any(served.author.gateway == plane for served in self._served.values())
 
     @property
     def served(self) -> Collection[str]:
         """The URLs of all proxies that are emptied now, or will be once their Gateway is gone."""
         return self._served.keys()
 
-    def proxies(self, now_s: float) -> dict[str, Credentials]:
-        """Credentials of the proxies to be emptied now, by URL."""
-        return {url: self._served[url].token for url in sorted(self._due(now_s))}
+    def proxies(self, now_s: float) -> dict[str, Served]:
+        """The proxies to be emptied now, by URL."""
+        return {url: self._served[url] for url in sorted(self._due(now_s))}
 
     def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
         """`receipts`: the results of emptying proxies, by URL; none while another controller leads."""
@@ -83,10 +87,10 @@ class DepartedProxies:
                 log.warning("proxy of a Gateway that has gone cannot be emptied", error=receipt.error, target=url)
                 self._drop(url)
 
-    def _serve(self, url: str, now: _Served) -> None:
+    def _serve(self, url: str, now: Served) -> None:
         before = self._served.get(url)
-        is_without_token = now.token.secret is None and before is not None and before.plane == now.plane
-        if not is_without_token:
+        is_known = before is not None and before.author.gateway == now.author.gateway
+        if now.token.secret is not None or not is_known:
             self._served[url] = now
 
     def _due(self, now_s: float) -> set[str]:

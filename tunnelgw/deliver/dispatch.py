@@ -26,6 +26,7 @@ from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Target, Withheld
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.credentials import Credentials
+from tunnelgw.deliver.departed import Served
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import TAKEN, Plane, Tunnel, tunnel_name
@@ -155,8 +156,8 @@ class Dispatch:
         """By data plane."""
         self._planes: Mapping[str, Plane] = {}
         self._versions: dict[str, int] = {}
-        """By URL: the last version that a proxy took from us, for proxies named by GatewayConfigs. Written by couriers'
-        threads."""
+        """By URL: the last version that a proxy named by a GatewayConfig took from us since we lead. Couriers' threads
+        write it."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
         self._held_up_since_s: dict[Tunnel, float] = {}
         """By tunnel: since when its newest hostnames have been waiting for data planes."""
@@ -170,10 +171,11 @@ class Dispatch:
     def drop_document(self, plane: str) -> None:
         self._documents.pop(plane, None)
 
-    def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Credentials] | None = None) -> None:
+    def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Served] | None = None) -> None:
         """Deliver the newest documents to exactly the proxies of these data planes.
 
-        `departed`: proxies, by URL, to be emptied if they still hold what they last took from us.
+        `departed`: proxies, by URL, to be emptied if they still hold what they last took from us; or from a former
+        leader, if they have taken nothing from us since we lead.
         """
         self._planes = planes
         if self._settings.is_dry_run:
@@ -184,9 +186,9 @@ class Dispatch:
             if name in self._documents
             for url in plane.endpoints
         }
-        for url, token in (departed or {}).items():
-            # If it never took anything from us: a version that no proxy has, so nothing is done.
-            wanted[ProxyKey(_DEPARTED, url, token)] = DocumentParcel.nothing(self._versions.get(url, -1))
+        for url, served in (departed or {}).items():
+            over = self._versions.get(url, served.author)
+            wanted[ProxyKey(_DEPARTED, url, served.token)] = DocumentParcel.nothing(over)
         self._proxies.send(wanted)
 
     def remember_only(self, urls: Collection[str]) -> None:
@@ -226,6 +228,7 @@ class Dispatch:
     def stop(self) -> None:
         """Deliver nothing until `send` and `send_hosts` are called again."""
         self._sent_hosts, self._held_up_since_s = {}, {}
+        self._versions.clear()
         self._proxies.stop()
         self._tunnels.stop()
         self._report.keep(())

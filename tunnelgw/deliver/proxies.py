@@ -14,6 +14,7 @@ from daemonkit.logs import get_logger
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, VersionConflict
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import Remark, RemarkKind
+from tunnelgw.deliver.targets import Author
 
 log = get_logger(__name__)
 
@@ -28,6 +29,20 @@ _REPLACED = (
 _LOST = "it loses its document again and again: it keeps being restarted, or several proxies are behind its address"
 
 
+class _Listener(msgspec.Struct, frozen=True, rename="camel"):
+    gateway: str = ""
+    created_at: str = ""
+    """Empty for those that only keep a port closed."""
+
+
+class _Written(msgspec.Struct, frozen=True):
+    listeners: tuple[_Listener, ...] = ()
+
+
+# Made before there are threads: while one thread has msgspec analyse a type, others that use that type would crash.
+_decode_written = msgspec.json.Decoder(_Written).decode
+
+
 class DocumentParcel(msgspec.Struct, frozen=True):
     """A document without its version."""
 
@@ -35,12 +50,14 @@ class DocumentParcel(msgspec.Struct, frozen=True):
     tail: tuple[bytes, ...]
     """What follows `{"version":N` in its JSON, so it begins with a comma or brace. In pieces, most of which are the
     same objects as in the previous parcel."""
-    over: int | None = None
-    """If set, the document only replaces this version: if another one is loaded, nothing is sent."""
+    over: int | Author | None = None
+    """If set, the document only replaces this version, or a document for this Gateway: if another one is loaded,
+    nothing is sent."""
 
     @classmethod
-    def nothing(cls, over: int) -> "DocumentParcel":
-        """An empty document, for a proxy that we left with version `over`."""
+    def nothing(cls, over: int | Author) -> "DocumentParcel":
+        """An empty document, for a proxy that we left with version `over`, or another controller with a document for
+        that Gateway."""
         return cls(f"nothing over {over}", (b"}",), over)
 
 
@@ -138,14 +155,23 @@ class ProxyTarget:
     def _replacements(self) -> tuple[Remark, ...]:
         return (Remark(RemarkKind.REPLACED, self.name, self._replaced_how),) if self._replaced >= _MANY_REPLACED else ()
 
-    def _replace(self, parcel: DocumentParcel, over: int) -> tuple[Remark, ...]:
+    def _replace(self, parcel: DocumentParcel, over: int | Author) -> tuple[Remark, ...]:
         loaded = self._client.loaded()
-        if loaded is None or loaded.version != over:
+        if loaded is None or not (loaded.version == over if isinstance(over, int) else self._is_by(over)):
             return ()
         try:
-            return self._put(parcel, over + 1)
+            return self._put(parcel, loaded.version + 1)
         except VersionConflict:  # somebody else was quicker
             return ()
+
+    def _is_by(self, author: Author) -> bool:
+        try:
+            written = _decode_written(self._client.document() or b"{}")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # whatever it is, it is not ours
+            return False
+        names = {each.gateway for each in written.listeners}
+        times = {each.created_at for each in written.listeners if each.created_at}
+        return names == {author.gateway} and times == {author.created_at}
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
         answer = self._client.put(b'{"version":%d' % version, *parcel.tail)

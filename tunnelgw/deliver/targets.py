@@ -9,6 +9,7 @@ its IPv4 address.
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,7 @@ from tunnelgw.model.own import (
 )
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.translate.gateways import SHARED
+from tunnelgw.translate.names import created_at
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
 """Kinds that name tunnels: an object of these that cannot be read may name a tunnel that nothing else names."""
@@ -54,6 +56,14 @@ class _Said(msgspec.Struct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
 
 
+class Author(NamedTuple):
+    """The Gateway that a document was made for, as its listeners name it."""
+
+    gateway: str
+    created_at: str
+    """Empty: not known."""
+
+
 class Plane(msgspec.Struct, frozen=True):
     """Where a data plane's document goes."""
 
@@ -62,6 +72,8 @@ class Plane(msgspec.Struct, frozen=True):
     token: Credentials
     taken: frozenset[str] = frozenset()
     """Members of `endpoints` that already belong to another data plane: a proxy holds one document."""
+    created_at: str = ""
+    """When its Gateway was created, as its document says it; empty: not known, or it is the shared one."""
     misled: str = ""
     """Why its proxies open another tunnel than the one that gets its hostnames; empty: nothing says that they do."""
 
@@ -107,8 +119,9 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
         # The author of a GatewayConfig chooses where its document is sent: the shared proxies' token must not go there.
         token = token_at(snapshot, ref, config.metadata.namespace, AUTH_TOKEN_FIELD) if ref else Credentials(None)
         endpoints = tuple(dict.fromkeys(_one_spelling(url) for url in config.spec.proxy_endpoints))
+        created = created_at(gateway.metadata.creation_timestamp) or ""
         misled = other_tunnel(snapshot, config.spec, config.metadata.namespace)
-        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)), misled)
+        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)), created, misled)
         taken.update(endpoints)
     return found
 

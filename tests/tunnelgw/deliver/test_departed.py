@@ -8,9 +8,9 @@ import pytest
 
 from daemonkit.secret import Secret
 from tunnelgw.deliver.credentials import Credentials
-from tunnelgw.deliver.departed import PATIENCE_S, DepartedProxies
+from tunnelgw.deliver.departed import PATIENCE_S, DepartedProxies, Served
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Plane
+from tunnelgw.deliver.targets import Author, Plane
 from tunnelgw.translate.gateways import SHARED
 
 GRACE_S = 10.0
@@ -23,10 +23,12 @@ DONE = Receipt(URL, "nothing", "nothing")
 REFUSED = Receipt(URL, "nothing", "", "401", is_refusal=True, attempts=1)
 UNREACHABLE = Receipt(URL, "nothing", "", "connection refused", attempts=9)
 GATEWAY = "shop/gw"
+CREATED = "2026-01-01T00:00:00Z"
+SERVED = Served(Author(GATEWAY, CREATED), TOKEN)
 
 
 def plane(*urls: str, token: Credentials = TOKEN, taken: Collection[str] = ()) -> Plane:
-    return Plane(urls, token, frozenset(taken))
+    return Plane(urls, token, frozenset(taken), CREATED)
 
 
 def departed_from(planes: dict[str, Plane]) -> DepartedProxies:
@@ -41,9 +43,9 @@ def test_a_proxy_is_emptied_once_its_gateway_has_been_gone_for_the_grace_period(
     departed = departed_from({GATEWAY: plane(URL, OTHER_URL)})
 
     assert departed.proxies(LATER_S - 0.1) == {}
-    assert departed.proxies(LATER_S) == {URL: TOKEN, OTHER_URL: TOKEN}
+    assert departed.proxies(LATER_S) == {URL: SERVED, OTHER_URL: SERVED}
     departed.settle({URL: DONE}, LATER_S)
-    assert departed.proxies(LATER_S) == {OTHER_URL: TOKEN}
+    assert departed.proxies(LATER_S) == {OTHER_URL: SERVED}
 
 
 def test_a_proxy_is_left_alone_when_its_gateway_comes_back_with_or_without_it() -> None:
@@ -72,7 +74,7 @@ def test_the_grace_period_starts_anew_if_the_gateway_was_back_meanwhile() -> Non
     departed.follow({}, lambda _: False, NOW_S + 6)
 
     assert departed.proxies(NOW_S + 6 + GRACE_S - 0.1) == {}
-    assert departed.proxies(NOW_S + 6 + GRACE_S) == {URL: TOKEN}
+    assert departed.proxies(NOW_S + 6 + GRACE_S) == {URL: SERVED}
 
 
 def test_a_proxy_that_another_gateway_or_the_shared_document_has_taken_over_is_not_emptied() -> None:
@@ -97,7 +99,7 @@ def test_a_token_that_was_deleted_before_the_gateway_is_remembered() -> None:
 
     departed.follow({}, lambda _: False, NOW_S)
 
-    assert departed.proxies(LATER_S) == {URL: TOKEN}
+    assert departed.proxies(LATER_S) == {URL: SERVED}
 
 
 def test_another_gateways_token_is_not_used_for_one_that_never_had_any() -> None:
@@ -107,7 +109,7 @@ def test_another_gateways_token_is_not_used_for_one_that_never_had_any() -> None
 
     departed.follow({}, lambda _: False, NOW_S)
 
-    assert departed.proxies(LATER_S) == {URL: NO_TOKEN}
+    assert departed.proxies(LATER_S) == {URL: Served(Author(GATEWAY, CREATED), NO_TOKEN)}
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,11 @@ from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider import TOKEN as API_TOKEN
 from tests.support.provider.provider import PREFIX
 from tunnelgw.deliver.credentials import Credentials
+from tunnelgw.deliver.departed import Served
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import RemarkKind
-from tunnelgw.deliver.targets import Plane, Tunnel
+from tunnelgw.deliver.targets import Author, Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel
 from tunnelgw.metrics import Metrics
 from tunnelgw.provider.ingress import marker
@@ -192,11 +193,31 @@ def test_a_proxy_whose_gateway_has_gone_is_emptied_unless_it_has_been_forgotten(
         dispatch.remember_only([proxy.api] if is_remembered else [])
 
         def is_settled() -> bool:
-            dispatch.send({}, {proxy.api: token})
+            dispatch.send({}, {proxy.api: Served(Author("shop/gw", ""), token)})
             return proxy.api in dispatch.departed_receipts()
 
         desk.until(is_settled)
         assert ("routes" not in proxy.get().json()) is is_remembered
+
+
+def test_a_leader_empties_the_proxy_that_only_another_one_served_for_a_gateway_that_has_gone() -> None:
+    """Also if it led before that one, and so remembers an older version."""
+    author, token = Author("shop/gw", "2026-01-01T00:00:00Z"), Credentials(Secret(TOKEN))
+    with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shop/gw", document("a.example"), (), 1)
+        dispatch.send({"shop/gw": Plane((proxy.api,), token)})
+        desk.until(lambda: dispatch.has_answered("shop/gw"))
+        dispatch.stop()
+        listener = {"name": "web", "gateway": author.gateway, "createdAt": author.created_at, "tunnel": True}
+        assert proxy.put({"version": 7, "listeners": [listener]}).status_code == 200
+
+        def is_settled() -> bool:
+            dispatch.send({}, {proxy.api: Served(author, token)})
+            return proxy.api in dispatch.departed_receipts()
+
+        desk.until(is_settled)
+        assert proxy.get().json() == {"version": 8}
 
 
 def test_a_data_plane_without_proxies_or_document_counts_as_answered() -> None:
@@ -438,7 +459,8 @@ def test_a_proxy_that_is_to_be_emptied_holds_the_document_of_no_data_plane() -> 
         dispatch = desk.dispatch
         dispatch.put_document("shared", document("a.example"), (), 1)
 
-        dispatch.send(plane(proxy.api), {left.api: Credentials(Secret(TOKEN))})
+        gone = Served(Author("shop/gw", ""), Credentials(Secret(TOKEN)))
+        dispatch.send(plane(proxy.api), {left.api: gone})
 
         desk.until(lambda: left.api in dispatch.departed_receipts())
         desk.until(lambda: dispatch.held_planes() == {"shared"})

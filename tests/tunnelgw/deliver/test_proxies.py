@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from daemonkit.secret import Secret
+from tests.e2e.controller.fronts import Front
 from tests.proxy.site import TOKEN, Proxy, eventually
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, PutAnswer, VersionConflict
 from tunnelgw.deliver.courier import Undelivered, Withheld
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import RemarkKind
+from tunnelgw.deliver.targets import Author
 
 
 def parcel(host: str) -> DocumentParcel:
@@ -125,6 +127,44 @@ def test_a_farewell_leaves_a_foreign_document_and_a_proxy_without_a_document_alo
         assert proxy.get().status_code == (200 if version else 404)
         if version:
             assert hosts(proxy) == (version, ["b.example"])
+        target.close()
+
+
+def test_a_farewell_to_a_gateway_empties_a_proxy_whose_document_is_for_that_gateway_alone() -> None:
+    created, another = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    cases: list[tuple[list[tuple[str, str | None]], bool]] = [
+        ([("shop/gw", created)], True),
+        ([("shop/gw", created), ("shop/gw", None)], True),  # the second one only keeps a port closed
+        ([("shop/gw", another)], False),  # made again, or in another cluster
+        ([("shop/other", created)], False),
+        ([("shop/gw", created), ("shop/other", created)], False),
+        ([("shop/gw", None)], False),
+        ([], False),
+    ]
+    with Proxy() as proxy, Front(proxy.api) as front:
+        target = target_at(front.url)
+        for version, (authors, is_emptied) in zip(itertools.count(10, 10), cases, strict=False):
+            named = [
+                {
+                    "name": host,
+                    "gateway": gateway,
+                    "hostname": host,
+                    "tunnel": True,
+                    **({"createdAt": at} if at else {}),
+                }
+                for host, (gateway, at) in zip(("a.example", "b.example"), authors, strict=False)
+            ]
+            assert proxy.put({"version": version, "listeners": named}).status_code == 200
+
+            assert target.deliver(DocumentParcel.nothing(Author("shop/gw", created))) == ()
+
+            assert proxy.get().json()["version"] == version + is_emptied, authors
+            assert not is_emptied or "listeners" not in proxy.get().json()
+        for body in (b"", b"\xff", b"[" * 100_000, b'{"listeners":7}'):
+            odd = front.answer(lambda asked: asked.method == "GET", 200, body)
+
+            assert target.deliver(DocumentParcel.nothing(Author("shop/gw", created))) == ()
+            odd.release()
         target.close()
 
 
