@@ -90,8 +90,6 @@ class Balancer:
         if wish.avoid:
             usable = _others(usable, wish.avoid) or _others(usable, wish.avoid[-1:])
         size = len(usable)
-        if size == 1:
-            return usable[0]
         if wish.avoid:
             # Taking turns would send every retry to the address that follows the failing one.
             turn = int(self._draw() * size)

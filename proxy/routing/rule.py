@@ -174,7 +174,7 @@ class RuleCompiler:
         redirect = _redirect(filters.request_redirect) if filters.request_redirect else None
         persistence = compile_persistence(rule, route)
         auth = self._auth(filters.external_auth) if filters.external_auth else None
-        is_plain = len(branches) == 1 and not (cors or redirect or answer or persistence or auth)
+        is_plain = len(branches) == 1 and not (cors or persistence or auth)
         return Rule(
             route_name,
             route.kind,

@@ -173,9 +173,9 @@ class TableBuilder:
     def _changing(self, route: CompiledRoute, sets: dict[str, RouteSet], change: _Change) -> Iterator[None]:
         """Apply `change` to those of `sets` that the route belongs to, a few matches at a time."""
         for listener in route.listeners or sets:
-            own = self._hostnames.get(listener)
-            if own is None or listener not in sets:
+            if listener not in sets:
                 continue
+            own = self._hostnames[listener]
             for hostname in route.hostnames:
                 if hosts_overlap(own, hostname):
                     for start in range(0, len(route.matches), _MATCHES_PER_STEP):
