@@ -106,6 +106,7 @@ ORIGINS = [
     (["https://*.a.example"], "https://x.y.a.example", True),
     (["https://*.a.example"], "https://a.example", False),
     (["https://*.a.example"], "https://xa.example", False),
+    (["https://*.a.example"], "http://x.a.example:443", False),
     (["https://*.a.example"], "https://.a.example", False),
     (["https://*.a.example"], "https://x.a.example.evil", False),
     (["https://*.a.example:8443"], "https://x.a.example:8443", True),

@@ -286,6 +286,14 @@ def test_addresses_are_dropped_after_repeated_negative_answers_and_kept_when_the
             w.pass_time(5.1)
             assert w.fetch().status_code == 200
 
+            # A later denial is the first one again.
+            w.until(lambda: w.told == 9)
+            names.addresses = None
+            w.pass_time(31)
+            w.until(lambda: w.told == 10)
+            w.turns()
+            assert w.fetch().status_code == 200
+
 
 def test_a_name_out_of_use_is_forgotten() -> None:
     with backend() as peer:

@@ -118,6 +118,9 @@ def test_requests_over_the_limit_are_refused_unsent() -> None:
         running[0].request.cancel()
         assert not w.get().is_over
         assert w.backend().in_flight == 2
+        refused = w.get()
+        w.until(lambda: refused.is_over)
+        assert w.backend().failures == {"overload": 2}
 
 
 def test_requests_over_the_limit_of_connections_wait_in_order() -> None:

@@ -123,7 +123,7 @@ def test_no_more_of_a_health_page_is_read_than_64_kib() -> None:
     "page",
     [
         b"HTTP/1.1 200 OK\r\ncontent-length: 40000\r\n\r\n" + bytes(40_000),
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nchecked: all\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9c40\r\n%b\r\n0\r\nchecked: all\r\n\r\n" % bytes(40_000),
     ],
     ids=["40 KB", "with trailers"],
 )

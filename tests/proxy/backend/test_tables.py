@@ -37,6 +37,16 @@ def test_a_changed_backend_takes_effect_with_the_next_request_and_keeps_remainin
         assert (one.connections, other.connections) == (2, 1)
 
 
+def test_an_address_that_is_listed_twice_keeps_its_connection_when_others_come() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, one))
+        w.fetch()
+        w.use(of(one, one, other))
+        assert {address_of(w.fetch()) for _ in range(2)} == {one.address, other.address}
+
+        assert one.connections == 1
+
+
 def test_a_request_that_waits_for_a_removed_address_is_still_served_there() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other, circuit=document.Circuit(max_connections=1)))

@@ -352,6 +352,19 @@ def test_a_backend_without_tls_is_refused(authority: trustme.CA) -> None:
         assert failure_of(w).reason is Reason.TLS
 
 
+def test_the_failure_of_a_handshake_that_the_backend_cuts_off_says_so(authority: trustme.CA) -> None:
+    def cut_off(conn: Conn) -> None:
+        conn.sock.recv(1)
+        conn.reset()
+
+    with backend(cut_off) as peer, world() as w:
+        w.use(https(peer, authority))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert "TLS handshake failed: Connection reset by peer" in failure.detail
+
+
 def test_requests_that_waited_for_alpn_get_connections_of_their_own_over_http_1(authority: trustme.CA) -> None:
     """The first connection is occupied as long as its request lasts."""
     all_there = threading.Barrier(4)
