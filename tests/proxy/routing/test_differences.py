@@ -175,7 +175,7 @@ def holdings(table: routing.Table) -> dict[str, object]:
 
 
 @given(histories())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_differences_make_the_same_table_as_the_whole_document(history: list[bytes]) -> None:
     served = Served()
     for data in history:
