@@ -11,11 +11,14 @@ from tests.e2e.controller.fronts import Front
 from tests.kube.kubeenv import Environment
 from tests.proxy.site import Proxy
 from tests.support.dns_endpoints import KubeApi
+from tests.support.kube_fixtures import kube
 from tests.support.provider import Provider
 from tests.tunnelgw.sources.cluster import Cluster
 
+__all__ = ["kube"]  # of this package alone, so that it ends with `cluster`
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="package")
 def cluster(kube: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with KubeApi(kube) as admin:
         cluster = Cluster(kube, admin, tmp_path_factory.mktemp("account"))

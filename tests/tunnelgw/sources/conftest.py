@@ -12,7 +12,7 @@ from tests.tunnelgw.sources.cluster import Cluster
 __all__ = ["kube"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(kube: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with KubeApi(kube) as admin:
         yield Cluster(kube, admin, tmp_path_factory.mktemp("account"))
