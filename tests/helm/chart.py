@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tests.support.process import REPOSITORY
+from tests.support.programs import SHORT_LIVED
 
 CHART = REPOSITORY / "helm" / "tunnelgw"
 NAMESPACE = "gateways"
@@ -29,7 +30,7 @@ class Helm:
         self._program = program
         self._folder = folder
         kube = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)}
-        self._environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **kube}
+        self._environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **SHORT_LIVED, **kube}
 
     def run(self, *arguments: str, values: Values | None = None) -> str:
         """Returns standard output; raises Refused."""

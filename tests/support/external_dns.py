@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.ports import ReservedPort
 from tests.support.process import Process, shown
+from tests.support.programs import SHORT_LIVED
 
 ALL_RECORD_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR")
 ONCE_TIMEOUT_S = 60.0
@@ -61,7 +62,7 @@ class ExternalDns:
         return replace(self, namespace=namespace)
 
     def once(self, timeout_s: float = ONCE_TIMEOUT_S) -> Pass:
-        process = Process("external-dns --once", [*self._command(metrics_port=0), "--once"])
+        process = Process("external-dns --once", [*self._command(metrics_port=0), "--once"], SHORT_LIVED)
         with process:
             exit_code = process.wait(timeout_s)
         return Pass(exit_code, process.lines)
