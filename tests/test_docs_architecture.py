@@ -17,13 +17,14 @@ from tests.support.manuals import DOCS
 from tests.support.process import REPOSITORY
 from tunnelgw import daemon
 from tunnelgw.deliver import dispatch, former
+from tunnelgw.deliver.means import Means
 from tunnelgw.report import holdback, rush
 from tunnelgw.sources.kubernetes.lease import LeaseTiming
 
 PAGE = " ".join((DOCS / "architecture.md").read_text(encoding="utf-8").split())
 LEASE = LeaseTiming()
 EDGE = edgehttp.SETTINGS
-DISPATCH = dispatch.Settings(provider_url="", marker="")
+DISPATCH = dispatch.Settings(Means("", ""))
 
 
 def kib(size_bytes: int) -> str:

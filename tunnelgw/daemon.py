@@ -16,13 +16,12 @@ from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.secret import Secret
 from daemonkit.wsgi import HttpServer, ServerLimits
 from tunnelgw.deliver.dispatch import Dispatch, Settings
-from tunnelgw.deliver.targets import Discovery
 from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.features import SUPPORTED
+from tunnelgw.means import discovery_of, means_of
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
 from tunnelgw.origins import Listeners, NoToken, origin_of
-from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.report.events import Recorder, WarningEvents
 from tunnelgw.report.fulllists import FullLists
@@ -125,7 +124,7 @@ class _Controller:
 
     def _run_reconciler(self, token: Secret | None) -> None:
         self._dispatch = self._make_dispatch()
-        discovery = self._discovery(token)
+        discovery = discovery_of(self._options, token)
         self._reconciler = Reconciler(
             self._store,
             Wanted(self._dispatch, discovery, self._metrics),
@@ -143,17 +142,6 @@ class _Controller:
     def _recorder(self) -> Recorder | None:
         return None if self._options.dry_run else self._origin.recorder
 
-    def _discovery(self, token: Secret | None) -> Discovery:
-        options = self._options
-        return Discovery(
-            options.controller_name,
-            options.namespace,
-            endpoints=options.proxy_endpoints,
-            service=options.proxy_service,
-            is_tls=options.proxy_tls_server_name is not None,
-            token=token,
-        )
-
     def _make_dispatch(self) -> Dispatch:
         options, metrics = self._options, self._metrics
 
@@ -161,14 +149,10 @@ class _Controller:
             metrics.provider_calls.labels(call, outcome).observe(seconds)
 
         settings = Settings(
-            options.provider_api_url,
-            marker(options.controller_id),
-            proxy_ca_file=options.proxy_ca_file or "",
-            proxy_server_name=options.proxy_tls_server_name or "",
+            means_of(options),
             visit_every_s=options.proxy_visit_interval_s,
             drift_every_s=options.drift_interval_s,
             look_again_s=LOOK_AGAIN_S if options.leader_elect else math.inf,
-            adopt=options.adopt,
             is_dry_run=options.dry_run,
         )
         return Dispatch(

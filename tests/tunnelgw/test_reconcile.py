@@ -25,6 +25,7 @@ from tests.tunnelgw.sources.objects import make, route
 from tunnelgw import reconcile
 from tunnelgw.deliver import departed
 from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.wanted import Wanted
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
@@ -80,7 +81,7 @@ class Controller:
         self._stop = threading.Event()
         self._news = threading.Condition()
         metrics = Metrics(self.registry)
-        settings = Settings(provider.url, marker("tests"), visit_every_s=0.3)
+        settings = Settings(Means(provider.url, marker("tests")), visit_every_s=0.3)
         self._dispatch = Dispatch(
             settings,
             may_write=lambda: self.leads,

@@ -2,7 +2,7 @@
 
 main      command lines
 inputs    the objects, read once: from a folder of manifests, or an API server (listing)
-access    how proxies and the provider are reached
+token     the token of the shared proxies
 judge     translation -> rows of a table (pure)
 show      rows on a terminal, in a pipe, as JSON
 check · explain · status · diff

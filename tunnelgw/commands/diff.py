@@ -11,8 +11,9 @@ import msgspec
 from proxy import document
 from tunnelgw.commands import show
 from tunnelgw.commands.inputs import Inputs
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.configclient import ConfigClient
 from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.targets import (
     NAMING_TUNNELS,
     TAKEN,
@@ -28,7 +29,6 @@ from tunnelgw.deliver.targets import (
 from tunnelgw.provider.client import ProviderClient
 from tunnelgw.provider.errors import ProviderError
 from tunnelgw.provider.ingress import EVERYTHING
-from tunnelgw.provider.tunnel import TunnelDocument, TunnelRef
 from tunnelgw.translate.pipeline import Translation
 
 _STYLES = {
@@ -51,30 +51,19 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
-class Access(msgspec.Struct, frozen=True):
-    """How to reach proxies and the provider, from the options."""
-
-    discovery: Discovery
-    provider_url: str
-    marker: str
-    proxy_ca_file: str = ""
-    proxy_server_name: str = ""
-    adopt: bool = False
-
-
 class NotAllAsked(Exception):
     """Something could not be compared. All the rest has been shown, with the reasons for what is missing."""
 
 
-def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
+def diff(inputs: Inputs, discovery: Discovery, means: Means, *, as_json: bool) -> bool:
     """Returns whether nothing would change. Raises NotAllAsked."""
-    translation = Translation(inputs.snapshot, access.discovery.controller_name, access.discovery.namespace)
+    translation = Translation(inputs.snapshot, discovery.controller_name, discovery.namespace)
     wanted = {
         name: (plane, document.decode(translation.documents[name].encode(0)))
-        for name, plane in planes(inputs.snapshot, access.discovery).items()
+        for name, plane in planes(inputs.snapshot, discovery).items()
         if name in translation.documents
     }
-    found = [*_of_planes(wanted, access), *_of_tunnels(inputs, translation, access)]
+    found = [*_of_planes(wanted, means), *_of_tunnels(inputs, translation, discovery, means)]
     if as_json:
         show.as_json(found)
     elif found:
@@ -93,20 +82,20 @@ def diff(inputs: Inputs, access: Access, *, as_json: bool) -> bool:
     return False
 
 
-def _of_planes(wanted: Mapping[str, tuple[Plane, document.Document]], access: Access) -> Iterator[Difference]:
+def _of_planes(wanted: Mapping[str, tuple[Plane, document.Document]], means: Means) -> Iterator[Difference]:
     for name, (plane, serving) in wanted.items():
         for url in plane.endpoints:
             if url in plane.taken:
                 yield Difference("error", f"{url} for {name}", message=TAKEN)
             else:
-                yield from _of_proxy(url, plane, serving, access)
+                yield from _of_proxy(url, plane, serving, means)
 
 
-def _of_tunnels(inputs: Inputs, translation: Translation, access: Access) -> Iterator[Difference]:
-    for tunnel in tunnels(inputs.snapshot, access.discovery).values():
-        yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
-    for tunnel in _former_tunnels(inputs, access.discovery):
-        yield from _of_tunnel(tunnel, frozenset(), access)
+def _of_tunnels(inputs: Inputs, translation: Translation, discovery: Discovery, means: Means) -> Iterator[Difference]:
+    for tunnel in tunnels(inputs.snapshot, discovery).values():
+        yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), means)
+    for tunnel in _former_tunnels(inputs, discovery):
+        yield from _of_tunnel(tunnel, frozenset(), means)
 
 
 def _former_tunnels(inputs: Inputs, discovery: Discovery) -> list[Tunnel]:
@@ -117,13 +106,12 @@ def _former_tunnels(inputs: Inputs, discovery: Discovery) -> list[Tunnel]:
     return [tunnel for id_, tunnel in left_tunnels(inputs.snapshot, discovery).items() if id_ not in named]
 
 
-def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access) -> Iterator[Difference]:
+def _of_proxy(url: str, plane: Plane, wanted: document.Document, means: Means) -> Iterator[Difference]:
     if plane.token.problem:
         yield Difference("error", url, message=plane.token.problem)
         return
     try:
-        endpoint = ConfigEndpoint(url, access.proxy_ca_file, access.proxy_server_name)
-        client = ConfigClient(endpoint, plane.token.secret)
+        client = ConfigClient(means.proxy(url), plane.token.secret)
         try:
             held = client.document()
         finally:
@@ -153,16 +141,14 @@ def _parts(encoded: bytes) -> Mapping[str, Any]:
     return parts | {f"setting {name}": value for name, value in content.items()}
 
 
-def _of_tunnel(tunnel: Tunnel, hosts: frozenset[str], access: Access) -> Iterator[Difference]:
+def _of_tunnel(tunnel: Tunnel, hosts: frozenset[str], means: Means) -> Iterator[Difference]:
     name = tunnel_name(tunnel.tunnel_id)
     if tunnel.token.secret is None:
         yield Difference("error", name, message=tunnel.token.problem)
         return
-    client = ProviderClient(tunnel.token.secret, access.provider_url)
-    ref = TunnelRef(tunnel.tunnel_id, tunnel.account_id, tunnel.remedy)
-    kept = TunnelDocument(client, ref, access.marker, adopt=access.adopt)
+    client = ProviderClient(tunnel.token.secret, means.provider_url)
     try:
-        _, revision = kept.compare({hostname or EVERYTHING for hostname in hosts})
+        _, revision = means.ingress(tunnel, client).compare({hostname or EVERYTHING for hostname in hosts})
     except ProviderError as error:
         yield Difference("error", name, message=str(error))
         return

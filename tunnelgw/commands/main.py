@@ -180,7 +180,6 @@ def _status(arguments: Sequence[str], environ: Environ) -> bool:
 def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     """Takes the options of `run`, since it must reach everything that the controller reaches."""
     from daemonkit.options import load
-    from tunnelgw.commands.access import access_of
 
     as_json = "--json" in arguments
     rest = [argument for argument in arguments if argument != "--json"]
@@ -195,6 +194,8 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
         "everything could be compared.",
     )
     from tunnelgw.commands.diff import NotAllAsked, diff
+    from tunnelgw.commands.token import token_of
+    from tunnelgw.means import discovery_of, means_of
 
     if options.reads_folder:
         inputs = from_controlled([str(options.manifests_path)], str(options.status_path))
@@ -203,6 +204,6 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
 
         inputs = from_api_server(options.kubeconfig or "", options.namespace, options.secret_namespaces)
     try:
-        return diff(inputs, access_of(options), as_json=as_json)
+        return diff(inputs, discovery_of(options, token_of(options)), means_of(options), as_json=as_json)
     except NotAllAsked as error:
         raise CannotAnswer(str(error)) from error

@@ -6,6 +6,7 @@ dispatch                                proxies first, then the provider; collec
 couriers > courier                      one thread for each target: sends the newest parcel until it is there
 proxies > configclient                  a proxy as a target, and its config API
 tunnels                                 a tunnel's ingress document as a target
+means                                   how proxies and the provider are reached
 barred                                  a target that cannot be served because something is missing
 receipts · targets > credentials        values: how deliveries ended; where they go, with which tokens. Pure
 """

@@ -22,17 +22,18 @@ import msgspec
 from daemonkit.secret import Secret
 from proxy.document import Listener
 from tunnelgw.deliver.barred import BarredTarget
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.configclient import ConfigClient
 from tunnelgw.deliver.courier import Target, Withheld
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.departed import Served
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import TAKEN, Plane, Tunnel, tunnel_name
 from tunnelgw.deliver.tunnels import KNOCK, SETTLE_S, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
-from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
+from tunnelgw.provider.tunnel import Pass
 from tunnelgw.translate.gateways import SHARED
 
 _MAX_REMEMBERED = 1000
@@ -40,16 +41,11 @@ _MAX_REMEMBERED = 1000
 
 
 class Settings(msgspec.Struct, frozen=True):
-    provider_url: str
-    marker: str
-    """The `service` of our rules in ingress documents."""
-    proxy_ca_file: str = ""
-    proxy_server_name: str = ""
+    means: Means
     visit_every_s: float = 5.0
     drift_every_s: float = 600.0
     look_again_s: float = math.inf
     """When to look at a tunnel again after the first success: the former leader may have had a write in progress."""
-    adopt: bool = False
     is_dry_run: bool = False
     settle_s: float = SETTLE_S
     """When to look at a tunnel's document again after writing it."""
@@ -310,7 +306,7 @@ class Dispatch:
             return BarredTarget(f"{key.url} for {key.plane}", TAKEN, is_credential_problem=False)
         if key.token.problem:
             return BarredTarget(key.url, key.token.problem)
-        endpoint = ConfigEndpoint(key.url, self._settings.proxy_ca_file, self._settings.proxy_server_name)
+        endpoint = self._settings.means.proxy(key.url)
         try:
             client = ConfigClient(endpoint, key.token.secret, before_call=lambda: self._require_duty(is_served))
         except ValueError as error:
@@ -328,21 +324,14 @@ class Dispatch:
         budget = self._budgets.setdefault(tunnel.token.secret, Budget())
         client = ProviderClient(
             tunnel.token.secret,
-            self._settings.provider_url,
+            self._settings.means.provider_url,
             self._observe,
             budget,
             before_call=lambda _: self._require_duty(is_served),
         )
-        document = TunnelDocument(
-            client,
-            TunnelRef(tunnel.tunnel_id, tunnel.account_id, tunnel.remedy),
-            self._settings.marker,
-            adopt=self._settings.adopt,
-            is_dry_run=self._settings.is_dry_run,
-        )
         return TunnelTarget(
             name,
-            document,
+            self._settings.means.ingress(tunnel, client, is_dry_run=self._settings.is_dry_run),
             lambda found: self._report.note(tunnel.tunnel_id, found),
             client.close,
             self._settings.settle_s,

@@ -21,8 +21,9 @@ from tests.tunnelgw.deliver.test_targets import (
     status_of,
 )
 from tests.tunnelgw.sources.objects import make
-from tunnelgw.commands.diff import Access, NotAllAsked, diff
+from tunnelgw.commands.diff import NotAllAsked, diff
 from tunnelgw.commands.inputs import Inputs
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.targets import TAKEN, Discovery
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -58,7 +59,7 @@ def tunnelled(*hostnames: str) -> list[Item]:
 
 
 def told(items: list[Item], url: str, out: pytest.CaptureFixture[str], *problems: Problem) -> list[tuple[str, ...]]:
-    diff(Inputs(Snapshot.of(items), problems), Access(DISCOVERY, url, marker("tests")), as_json=True)
+    diff(Inputs(Snapshot.of(items), problems), DISCOVERY, Means(url, marker("tests")), as_json=True)
     return [tuple(each.values()) for each in json.loads(out.readouterr().out)]
 
 
@@ -86,7 +87,7 @@ def test_hostnames_in_a_tunnel_that_nothing_names_any_more_would_be_removed(caps
 def test_unreadable_objects_are_reported_beside_the_changes(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("", 0, "cannot be read", Entry(Kind.HTTP_ROUTE, Key("shop", "web")))
 
-    diff(Inputs(Snapshot.of([]), (problem,)), Access(DISCOVERY, "", marker("tests")), as_json=False)
+    diff(Inputs(Snapshot.of([]), (problem,)), DISCOVERY, Means("", marker("tests")), as_json=False)
 
     assert capsys.readouterr().err == "HTTPRoute shop/web: cannot be read\nnothing would change\n"
 
@@ -126,10 +127,10 @@ def test_a_proxy_s_document_is_compared_part_by_part(capsys: pytest.CaptureFixtu
 def test_a_proxy_of_another_data_plane_is_reported_as_such_and_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
     proxy = "http://127.0.0.1:1"
     items = [gateway_class("class"), *own_proxy(proxyEndpoints=[proxy])]
-    shared = Access(Discovery(OURS, "home", (proxy,)), "", marker("tests"))
+    shared = Discovery(OURS, "home", (proxy,))
 
     with pytest.raises(NotAllAsked):
-        diff(Inputs(Snapshot.of(items)), shared, as_json=True)
+        diff(Inputs(Snapshot.of(items)), shared, Means("", marker("tests")), as_json=True)
 
     found = [each for each in json.loads(capsys.readouterr().out) if each["target"] != proxy]
     assert found == [{"action": "error", "target": f"{proxy} for shop/gw", "message": TAKEN}]
@@ -147,7 +148,7 @@ def test_a_tunnel_that_is_as_wanted_would_not_change_foreign_rules_included(
     with Provider() as provider:
         provider.write({"ingress": [ours, theirs, NOTHING_ELSE] if rule else [theirs, ours]})
         inputs = Inputs(Snapshot.of(tunnelled(*hostnames)))
-        is_well = diff(inputs, Access(DISCOVERY, provider.url, marker("tests")), as_json=True)
+        is_well = diff(inputs, DISCOVERY, Means(provider.url, marker("tests")), as_json=True)
 
     found = json.loads(capsys.readouterr().out)
     assert [each["action"] for each in found] == ["keep"]

@@ -24,6 +24,7 @@ from tests.support.provider.provider import PREFIX
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.departed import Served
 from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import RemarkKind
 from tunnelgw.deliver.targets import Author, Plane, Tunnel
@@ -71,8 +72,7 @@ class Desk:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
         settings = Settings(
-            provider_url,
-            marker("tests"),
+            Means(provider_url, marker("tests")),
             visit_every_s=0.3,
             is_dry_run=is_dry_run,
             look_again_s=look_again_s,

@@ -30,6 +30,7 @@ from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.deliver.credentials import Credentials
 from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.means import Means
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import Plane, planes, tunnel_name
@@ -133,7 +134,7 @@ def test_a_proxy_that_answers_while_statuses_are_composed_counts_as_holding_the_
         snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=[f"http://{backend.address}"])])
         translation = Translation(snapshot, OURS, "home")
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
-        settings = Settings("", marker("tests"), visit_every_s=3600.0)
+        settings = Settings(Means("", marker("tests")), visit_every_s=3600.0)
         crashes: list[BaseException] = []
         dispatch = Interrupted(
             settings,
@@ -194,7 +195,7 @@ def test_a_port_that_cannot_be_bound_stays_reported_on_its_listener_while_a_newe
     metrics, queue = Metrics(CollectorRegistry()), Queue()
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
-    settings = Settings("", marker("tests"))
+    settings = Settings(Means("", marker("tests")))
     dispatch = Slow(
         settings,
         may_write=lambda: True,

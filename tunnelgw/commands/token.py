@@ -1,34 +1,12 @@
-"""How a command reaches the proxies and the provider, from the options of `run`; a missing token is not created."""
+"""The token of the shared proxies' config APIs, as for `run`; but if it is missing, it is not created."""
 
 from daemonkit.secret import Secret
-from tunnelgw.commands.diff import Access
 from tunnelgw.commands.inputs import CannotAnswer
-from tunnelgw.deliver.targets import Discovery
 from tunnelgw.options import Options
-from tunnelgw.provider.ingress import marker
 
 
-def access_of(options: Options) -> Access:
+def token_of(options: Options) -> Secret | None:
     """Raises CannotAnswer."""
-    discovery = Discovery(
-        options.controller_name,
-        options.namespace,
-        endpoints=options.proxy_endpoints,
-        service=options.proxy_service,
-        is_tls=options.proxy_tls_server_name is not None,
-        token=_token(options),
-    )
-    return Access(
-        discovery,
-        options.provider_api_url,
-        marker(options.controller_id),
-        proxy_ca_file=options.proxy_ca_file or "",
-        proxy_server_name=options.proxy_tls_server_name or "",
-        adopt=options.adopt,
-    )
-
-
-def _token(options: Options) -> Secret | None:
     if options.proxy_auth_token is not None or options.reads_folder:
         return options.proxy_auth_token
     # Imported here: manifests need no API server, and the import takes longer than reading them.
