@@ -73,9 +73,7 @@ def fit(
         owner = _fitting_name(name, record_type, capabilities, reserved_octets)
     except Unacceptable as error:
         return _as_served(name, record_type, targets, served, error)
-    drops: list[Drop] = []
-    limits: list[str] = []
-    kept = _fitting_values(owner, record_type, targets, capabilities, served, drops, limits)
+    kept, drops, limit = _fitting_values(owner, record_type, targets, capabilities, served)
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
         # A second CNAME stops dnsmasq, and DHCP with it. The lowest is kept, so that every pass chooses the same one.
         detail = f"a name can have only one {record_type}; kept {kept[0]!r}"
@@ -87,10 +85,10 @@ def fit(
     ttl_limit_s = capabilities.max_ttl_s[record_type]
     if not 0 <= ttl_s <= ttl_limit_s:
         ttl_s = 0 if ttl_s < 0 else ttl_limit_s
-    if not (limits or drops):  # the usual case
+    if not (limit or drops):  # the usual case
         return Fitted(owner, record_type, kept, ttl_s)
-    is_by_limit = bool(limits) or any(drop.reason in _LIMITS for drop in drops)
-    return Fitted(owner, record_type, kept, 0 if limits else ttl_s, tuple(drops), "".join(limits[:1]), is_by_limit)
+    is_by_limit = bool(limit) or any(drop.reason in _LIMITS for drop in drops)
+    return Fitted(owner, record_type, kept, 0 if limit else ttl_s, tuple(drops), limit, is_by_limit)
 
 
 def _as_served(name: str, record_type: str, targets: Sequence[str], served: Served, error: Unacceptable) -> Fitted:
@@ -110,16 +108,12 @@ def _as_served(name: str, record_type: str, targets: Sequence[str], served: Serv
 
 
 def _fitting_values(
-    owner: str,
-    record_type: str,
-    targets: Sequence[str],
-    capabilities: Capabilities,
-    served: Served,
-    drops: list[Drop],
-    limits: list[str],
-) -> tuple[str, ...]:
-    """The values, sorted and distinct. What does not fit goes to `drops`, or to `limits` if it stays nevertheless."""
+    owner: str, record_type: str, targets: Sequence[str], capabilities: Capabilities, served: Served
+) -> tuple[tuple[str, ...], list[Drop], str]:
+    """The values, sorted and distinct; what does not fit; why one that stays nevertheless does not (`Fitted.limit`)."""
     values: list[str] = []
+    drops: list[Drop] = []
+    limit = ""
     for target in targets:
         try:
             values.append(_fitting_value(owner, record_type, target, capabilities))
@@ -127,10 +121,10 @@ def _fitting_values(
             value = stored_value(record_type, target)
             if error.reason is DropReason.TARGET_TOO_LONG and served.among(owner, record_type, (value,)):
                 values.append(value)
-                limits.append(str(error))
+                limit = limit or str(error)
             else:
                 _add(drops, Drop(error.reason, owner, record_type, target, str(error)))
-    return tuple(values) if len(values) < 2 else tuple(sorted(set(values)))
+    return tuple(values if len(values) < 2 else sorted(set(values))), drops, limit
 
 
 def _add(drops: list[Drop], drop: Drop) -> None:
