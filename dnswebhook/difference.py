@@ -47,6 +47,7 @@ class Difference:
         self._claims = Claims(records, past)
         self.wishes = dict(sorted(asked.wishes.items()))
         self.refusals = list(asked.refusals)
+        self._refused = {(refusal.name, refusal.type) for refusal in asked.refusals}
         self.skips = list(asked.skips)
         self.by_name: dict[str, list[Wish]] = defaultdict(list)
         self._ownership_records: dict[str, list[Wish]] = defaultdict(list)
@@ -65,16 +66,23 @@ class Difference:
         for rows in self._rows.values():
             rows.sort(key=lambda row: (row.type, row.value, row.id))
         self.sets = {key: self._difference(wish) for key, wish in self.wishes.items()}
+        self._apply_rules()
+
+    def _apply_rules(self) -> None:
+        """Take from `sets` what may not be written, and refuse it. A rule sees what those before it have left."""
+        # First: nothing is refused, or taken for an obstacle, because of a record that is left to others.
         for wish in self.wishes.values():
             self._leave_to_who_came_first(wish)
+        # Before loops: a CNAME that does not come leads nowhere.
         for name in self.by_name:
             self._keep_cname_alone(name)
         for wish in self.wishes.values():
             if wish.type == "CNAME":
                 self._keep_out_of_loops(wish)
-        self._refused = {(refusal.name, refusal.type) for refusal in self.refusals}
+        # After all that refuses a record or its ownership record for itself: each goes with the other.
         self._drop_ownership_of_refused()
         self._refuse_unvouched()
+        # Last: only now is known what comes in place of what goes.
         self._keep_what_refused_ones_replace()
 
     def subjects(self, ownership: Wish) -> list[Wish]:
@@ -124,6 +132,7 @@ class Difference:
 
     def refuse(self, wish: Wish, reason: RefusalReason, detail: str) -> None:
         self.refusals.append(Refusal(reason, wish.name, wish.type, detail))
+        self._refused.add(wish.key)
 
     def _difference(self, wish: Wish) -> SetDifference:
         result = SetDifference([], [], [])
@@ -363,9 +372,9 @@ class Difference:
     def _keep_what_refused_ones_replace(self) -> None:
         """A name keeps its last addresses, or its alias, if their replacement is refused, even one of another type,
         such as IPv6 for IPv4."""
-        refused = {(refusal.name, refusal.type) for refusal in self.refusals if refusal.type in LEADING_TYPES}
         for name, wishes in self.by_name.items():
-            if any(wish.is_wanted and wish.key in refused for wish in wishes) and self.is_emptied(name):
+            leading = [wish for wish in wishes if wish.type in LEADING_TYPES]
+            if any(wish.is_wanted and wish.key in self._refused for wish in leading) and self.is_emptied(name):
                 self._keep_unless_replaced(name, LEADING_TYPES)
 
 
