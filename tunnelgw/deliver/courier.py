@@ -132,7 +132,8 @@ class Courier(Generic[P]):
     def send(self, parcel: P) -> None:
         """Replace the parcel that the target should hold."""
         with self._changed:
-            if parcel is not self._parcel:
+            # By digest: an equal one that was made anew is no reason to call before the pause is over.
+            if self._parcel is None or parcel.digest != self._parcel.digest:
                 self._parcel = parcel
                 self._changed.notify_all()
 

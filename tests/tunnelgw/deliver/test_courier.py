@@ -112,6 +112,25 @@ def test_a_parcel_is_brought_once_and_receipted() -> None:
     assert desk.receipts == [Receipt("doorstep", "one", "one")]
 
 
+def test_an_equal_parcel_that_is_made_anew_waits_for_the_next_visit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reconciler makes some in each turn, and each failure makes it turn."""
+    monkeypatch.setattr(backoff, "full_jitter", lambda _: 3600.0)
+    target, desk = Doorstep(), Desk()
+    target.failures = [Undelivered("refused", is_refusal=True)]
+    target.open.clear()
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        target.wait_for(1)
+        courier.send(Parcel("one"))
+        target.open.set()
+        with desk.changed:
+            assert desk.changed.wait_for(lambda: desk.receipts, WAIT_S)
+        courier.send(Parcel("two"))
+        desk.wait_for_current("two")
+
+        assert target.brought == ["one", "two"]
+
+
 def test_a_failed_delivery_is_retried_and_receipts_name_what_is_still_held() -> None:
     target, desk = Doorstep(), Desk()
     with couriered(target, desk) as courier:
