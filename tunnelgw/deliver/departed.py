@@ -89,9 +89,9 @@ class DepartedProxies:
 
     def _serve(self, url: str, now: Served) -> None:
         before = self._served.get(url)
-        is_known = before is not None and before.author.gateway == now.author.gateway
-        if now.token.secret is not None or not is_known:
-            self._served[url] = now
+        if now.token.secret is None and before is not None and before.author.gateway == now.author.gateway:
+            now = Served(now.author, before.token)
+        self._served[url] = now
 
     def _due(self, now_s: float) -> set[str]:
         return {url for url, since_s in self._since_s.items() if now_s - since_s >= self._grace_s}

@@ -24,11 +24,12 @@ REFUSED = Receipt(URL, "nothing", "", "401", is_refusal=True, attempts=1)
 UNREACHABLE = Receipt(URL, "nothing", "", "connection refused", attempts=9)
 GATEWAY = "shop/gw"
 CREATED = "2026-01-01T00:00:00Z"
+BEFORE = "2025-12-31T00:00:00Z"
 SERVED = Served(Author(GATEWAY, CREATED), TOKEN)
 
 
-def plane(*urls: str, token: Credentials = TOKEN, taken: Collection[str] = ()) -> Plane:
-    return Plane(urls, token, frozenset(taken), CREATED)
+def plane(*urls: str, token: Credentials = TOKEN, taken: Collection[str] = (), created_at: str = CREATED) -> Plane:
+    return Plane(urls, token, frozenset(taken), created_at)
 
 
 def departed_from(planes: dict[str, Plane]) -> DepartedProxies:
@@ -92,10 +93,10 @@ def test_a_shared_proxy_is_never_emptied_nor_one_that_the_gateway_never_had() ->
     assert departed_from(planes).proxies(LATER_S) == {}
 
 
-def test_a_token_that_was_deleted_before_the_gateway_is_remembered() -> None:
+def test_a_token_that_was_deleted_before_the_gateway_is_remembered_even_if_that_was_made_again_since() -> None:
     departed = DepartedProxies(GRACE_S)
-    for token in (NO_TOKEN, TOKEN, NO_TOKEN):
-        departed.follow({GATEWAY: plane(URL, token=token)}, lambda _: True, NOW_S)
+    for token, created_at in ((NO_TOKEN, BEFORE), (TOKEN, BEFORE), (NO_TOKEN, CREATED)):
+        departed.follow({GATEWAY: plane(URL, token=token, created_at=created_at)}, lambda _: True, NOW_S)
 
     departed.follow({}, lambda _: False, NOW_S)
 
