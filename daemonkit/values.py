@@ -22,6 +22,8 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smh])")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES_PER_UNIT: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.IGNORECASE)
+_CONTENTS: Final = ("-----BEGIN", "{", "LS0tLS1CRUdJTi", "YXBpVmVyc2lvbj")
+"""How PEM, JSON, and in base64, as Secrets have them, PEM and a kubeconfig begin."""
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -36,7 +38,7 @@ def parse_text(text: str) -> str:
 def parse_file(text: str) -> str:
     """The path of a file. Content in its place, such as a private key, is refused without being repeated."""
     text = parse_text(text)
-    if "\n" in text or text.startswith(("-----BEGIN", "{")):
+    if "\n" in text or text.startswith(_CONTENTS):
         raise ValueError("seen the content of a file, want the path of a file that holds it")
     return text
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from daemonkit import standardfiles
 from daemonkit.helpparser import HelpParser
+from daemonkit.values import parse_file
 from tunnelgw.commands.inputs import CannotAnswer, Inputs, from_controlled, from_files
 from tunnelgw.options import (
     DEFAULT_CONTROLLER,
@@ -114,14 +115,19 @@ def _add_status_dir(parser: argparse.ArgumentParser, environ: Environ) -> None:
 
 
 def _inputs(found: argparse.Namespace, environ: Environ) -> Inputs:
-    """A flag takes precedence over all variables."""
+    """A flag takes precedence over all variables. Raises CannotAnswer."""
     variable = environ.get("TUNNELGW_MANIFESTS", "") if found.kubeconfig is None else ""
     manifests = found.manifests or ([variable] if variable else [])
     if manifests:
         return from_controlled(manifests, found.status_dir)
     from tunnelgw.commands.listing import from_api_server
 
-    return from_api_server(found.kubeconfig or environ.get("KUBECONFIG", ""), found.namespace, found.secret_namespaces)
+    kubeconfig = found.kubeconfig or environ.get("KUBECONFIG", "")
+    try:
+        file = parse_file(kubeconfig) if kubeconfig else ""
+    except ValueError as error:
+        raise CannotAnswer(f"--kubeconfig (KUBECONFIG): {error}") from error
+    return from_api_server(file, found.namespace, found.secret_namespaces)
 
 
 def _check(arguments: Sequence[str], environ: Environ) -> bool:

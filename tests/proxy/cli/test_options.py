@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import subprocess
@@ -132,7 +133,16 @@ def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["PROXY_CONFIG_TLS_KEY", "PROXY_CONFIG"])
-@pytest.mark.parametrize("content", ["-----BEGIN PRIVATE KEY-----", '{"key": "PRIVATE KEY"}', "first\nPRIVATE KEY"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "-----BEGIN PRIVATE KEY-----",
+        '{"key": "PRIVATE KEY"}',
+        "first\nPRIVATE KEY",
+        base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----").decode() + "PRIVATE",
+        base64.b64encode(b"apiVersion: v1").decode() + "PRIVATE",
+    ],
+)
 def test_content_in_place_of_a_files_name_is_refused_and_not_repeated(name: str, content: str) -> None:
     with pytest.raises(BadOptions, match="seen the content of a file, want the path") as told:
         parse(Options, prefix=PREFIX, argv=[], environ={name: content}, commands=COMMANDS)

@@ -237,3 +237,15 @@ def test_a_name_that_run_refuses_is_refused_by_commands_too(
 
         assert told.value.code == 2
         assert wanted in capsys.readouterr().err
+
+
+def test_the_content_of_a_kubeconfig_in_its_place_is_refused_and_not_repeated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    content = "apiVersion: v1\nusers: [{user: {token: hunter2}}]"
+    for given, environ in ((["--kubeconfig", content], {}), ([], {"KUBECONFIG": content})):
+        assert run(["status", *given], environ) == 2
+
+        told = capsys.readouterr().err
+        assert "--kubeconfig (KUBECONFIG): seen the content of a file, want the path" in told
+        assert "hunter2" not in told
