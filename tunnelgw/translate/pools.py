@@ -6,11 +6,11 @@ before younger ones. So addresses stay where they are when other Gateways come a
 decides like the previous one, as far as statuses show the addresses.
 """
 
-import ipaddress
 import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from proxy.document import canonical_address
 from tunnelgw.model.gateways import Gateway, GatewayAddress
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -75,11 +75,8 @@ def same_address(first: str, second: str) -> bool:
 
 
 def plain_address(address: str) -> str:
-    """The address in its canonical spelling."""
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address.lower()
+    """The address in its canonical spelling, which is the proxy's: it refuses a document with a socket twice."""
+    return canonical_address(address).lower()
 
 
 def _of(pool: tuple[str, ...], values: Iterable[str]) -> tuple[str, ...]:

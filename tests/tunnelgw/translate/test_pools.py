@@ -12,6 +12,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.options import DEFAULT_CONTROLLER
 from tunnelgw.sources.store import Store
+from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pools import pool_share
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
@@ -97,3 +98,14 @@ def test_a_gateway_that_requests_an_address_gets_it_before_one_that_held_it() ->
 
 def test_each_address_without_a_value_gets_one_of_the_pool() -> None:
     assert shares(gateway("a", (), ("", ""))) == {"a": (POOL[0], POOL[1])}
+
+
+def test_an_address_in_two_spellings_is_bound_once() -> None:
+    """The proxy would refuse the whole document."""
+    spec = {"gatewayClassName": "c", "listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}]}
+    gateways = [object_of({"kind": "Gateway", "metadata": {"name": name}, "spec": spec}) for name in "ab"]
+    world = Snapshot.of([*class_with(["192.0.2.1", "::ffff:192.0.2.1"]), *gateways])
+
+    document = translation_of(world).documents[SHARED]
+
+    assert [listener.address for listener in document.settings.listeners] == ["192.0.2.1"]
