@@ -84,6 +84,8 @@ def read_running(address: str, token: Secret | None, ca_file: str | None) -> byt
 def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
         return UnixHTTPConnection(address.removeprefix("unix:"), _TIMEOUT_S)
+    if "@" in address:  # not repeated: it may contain a password
+        raise SourceError("--proxy: seen a URL with credentials in it, want the token with --auth-token-file")
     try:
         parts = split_url(address)
         port = parts.port

@@ -662,6 +662,7 @@ def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(
         (["--ca-file", "/nowhere/ca.pem"], {}, ["--ca-file", "/nowhere/ca.pem", "No such file"]),
         (["--ca-file", "/dev/null"], {}, ["--ca-file", "/dev/null"]),
         (["--proxy", "https://[::1"], {}, ["https://[::1", "Invalid IPv6 URL"]),
+        (["--proxy", "http://u:geheim@127.0.0.1:1"], {}, ["explain: --proxy: seen a URL with credentials in it, want"]),
         (["--proxy", "https://[::1]x:1"], {}, ["https://[::1]x:1", "IPv6"]),
     ],
 )
