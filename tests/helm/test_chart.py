@@ -63,6 +63,7 @@ def test_the_schema_is_valid() -> None:
         ("proxy.replica", 3, "replica"),
         ("image.repository", "registry.example.com/tunnelgw:1.0", "repository"),
         ("image.repository", "Registry.example.com/TunnelGW", "repository"),
+        ("image.repository", "registry.example.com:5000/", "repository"),
         ("image.digest", "sha256:123", "digest"),
         ("tunnel.id", TUNNEL.upper(), "id"),
         ("tunnel.accountID", "42", "accountID"),
